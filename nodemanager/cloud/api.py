@@ -1,0 +1,90 @@
+"""The port to a cloud: what every adapter promises, and nothing of how it does it.
+
+One contract suite, tests/contract/test_cloud_contract.py, holds every adapter to this text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodemanager.core.model import CloudNode, Listed, Outcome, Size, Tags
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOrder:
+    """A node to create. The tags travel in the create call itself (U5).
+
+    `user_data` holds the record's ping URL with its secret: kept out of the repr.
+    `client_token` makes a repeated call the same call, where the cloud has such tokens.
+    """
+
+    name: str
+    size: Size
+    tags: Tags
+    client_token: str
+    user_data: str = field(repr=False)
+
+
+class CloudDriver(Protocol):
+    """A cloud as the manager sees it.
+
+    Every call ends within the configured time-out and raises only `nodemanager.errors.CloudError`
+    and its subclasses. A driver is used by several threads at once.
+    """
+
+    provider: str
+    """The `[Cloud] provider` it serves."""
+    visible_after: float
+    """Seconds after a create until an unfiltered question about the node is answered truly (A1)."""
+    ids_unique: bool
+    """Node ids are never used again, so that a record may pair by instance id (P1)."""
+    may_authorise: bool
+    """The contract suite proves its listings complete; without that it frees nothing (L2)."""
+
+    def account(self) -> str:
+        """The account, region and API that the credentials lead to, as one stable line (L5)."""
+        ...
+
+    def list_nodes(self) -> Listed[CloudNode]:
+        """Every node by our pool's tag and by `[Cloud List]`, in every state, all pages (T5).
+
+        A node that can be identified but not read whole is listed with `problems`; one that
+        can't be identified makes the listing incomplete. Raises when the answer is not known
+        to be whole: an empty tuple means that the cloud said "none" (L1, L2).
+        """
+        ...
+
+    def list_sizes(self) -> tuple[Size, ...]:
+        """The sizes of this cloud, `name` and `instance_type` both the cloud's own id."""
+        ...
+
+    def find_by_record(self, record_uuid: str) -> tuple[CloudNode, ...]:
+        """Every node, in every state, whose `nodemanager-record` tag is `record_uuid`.
+
+        No other filter: neither the pool nor `[Cloud List]` (C11).
+        """
+        ...
+
+    def ask(self, node_id: str) -> CloudNode | None:
+        """The node of that id, in whatever state, or None for the cloud's "no such node"."""
+        ...
+
+    def create(self, order: CreateOrder) -> CloudNode:
+        """Create the node, tags and all, in one call that is never repeated here.
+
+        A definite refusal raises an error whose `definite` is True: nothing was made (U6).
+        """
+        ...
+
+    def destroy(self, node_id: str) -> Outcome:
+        """Ask for the node's end; idempotent.
+
+        GONE only when the cloud says terminated; "no such node" is UNKNOWN here, since only the
+        caller knows the node's age (D3). ACCEPTED when the end is on its way.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back connections; the nodes live on."""
+        ...

@@ -1,0 +1,233 @@
+"""The facts that decisions are made from: cloud nodes, records, listings, sizes.
+
+Everything here is frozen data. Times named `*_at` of a record are epoch seconds on the store's
+clock; those of a node are epoch seconds on the cloud's clock; a listing's are CLOCK_BOOTTIME
+seconds of this machine (SAFETY.md T1, T2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class CloudState(StrEnum):
+    """What a cloud says of a node; each adapter maps its raw states to these (T4)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    TERMINATED = "terminated"
+    UNKNOWN = "unknown"
+
+
+class WorkerState(StrEnum):
+    """What a node does, by its own word or a scheduler's (T6)."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+class RecordState(StrEnum):
+    """The total, exclusive classification of a record (T7)."""
+
+    CLEANED = "cleaned"
+    ASSIGNED = "assigned"
+    IN_USE = "in_use"
+    STALE = "stale"
+    UNREADABLE = "unreadable"
+
+
+class Outcome(StrEnum):
+    """What became of a destroy (D3). Only `gone` frees the slot."""
+
+    GONE = "gone"
+    ACCEPTED = "accepted"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Guarantee(StrEnum):
+    """What stands between a clean and a ping that races with it (C12)."""
+
+    CAS = "cas"
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Our three tags on a node (U5); None where the node lacks one."""
+
+    pool: str | None = None
+    record: str | None = None
+    incarnation: str | None = None
+
+
+NO_TAGS = Tags()
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNode:
+    """A machine as the cloud lists it.
+
+    `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
+    the node bears our pool's tag or matches `[Cloud List]` (T5); others are only seen.
+    `problems` names the fields that could not be read (P3).
+    """
+
+    id: str
+    name: str
+    state: CloudState
+    size: str | None = None
+    created_at: float | None = None
+    tags: Tags = NO_TAGS
+    managed: bool = True
+    held: bool = False
+    raw_state: str = ""
+    addresses: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_absent(self) -> bool:
+        """Only a terminated node is absent; every other state holds its slot (T4)."""
+        return self.state is CloudState.TERMINATED
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The mark that a record is reserved for a node being set up (U4).
+
+    `at` is on the store's clock; `token` is the lease's fencing token; `incarnation` is 128
+    random bits in hex (T8).
+    """
+
+    pool: str
+    manager: str
+    token: int
+    at: float
+    node_name: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row of the record API.
+
+    `worker_state` is what the node itself reported in its last ping (None: it reported none);
+    `derived_state` is the API's own crunch_worker_state, which is never evidence of `down` (T6).
+    `version` is what a conditional write is conditional on. `pool` is the pool the record names
+    (T3), with or without a claim. `instance_id` is the cloud id the node pinged with.
+    `ping_secret` opens the record to a ping: never logged, never in a repr.
+    """
+
+    uuid: str
+    version: str
+    slot_number: int | None = None
+    hostname: str | None = None
+    ip_address: str | None = None
+    first_ping_at: float | None = None
+    last_ping_at: float | None = None
+    modified_at: float | None = None
+    worker_state: WorkerState | None = None
+    derived_state: WorkerState = WorkerState.UNKNOWN
+    instance_id: str | None = None
+    pool: str | None = None
+    claim: Claim | None = None
+    held: bool = False
+    properties: Mapping[str, Any] = field(default=NOTHING, repr=False)
+    info: Mapping[str, Any] = field(default=NOTHING, repr=False)
+    ping_secret: str | None = field(default=None, repr=False)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def holds_slot(self) -> bool:
+        """Slot 0 is a slot."""
+        return self.slot_number is not None
+
+    @property
+    def holds_anything(self) -> bool:
+        """Any field of C1, or a claim. The pool's name alone is neither (T7)."""
+        return (
+            self.slot_number is not None
+            or self.hostname is not None
+            or self.ip_address is not None
+            or self.first_ping_at is not None
+            or self.last_ping_at is not None
+            or self.claim is not None
+        )
+
+    @property
+    def incarnation(self) -> str | None:
+        return None if self.claim is None else self.claim.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """What one list call of an adapter gave.
+
+    `complete` is False when an item could not even be identified, so that anything may be
+    missing. A call that failed raises instead: it is no listing at all (L1). `problems` has one
+    line for each malformed item.
+    """
+
+    items: tuple[T, ...]
+    complete: bool = True
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """One answer of one list call, with its times (CLOCK_BOOTTIME seconds)."""
+
+    items: tuple[T, ...]
+    started_at: float
+    ended_at: float
+    complete: bool = True
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTime:
+    """The store's clock, `at` epoch seconds when our boottime was `boottime`; good to `error_s`."""
+
+    at: float
+    boottime: float
+    error_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A kind of node one can boot. `price` is per hour; None or 0 is unknown (S4).
+
+    `name` is what the configuration and the log call it; `instance_type` is the cloud's own id.
+    """
+
+    name: str
+    instance_type: str
+    cores: int
+    ram_mb: int
+    scratch_mb: int = 0
+    price: float | None = None
+    preemptible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One line of the wishlist: `count` nodes with at least this much of everything."""
+
+    id: str
+    cores: int = 1
+    ram_mb: int = 0
+    scratch_mb: int = 0
+    count: int = 1
+    preemptible: bool = False
+    instance_type: str | None = None

@@ -1,0 +1,226 @@
+"""The closed lists that the log, the docs, `explain` and the metrics share.
+
+Each member's docs row is its own text here; doc/events.rst is generated from it and a test holds
+the two together.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Told(StrEnum):
+    """A member with a `doc`: one sentence for whoever reads it in a log."""
+
+    doc: str
+
+    def __new__(cls, value: str, doc: str) -> Told:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.doc = doc
+        return member
+
+
+class Kind(StrEnum):
+    """What a verdict calls for."""
+
+    KEEP = "keep"
+    CLEAN = "clean"
+    DEFER = "defer"
+    PAIR = "pair"
+    SHUTDOWN = "shutdown"
+
+
+class Reason(Told):
+    """Why a record or a node was kept, freed, booted or destroyed."""
+
+    # A record is kept.
+    HOLDS_NOTHING = "holds_nothing", "The record is clean; it may be reused (C1)."
+    OTHER_POOL = "other_pool", "It names another pool; that pool's manager handles it (T3)."
+    UNCLAIMED_POOL = (
+        "unclaimed_pool",
+        "It names no pool and `adopt_unclaimed` is not on, so nobody here handles it (T3).",
+    )
+    UNREADABLE = "unreadable", "Part of it could not be read; nothing is done to it (P3, T7)."
+    PAIRED = "paired", "Its cloud node is listed (C4)."
+    NODE_LISTED = (
+        "node_listed",
+        "A cloud node that is not terminated bears its tags or instance id (C4).",
+    )
+    NODE_EXPECTED = "node_expected", "Its node was created and is not listed yet (P4)."
+    WITHIN_WINDOW = "within_window", "Quiet, but not for longer than its stale window (C3)."
+    CLAIM_WITHIN_WINDOW = (
+        "claim_within_window",
+        "Claimed, never pinged, and its claim has not expired yet (C21).",
+    )
+    BUSY = "busy", "Its node's fresh word is that it works (C2)."
+    IDLE = "idle", "Its node's fresh word is that it is idle, so it lives (C2)."
+    NOT_SETTLED = (
+        "not_settled",
+        "Its node is absent, but not yet in enough complete listings or for `settle` (C5).",
+    )
+    NO_LISTING_ORDER = (
+        "no_listing_order",
+        "No complete cloud listing began after a complete record listing that shows it ended (C6).",
+    )
+    CHANGED_SINCE_LISTING = (
+        "changed_since_listing",
+        "A later record listing shows another version of it, or lacks it (C6).",
+    )
+    POLL_STALE = "poll_stale", "A poll is older than `poll_stale_after`; nobody is judged (C7)."
+    CLOCK_UNKNOWN = (
+        "clock_unknown",
+        "The store's clock can't be told, or just jumped; no age can be trusted (T1).",
+    )
+    IN_FLIGHT = "in_flight", "Something of ours is under way for it (C8)."
+    HELD = "held", "An operator holds it, or its node (C9)."
+    BREAKER_OPEN = "breaker_open", "The breaker is open: nothing is freed or destroyed (B2)."
+    NO_LEASE = "no_lease", "This manager does not hold the pool's lease (C10, L6)."
+    READ_ONLY = (
+        "read_only",
+        "The account or the store is not the one known before: nothing is written (L5).",
+    )
+    NOT_AUTHORISED = (
+        "not_authorised",
+        "The cloud or store adapter can't prove its listings complete (L2).",
+    )
+    CAP_REACHED = "cap_reached", "This cycle's cap on cleans is used up; it is next (C10)."
+    AMBIGUOUS = "ambiguous", "More than one candidate to pair with; paired with none (P2)."
+    PINGING_UNLISTED = (
+        "pinging_unlisted",
+        "It keeps pinging while its node is not listed (P6).",
+    )
+    IMPOSSIBLE = "impossible", "The listing contradicts itself about it (L4)."
+
+    # A record is freed.
+    STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
+    CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
+    AFTER_SHUTDOWN = "after_shutdown", "We destroyed its node and the cloud says it is gone (C20)."
+    CREATE_REFUSED = (
+        "create_refused",
+        "The cloud refused the create by its own error code; the claim is released (U6).",
+    )
+
+    # A clean or a shutdown was ordered, and left undone at the last look.
+    CHANGED_SINCE_PLAN = "changed_since_plan", "The last look before the write saw a change (C11)."
+    NODE_ALIVE = "node_alive", "The last look before the write found its node in the cloud (C11)."
+    UNVERIFIABLE = (
+        "unverifiable",
+        "Neither tag nor instance id to ask the cloud by; an operator must decide (C11).",
+    )
+    ORDER_EXPIRED = "order_expired", "The order was not carried out before its not-after (C11)."
+    DENIED_TOO_EARLY = (
+        "denied_too_early",
+        "The cloud's 'no such node' does not count this soon after the first ping (C11).",
+    )
+    EVIDENCE_MISSING = "evidence_missing", "The last look could not be taken (L1)."
+    NO_LONGER_WANTED = "no_longer_wanted", "The shutdown's reason is gone at the last look (D2)."
+
+    # A node is kept.
+    NODE_ABSENT = "node_absent", "The cloud says terminated."
+    FOREIGN_NODE = "foreign_node", "Another pool's node, or none of `[Cloud List]` (T3, T5)."
+    UNTAGGED = (
+        "untagged",
+        "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11).",
+    )
+    SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
+    BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
+    NEEDED = "needed", "Idle, and demand still wants it."
+    WINDOW_CLOSED = "window_closed", "Idle beyond demand, but its shutdown window is closed (D1)."
+    NOT_IDLE_LONG = "not_idle_long", "Idle, for fewer polls than `consecutive_idle_count` (D1)."
+    WORKER_UNKNOWN = (
+        "worker_unknown",
+        "Its pings are fresh and its worker state is not known: treated as busy (T6).",
+    )
+    SILENT_WITHIN_WINDOW = (
+        "silent_within_window",
+        "Silent, but not for longer than the window over time the store answered (D8).",
+    )
+    UNPAIRED_WITHIN_WINDOW = (
+        "unpaired_within_window",
+        "Unpaired, but not for `boot_fail_after` and in two record listings (D7, D10).",
+    )
+    SHUTDOWN_CAP = "shutdown_cap", "This cycle's cap on shutdowns is used up (D9)."
+    MASS_SILENCE = "mass_silence", "Too many turned silent at once; none is destroyed (D9)."
+    NO_LAUNCH_TIME = "no_launch_time", "The cloud gave no launch time to count from (P3)."
+
+    # A node is destroyed.
+    IDLE_BEYOND_DEMAND = "idle_beyond_demand", "Idle long enough, window open, not wanted (D1)."
+    NODE_DOWN = "node_down", "Past boot grace, and silent or down by its own fresh word (D1, D8)."
+    NODE_STOPPED = "node_stopped", "Stopped or suspended in the cloud for `settle` (D1)."
+    BOOT_FAILED = "boot_failed", "Never pinged within `boot_fail_after` (D8)."
+    UNPAIRED = "unpaired", "Our tag, and no record for `boot_fail_after` (D7)."
+
+    # A node is booted, or not.
+    BELOW_MIN_NODES = "below_min_nodes", "Fewer nodes than `min_nodes`."
+    WANTED = "wanted", "The wishlist asks for more than there is."
+    AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
+    AT_MAX_PRICE = "at_max_price", "`max_total_price` would be passed."
+    NO_FREE_SLOT = "no_free_slot", "Every slot is held (U7)."
+    AT_QUOTA = "at_quota", "The cloud refused more nodes; probed again later (D6)."
+    SIZE_RESTS = "size_rests", "The cloud had none of this size a moment ago (D6)."
+    THROTTLED = "throttled", "The cloud asked for fewer calls (D6)."
+    NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs."
+    UNPRICED_SIZE = (
+        "unpriced_size",
+        "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
+    )
+    CLAIMS_PENDING = "claims_pending", "Unpinged claims already fill `max_nodes` (U6)."
+
+    # A cycle, or the breaker.
+    TOO_MANY_IMPOSSIBLE = "too_many_impossible", "Over 5 % of a listing contradicts itself (L4)."
+    COLLAPSED = "collapsed", "A listing suddenly lacks too many (L3)."
+    RELISTED = "relisted", "The lost are listed again, or confirmed gone by id (B3)."
+    RECOVERED = "recovered", "Few enough of those nodes are still silent (B3)."
+    INCOMPLETE = "incomplete", "Something in the listing could not be identified (L1)."
+    NO_LISTING = "no_listing", "There is no complete listing of everything yet (L1)."
+    DRY_RUN = "dry_run", "`--dry-run`: decided, not done (S3)."
+
+
+class Event(Told):
+    """The first thing on a log line: what happened."""
+
+    DAEMON_STARTED = "daemon.started", "The daemon runs: version, file, pool, account, windows."
+    DAEMON_RELOADED = "daemon.reloaded", "The file was read again on SIGHUP."
+    DAEMON_STOPPED = "daemon.stopped", "The last line: why the daemon ended."
+    CONFIG_CHANGED = "config.changed", "One option's old and new value after a reload."
+    CONFIG_WARNING = "config.warning", "A setting that was adjusted, or does less than it says."
+    LIST_OK = "list.ok", "A poll answered whole."
+    LIST_FAILED = "list.failed", "A poll failed: no evidence, everything is kept."
+    LIST_PARTIAL = "list.partial", "A poll answered with something that can't be identified."
+    LIST_SUSPECT = "list.suspect", "A listing that is complete, and not to be believed."
+    LIST_ITEM = "list.item_malformed", "One malformed item of a listing; what it touches is kept."
+    NODE_PAIRED = "node.paired", "A cloud node and its record found each other."
+    NODE_UNPAIRED = "node.unpaired", "A cloud node has no record, or lost it."
+    NODE_KEEP = "node.keep", "A node is left alone."
+    NODE_FOREIGN = "node.foreign", "A node of another pool, or that we only see."
+    PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate: paired with none."
+    NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
+    NODE_CREATED = "node.created", "The cloud created it."
+    NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
+    NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that we may not boot now."
+    NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
+    NODE_GONE = "node.gone", "The cloud says it is gone."
+    NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "It was not destroyed, or nobody knows."
+    NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "Left alone at the last look."
+    RECORD_CLAIMED = "record.claimed", "A record is reserved for a node being set up."
+    RECORD_KEEP = "record.keep", "A record is left alone."
+    RECORD_DEFERRED = "record.deferred", "A clean that waits for the next cycle."
+    RECORD_CLEAN = "record.clean", "A record is about to be freed."
+    RECORD_CLEANED = "record.cleaned", "It is free."
+    RECORD_CLEAN_SKIPPED = "record.clean_skipped", "Left alone at the last look."
+    RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; it is judged afresh."
+    RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
+    RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
+    RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
+    BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
+    BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
+    LEASE_LOST = "lease.lost", "This manager may no longer act."
+    INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."
+    CYCLE_DONE = "cycle.done", "One decision taken: its counts."
+    CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
+    ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
+    SERVER_STARTED = "server.started", "An HTTP face listens."
+    SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
+    LIBRARY = "library", "A line from a library we use."

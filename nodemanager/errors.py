@@ -1,0 +1,107 @@
+"""The one root of every error we raise, and the kinds the deciding tells apart.
+
+Adapters translate a library's error once, with ``raise ... from``, into one of these; nothing
+above a port ever sees a library's own exception.
+"""
+
+from __future__ import annotations
+
+
+class NodeManagerError(Exception):
+    """Root of all errors raised on purpose by this program."""
+
+
+class ConfigError(NodeManagerError):
+    """The configuration can't be used. `problems` holds one finished line for each mistake."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class StartError(NodeManagerError):
+    """The daemon can't start (a taken port, a second daemon, a newer schema): says what to do."""
+
+
+class RemoteError(NodeManagerError):
+    """A cloud or a record store did not do what it was asked.
+
+    `definite` says that nothing was done and nothing will be (SAFETY.md U6); otherwise the
+    request may still have taken effect. `retry_after` is in seconds, where the server named it.
+    """
+
+    definite = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CloudError(RemoteError):
+    """Unknown failure of a cloud: time-out, cut connection, a 5xx without an error code."""
+
+
+class Throttled(CloudError):
+    """The cloud asks for fewer calls: back off every call, honour `retry_after` (D6)."""
+
+    definite = True
+
+
+class QuotaExceeded(CloudError):
+    """The account may not have more nodes: lower the quota and probe it later (D6)."""
+
+    definite = True
+
+
+class CapacityUnavailable(CloudError):
+    """The cloud has no machine of this size now: rest that size (D6)."""
+
+    definite = True
+
+
+class BadRequest(CloudError):
+    """The cloud refuses the request itself: bad image, unknown size, wrong option."""
+
+    definite = True
+
+
+class Unauthorized(CloudError):
+    """The credentials are refused."""
+
+    definite = True
+
+
+class IncompleteListing(CloudError):
+    """A list call answered, but not with everything: no evidence (L1, L2)."""
+
+
+class ForeignAnswer(CloudError):
+    """The answer is not this API's: another service, namespace or account (L2, L5)."""
+
+
+class StoreError(RemoteError):
+    """Unknown failure of a record store: time-out, cut connection, 5xx, locked or full disk."""
+
+
+class Conflict(StoreError):
+    """The record is not at the version the write was conditional on."""
+
+    definite = True
+
+
+class NoSuchRecord(StoreError):
+    """The store has no record of that uuid."""
+
+    definite = True
+
+
+class NoFreeSlot(StoreError):
+    """Every slot is held."""
+
+    definite = True
+
+
+class StoreRefused(StoreError):
+    """The store refuses the request itself (4xx): token, not an administrator, bad field."""
+
+    definite = True

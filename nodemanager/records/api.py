@@ -1,0 +1,100 @@
+"""The port to a record store: what every adapter promises.
+
+One contract suite, tests/contract/test_store_contract.py, holds every adapter to this text.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+
+
+class RecordStore(Protocol):
+    """A record API as the manager sees it.
+
+    Every call ends within the configured time-out and raises only `nodemanager.errors.StoreError`
+    and its subclasses. A store is used by several threads at once.
+    """
+
+    provider: str
+    """`registry` or `arvados`."""
+    guarantee: Guarantee
+    """CAS: `clean` is atomic against pings. FENCED: `fence` first, wait, look again (C12)."""
+    may_authorise: bool
+    """The contract suite proves its listings complete; without that it frees nothing (L2)."""
+    settle_wait: float
+    """Seconds a fence must stand before the fields may be cleared; 0 under CAS."""
+
+    def store_id(self) -> str:
+        """What tells this store from any other, the same over restarts and addresses (L5)."""
+        ...
+
+    def slots(self) -> int | None:
+        """How many slots the store gives out; None where it can't say."""
+        ...
+
+    def store_time(self) -> StoreTime:
+        """The store's clock, from a stamp it made for a write of ours or its Date header (T1).
+
+        `boottime` is CLOCK_BOOTTIME at the middle of the round trip, `error_s` half of that.
+        """
+        ...
+
+    def list_records(self) -> Listed[Record]:
+        """Every record of every pool, paged by uuid (L2).
+
+        A record that can't be read whole is listed with `problems`; a repeated uuid, or an item
+        without one, makes the listing incomplete.
+        """
+        ...
+
+    def read(self, uuid: str) -> Record | None:
+        """The record as it is now; None for the store's "no such record"."""
+        ...
+
+    def create(self, claim: Claim) -> Record:
+        """A new record with the claim on it, its slot reserved where the store can (U1, U7).
+
+        A repeated call with the same incarnation finds the record of the first. Raises
+        NoFreeSlot. `Record.ping_secret` is filled in.
+        """
+        ...
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        """Put `claim` on `record` if it still is at `record.version`; else Conflict (U1).
+
+        Reserves a slot where the store can. Used for a cleaned record and to renew a claim of
+        the same incarnation (U5). `Record.ping_secret` is filled in.
+        """
+        ...
+
+    def clean(self, record: Record, reason: str) -> Record:
+        """Free the record if it still is at `record.version`; else Conflict (C12).
+
+        One write: slot_number, hostname, ip_address, first_ping_at, last_ping_at and
+        info.ec2_instance_id become None, ping_secret and the claim go, properties keep only the
+        pool's name, info.last_action tells `reason`. Under FENCED the version can't be bound
+        to the write; the caller has fenced before.
+        """
+        ...
+
+    def fence(self, record: Record) -> Record:
+        """Lock the record's node out: a new ping secret, nothing else (C12, FENCED only)."""
+        ...
+
+    def unfence(self, record: Record, ping_secret: str) -> Record:
+        """Give the node its old secret back (C12, FENCED only)."""
+        ...
+
+    def ping_url(self, record: Record) -> str:
+        """The URL the record's node pings, secret included: for user data only, never logged."""
+        ...
+
+    def probe(self) -> bool:
+        """True when the nodes' own ping URL answers: an unknown uuid's 404 is an answer (D8)."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+        ...

@@ -1,0 +1,59 @@
+"""Package metadata; the tools' settings are in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="elastic-nodemanager",
+    version="0.1.0",
+    description="Keeps an elastic cluster's cloud nodes and their records in step, "
+    "and never frees a live node's record",
+    long_description=(HERE / "README.rst").read_text(encoding="utf-8"),
+    long_description_content_type="text/x-rst",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11",
+    packages=find_packages(include=["nodemanager", "nodemanager.*"]),
+    package_data={"nodemanager": ["records/migrations/*.py", "records/migrations/versions/*.py"]},
+    include_package_data=True,
+    install_requires=[
+        "alembic>=1.13,<2",
+        "apache-libcloud>=3.9,<4",
+        "arvados-python-client>=3.1,<4",
+        "botocore>=1.35,<2",
+        "cheroot>=10,<12",
+        "click>=8.1,<9",
+        "falcon>=4,<5",
+        "prometheus-client>=0.20,<1",
+        "psycopg[binary]>=3.2,<4",
+        "pykka>=4.5,<5",
+        "requests>=2.32,<3",
+        "rich>=13,<16",
+        "SQLAlchemy>=2.0,<3",
+        "structlog>=24,<27",
+    ],
+    extras_require={
+        "test": [
+            "hypothesis>=6.100,<7",
+            "import-linter>=2,<3",
+            "mock>=5,<6",
+            "moto[ec2,server]>=5.1,<6",
+            "mypy>=1.13,<3",
+            "pytest>=8,<10",
+            "pytest-timeout>=2.3,<3",
+            "pytest-xdist>=3.6,<4",
+            "ruff>=0.8,<1",
+            "types-requests>=2.32,<3",
+        ],
+        "doc": ["furo>=2024", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
+    },
+    entry_points={"console_scripts": ["nodemanager = nodemanager.cli:main"]},
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+    ],
+)
