@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class CloudState(StrEnum):
@@ -143,8 +141,8 @@ class Record:
     pool: str | None = None
     claim: Claim | None = None
     held: bool = False
-    properties: Mapping[str, Any] = field(default=NOTHING, repr=False)
-    info: Mapping[str, Any] = field(default=NOTHING, repr=False)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ping_secret: str | None = field(default=None, repr=False)
     problems: tuple[str, ...] = ()
 
