@@ -1,0 +1,294 @@
+"""How many nodes of which size are wanted, may be booted, or are more than wanted.
+
+min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6), the slot gate
+(U7) and pending claims (U6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nodemanager.core.model import Job, Record, Size, WorkerState
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import newest_sign, standing_block, window_of
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import OUTSIDE, NodeView
+from nodemanager.core.snapshot import Snapshot
+
+SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
+"""Kept nodes that will take work soon, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slot gate (U7). `free` is None where the store can't say how many there are.
+
+    `held_by` counts the slots by why they are held. `earliest_free_s` is when, as far as the
+    windows tell, the next one will be free.
+    """
+
+    total: int | None
+    free: int | None
+    held_by: dict[str, int]
+    earliest_free_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What demand makes of a snapshot.
+
+    `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
+    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up.
+    """
+
+    boots: tuple[tuple[Size, Reason], ...]
+    refused: dict[tuple[str, Reason], int]
+    surplus: frozenset[str]
+    unmet: frozenset[str]
+    wishlist: int
+
+
+def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
+    """The cheapest size with at least what the job needs; None where there is none."""
+    for size in sizes:
+        if job.instance_type is not None:
+            if job.instance_type in (size.name, size.instance_type):
+                return size
+            continue
+        if (
+            size.cores >= job.cores
+            and size.ram_mb * settings.node_mem_scaling >= job.ram_mb
+            and size.scratch_mb >= job.scratch_mb
+            and (job.preemptible or not size.preemptible)
+        ):
+            return size
+    return None
+
+
+def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """Cheapest first; a size of unknown or zero price last (S4)."""
+    return tuple(
+        sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
+    )
+
+
+def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> Slots:
+    """Who holds the slots, of all pools (U7)."""
+    held_by: Counter[str] = Counter()
+    pending = 0
+    earliest: float | None = None
+    clock, now = snapshot.history.clock, snapshot.now
+    bearers = snapshot.history.bearers
+    for record in records:
+        if not record.holds_slot:
+            pending += record.claim is not None
+            continue
+        if record.pool is not None and record.pool != settings.pool:
+            held_by["other_pool"] += 1
+            continue
+        if record.uuid in bearers:
+            held_by["listed_node"] += 1
+            continue
+        if record.last_ping_at is None and record.claim is not None:
+            held_by["claim"] += 1
+        else:
+            held_by["no_node"] += 1
+        newest = newest_sign(record)
+        if clock is not None and newest is not None:
+            left = window_of(record, settings) - clock.age(newest, now)
+            earliest = left if earliest is None else min(earliest, left)
+    held_by["claim_without_slot"] += pending
+    total = snapshot.slots
+    free = None if total is None else total - sum(held_by.values())
+    return Slots(total, free, +held_by, None if earliest is None else max(0.0, earliest))
+
+
+def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> set[str]:
+    """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4)."""
+    history = snapshot.history
+    pending = {
+        uuid
+        for uuid, expected in snapshot.expected.items()
+        if expected.node_id not in history.present and uuid not in history.bearers
+    }
+    pending.update(
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind == "setup" and uuid not in history.bearers
+    )
+    pending.update(
+        record.uuid
+        for record in records
+        if record.claim is not None
+        and record.claim.pool == settings.pool
+        and record.first_ping_at is None
+        and record.last_ping_at is None
+        and record.uuid not in history.bearers
+    )
+    return pending
+
+
+class Market:
+    """Supply and demand of one snapshot."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        views: Sequence[NodeView],
+        pending: set[str],
+        slots: Slots,
+    ) -> None:
+        self.snapshot = snapshot
+        self.settings = settings
+        self.slots = slots
+        self.sizes = by_price(settings.sizes)
+        self.views = views
+        self._size_by_type: dict[str, Size] = {}
+        for size in self.sizes:
+            self._size_by_type.setdefault(size.instance_type, size)
+            self._size_by_type.setdefault(size.name, size)
+        self.spare: Counter[str] = Counter()
+        self.up = len(pending) + len(snapshot.boots_unclaimed)
+        self.existing = self.up
+        self.price = 0.0
+        self.pending = self.up
+        self._count_views()
+        self._count_pending(pending)
+
+    def _count_views(self) -> None:
+        for view in self.views:
+            reason = view.verdict.reason
+            if reason in OUTSIDE:
+                continue
+            size = self._size_by_type.get(view.node.size or "")
+            self.existing += 1
+            self.price += (size.price or 0.0) if size is not None else 0.0
+            if not view.counts:
+                continue
+            self.up += 1
+            if size is not None and (view.state is WorkerState.IDLE or reason in SPARE):
+                self.spare[size.name] += 1
+
+    def _count_pending(self, pending: set[str]) -> None:
+        names = [self.snapshot.claimed_sizes.get(uuid, "") for uuid in pending]
+        for name in (*names, *self.snapshot.boots_unclaimed):
+            size = self._size_by_type.get(name) or (self.sizes[0] if self.sizes else None)
+            if size is not None:
+                self.spare[size.name] += 1
+                self.price += size.price or 0.0
+
+    def trade(self) -> Wants:
+        """Decide boots and surplus."""
+        refused: Counter[tuple[str, Reason]] = Counter()
+        wishes: Counter[str] = Counter()
+        for job in self.snapshot.demand or ():
+            size = size_for(job, self.sizes, self.settings)
+            if size is None:
+                refused[job.instance_type or "any", Reason.NO_FITTING_SIZE] += job.count
+            else:
+                wishes[size.name] += job.count
+        wanted: list[tuple[Size, Reason]] = []
+        for size in self.sizes:
+            lacking = min(wishes[size.name] - self.spare[size.name], self.settings.max_nodes)
+            wanted.extend([(size, Reason.WANTED)] * max(0, lacking))
+        if self.sizes:
+            below_min = self.settings.min_nodes - self.up - len(wanted)
+            wanted.extend([(self._cheapest(), Reason.BELOW_MIN_NODES)] * max(0, below_min))
+        boots = self._grant(wanted, refused)
+        return Wants(
+            boots=tuple(boots),
+            refused=dict(refused),
+            surplus=self._surplus(wishes),
+            unmet=frozenset(size.name for size, _ in wanted)
+            | frozenset(size.instance_type for size, _ in wanted),
+            wishlist=sum(wishes.values()),
+        )
+
+    def _cheapest(self) -> Size:
+        """What `min_nodes` is filled with: the cheapest size that is neither preemptible nor
+        resting, or the cheapest of all."""
+        now = self.snapshot.now
+        for size in self.sizes:
+            rests = self.snapshot.limits.resting.get(size.name, 0.0) > now
+            if not size.preemptible and not rests:
+                return size
+        return self.sizes[0]
+
+    def _grant(
+        self, wanted: list[tuple[Size, Reason]], refused: Counter[tuple[str, Reason]]
+    ) -> list[tuple[Size, Reason]]:
+        boots: list[tuple[Size, Reason]] = []
+        standing = self._standing_refusal()
+        price = self.price
+        for size, why in wanted:
+            reason = standing or self._refusal(size, len(boots), price)
+            if reason is not None:
+                refused[size.name, reason] += 1
+                continue
+            boots.append((size, why))
+            price += size.price or 0.0
+        return boots
+
+    def _standing_refusal(self) -> Reason | None:
+        snapshot = self.snapshot
+        # An open breaker stops booting only when a listing collapsed (B2).
+        stops = snapshot.breaker.stops_booting
+        block = standing_block(snapshot, self.settings, breaker=stops)
+        if block is not None and block[0] is not Reason.NOT_AUTHORISED:
+            return block[0]
+        if snapshot.limits.throttled_until > snapshot.now:
+            return Reason.THROTTLED
+        return None
+
+    def _refusal(self, size: Size, booted: int, price: float) -> Reason | None:
+        settings, limits, now = self.settings, self.snapshot.limits, self.snapshot.now
+        if self.existing + booted >= settings.max_nodes:
+            return Reason.AT_MAX_NODES
+        if self.pending + booted >= settings.max_nodes:
+            return Reason.CLAIMS_PENDING
+        if settings.max_total_price > 0:
+            if not size.price:
+                return Reason.UNPRICED_SIZE
+            if price + size.price > settings.max_total_price:
+                return Reason.AT_MAX_PRICE
+        if limits.quota is not None:
+            # One more than was refused is tried again once in a while (D6).
+            probe = 1 if now - limits.quota_at > settings.boot_fail_after else 0
+            if self.existing + booted >= limits.quota + probe:
+                return Reason.AT_QUOTA
+        if limits.resting.get(size.name, 0.0) > now:
+            return Reason.SIZE_RESTS
+        if self.slots.free is not None and booted >= self.slots.free:
+            return Reason.NO_FREE_SLOT
+        return None
+
+    def _surplus(self, wishes: Counter[str]) -> frozenset[str]:
+        """Idle nodes beyond demand: never below min_nodes, and down to max_nodes."""
+        idle = [view for view in self.views if view.surplus_if_idle]
+        if not idle:
+            return frozenset()
+        counts = self.snapshot.history.idle
+        idle.sort(
+            key=lambda view: (
+                -counts.get(view.node.id, 0),
+                view.node.created_at or 0.0,
+                view.node.id,
+            )
+        )
+        over_max = self.existing - self.settings.max_nodes
+        may_go = self.up - self.settings.min_nodes
+        spare = Counter(self.spare)
+        surplus: set[str] = set()
+        for view in idle:
+            if len(surplus) >= may_go:
+                break
+            size = self._size_by_type.get(view.node.size or "")
+            name = size.name if size is not None else ""
+            if size is not None and spare[name] <= wishes[name] and over_max <= len(surplus):
+                continue
+            spare[name] -= 1
+            surplus.add(view.node.id)
+        return frozenset(surplus)

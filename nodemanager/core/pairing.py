@@ -1,0 +1,106 @@
+"""Which cloud node and which record are each other's (SAFETY.md P1-P5): one dictionary join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodemanager.core.history import History
+from nodemanager.core.model import CloudNode, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The join of one cloud and one record listing.
+
+    `record_of` and `node_of` hold proper pairs, by node id and by record uuid. An ambiguous node
+    or record is in neither, but in `ambiguous` with its rivals (P2).
+    """
+
+    record_of: Mapping[str, Record]
+    node_of: Mapping[str, CloudNode]
+    ambiguous: Mapping[str, tuple[str, ...]]
+
+
+NO_PAIRS = Pairs({}, {}, {})
+
+
+def pair(history: History, *, pool: str, ids_unique: bool) -> Pairs:
+    """Join the newest complete listings of one pool; another pool's are never paired (T3).
+
+    By our tags - uuid and incarnation - with no test of time. A node without our record tag
+    pairs by instance id, where ids are `ids_unique` for ever and the record's first ping is not
+    before the node's launch (P1).
+    """
+    if history.cloud is None or history.records is None:
+        return NO_PAIRS
+    bearers, present = history.bearers, history.present
+    record_of: dict[str, Record] = {}
+    node_of: dict[str, CloudNode] = {}
+    ambiguous: dict[str, tuple[str, ...]] = {}
+    for record in history.records.items:
+        if record.pool is not None and record.pool != pool:
+            continue
+        uuid = record.uuid
+        candidates = bearers.get(uuid)
+        if candidates is not None:
+            claim = record.claim
+            if len(candidates) == 1:
+                node = candidates[0]
+                if claim is None or node.tags.incarnation != claim.incarnation:
+                    continue
+            elif claim is None:
+                continue
+            else:
+                mine = [one for one in candidates if one.tags.incarnation == claim.incarnation]
+                if not mine:
+                    continue
+                if len(mine) > 1:
+                    ids = tuple(sorted(one.id for one in mine))
+                    ambiguous[uuid] = ids
+                    for node_id in ids:
+                        ambiguous[node_id] = (uuid,)
+                    continue
+                node = mine[0]
+        elif ids_unique and record.instance_id is not None:
+            found = present.get(record.instance_id)
+            if found is None or not _same_life(found, record):
+                continue
+            node = found
+        else:
+            continue
+        if node.tags.pool is not None and node.tags.pool != pool:
+            continue
+        if node.id in record_of or node.id in ambiguous:
+            _make_ambiguous(node.id, uuid, record_of, node_of, ambiguous)
+            continue
+        record_of[node.id] = record
+        node_of[uuid] = node
+    return Pairs(record_of, node_of, ambiguous)
+
+
+def _same_life(node: CloudNode, record: Record) -> bool:
+    return (
+        node.tags.record is None
+        and record.first_ping_at is not None
+        and node.created_at is not None
+        and record.first_ping_at >= node.created_at
+    )
+
+
+def _make_ambiguous(
+    node_id: str,
+    uuid: str,
+    record_of: dict[str, Record],
+    node_of: dict[str, CloudNode],
+    ambiguous: dict[str, tuple[str, ...]],
+) -> None:
+    """Two records want one node: neither gets it."""
+    earlier = record_of.pop(node_id, None)
+    rivals = set(ambiguous.get(node_id, ())) | {uuid}
+    if earlier is not None:
+        rivals.add(earlier.uuid)
+        node_of.pop(earlier.uuid, None)
+    ambiguous[node_id] = tuple(sorted(rivals))
+    for rival in rivals:
+        ambiguous[rival] = (node_id,)

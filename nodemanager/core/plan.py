@@ -1,0 +1,305 @@
+"""What one snapshot calls for: a verdict for each node and record, and the actions.
+
+`plan` is pure: the same snapshot and settings give the same plan, whatever the order of the items
+in the listings. It is the only place where the parts of the deciding come together, and the same
+predicates feed the action, the log line, the metric and the simulation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core import breaker as breakers
+from nodemanager.core import history as histories
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.coherence import Impossible, find_impossible
+from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
+from nodemanager.core.history import History
+from nodemanager.core.model import CloudNode, Record, Size
+from nodemanager.core.pairing import Pairs, pair
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import (
+    BAD,
+    OUTSIDE,
+    NodeJudge,
+    NodeView,
+    ShutdownOrder,
+    order_shutdown,
+)
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict, keep
+
+
+@dataclass(frozen=True, slots=True)
+class BootOrder:
+    """One node to boot, on a cleaned record or, without one, on a new one (U1)."""
+
+    size: Size
+    reason: Reason
+    plan_id: str
+    record: Record | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one snapshot calls for.
+
+    `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
+    snapshot starts from. `ask` are node ids to ask the cloud for (B3).
+    """
+
+    plan_id: str
+    history: History
+    breaker: Breaker
+    pairs: Pairs
+    records: tuple[Verdict, ...] = ()
+    views: tuple[NodeView, ...] = ()
+    boots: tuple[BootOrder, ...] = ()
+    shutdowns: tuple[ShutdownOrder, ...] = ()
+    cleans: tuple[CleanOrder, ...] = ()
+    ask: tuple[str, ...] = ()
+    wants: Wants | None = None
+    slots: Slots | None = None
+    impossible: Impossible | None = None
+    aborted: tuple[Reason, Mapping[str, object]] | None = None
+    deferred: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
+    """Decide. `new_records` says that the record listing came since the last plan (D7)."""
+    history = snapshot.history
+    if history.cloud is None or history.records is None:
+        missing = "cloud" if history.cloud is None else "records"
+        return _no_plan(snapshot, (Reason.NO_LISTING, {"source": missing}), None)
+    impossible = find_impossible(history)
+    if impossible.too_many:
+        measures = {"items": len(impossible.ids), "listed": impossible.listed}
+        return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
+    pairs = pair(history, pool=settings.pool, ids_unique=settings.ids_unique)
+    history = histories.pairing_seen(
+        history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
+    )
+    snapshot = replace(snapshot, history=history)
+    node_judge = NodeJudge(snapshot, settings, pairs)
+    views = [node_judge.view(node) for node in _each_once(history)]
+    snapshot = _after_silence(snapshot, settings, views)
+    verdicts, cleans, deferred = _judge_records(snapshot, settings, pairs, impossible.ids)
+    records = snapshot.history.records.items if snapshot.history.records else ()
+    slots = count_slots(records, snapshot, settings)
+    pending = pending_claims(records, snapshot, settings)
+    wants = Market(snapshot, settings, views, pending, slots).trade()
+    shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
+    return Plan(
+        plan_id=snapshot.plan_id,
+        history=snapshot.history,
+        breaker=snapshot.breaker,
+        pairs=pairs,
+        records=tuple(verdicts),
+        views=tuple(views),
+        boots=_boots(snapshot, settings, wants, impossible.ids),
+        shutdowns=shutdowns,
+        cleans=cleans,
+        ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        wants=wants,
+        slots=slots,
+        impossible=impossible,
+        deferred=deferred,
+        counts=_counts(views, verdicts, pending, snapshot),
+    )
+
+
+def _no_plan(
+    snapshot: Snapshot,
+    aborted: tuple[Reason, Mapping[str, object]],
+    impossible: Impossible | None,
+) -> Plan:
+    return Plan(
+        plan_id=snapshot.plan_id,
+        history=snapshot.history,
+        breaker=snapshot.breaker,
+        pairs=Pairs({}, {}, {}),
+        impossible=impossible,
+        aborted=aborted,
+        ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+    )
+
+
+def _each_once(history: History) -> list[CloudNode]:
+    """The listed nodes; of an id listed twice, the one that shows it more alive (L4)."""
+    assert history.cloud is not None
+    items = history.cloud.items
+    if len({node.id for node in items}) == len(items):
+        return list(items)
+    chosen: dict[str, CloudNode] = {}
+    for node in items:
+        if node.id not in chosen or chosen[node.id].is_absent:
+            chosen[node.id] = node
+    return list(chosen.values())
+
+
+def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
+    return [
+        node.id
+        for node in history.present.values()
+        if node.id not in pairs.record_of
+        and node.id not in pairs.ambiguous
+        and node.tags.pool == settings.pool
+    ]
+
+
+def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> Snapshot:
+    """D9: count who turned silent, down or unpaired, and open or close the breaker on it."""
+    ours = [view for view in views if view.verdict.reason not in OUTSIDE]
+    bad = frozenset(view.node.id for view in ours if view.bad)
+    history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
+    population = len({view.node.id for view in ours} | history.turned.keys())
+    breaker = breakers.after_silence(
+        snapshot.breaker, history, bad, population, snapshot.now, settings
+    )
+    return replace(snapshot, history=history, breaker=breaker)
+
+
+def _judge_records(
+    snapshot: Snapshot, settings: Settings, pairs: Pairs, impossible: frozenset[str]
+) -> tuple[list[Verdict], tuple[CleanOrder, ...], int]:
+    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10)."""
+    assert snapshot.history.records is not None
+    judge = RecordJudge(snapshot, settings, pairs).judge
+    verdicts: list[Verdict] = []
+    due: list[tuple[float, str, int, Record]] = []
+    for record in snapshot.history.records.items:
+        if impossible and record.uuid in impossible:
+            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
+            continue
+        verdict = judge(record)
+        if verdict.kind is Kind.CLEAN:
+            quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
+            due.append((-float(quiet_s), record.uuid, len(verdicts), record))
+        verdicts.append(verdict)
+    due.sort(key=lambda entry: entry[:2])
+    room = settings.max_cleans_per_cycle - sum(
+        flight.kind == "clean" for flight in snapshot.record_flights.values()
+    )
+    room = max(0, room)
+    for _, uuid, index, _ in due[room:]:
+        measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
+        verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
+    cleans = tuple(
+        order_clean(record, verdicts[index], snapshot) for _, _, index, record in due[:room]
+    )
+    return verdicts, cleans, len(due[room:])
+
+
+def _shutdowns(
+    snapshot: Snapshot,
+    settings: Settings,
+    views: list[NodeView],
+    wants: Wants,
+    impossible: frozenset[str],
+) -> tuple[ShutdownOrder, ...]:
+    """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
+    judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
+    surplus = wants.surplus
+    wanting: list[NodeView] = []
+    for view in views:
+        node_id = view.node.id
+        if node_id in surplus:
+            idle_polls = snapshot.history.idle.get(node_id, 0)
+            measures = {"idle_polls": idle_polls, "needed_polls": settings.consecutive_idle_count}
+            view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
+        if view.verdict.kind is not Kind.SHUTDOWN:
+            continue
+        measures_now = view.verdict.measures or {}
+        if node_id in impossible:
+            view.verdict = keep(node_id, Reason.IMPOSSIBLE)
+        elif judge.block is not None:
+            merged = {**measures_now, **judge.block[1]}
+            view.verdict = Verdict(Kind.KEEP, judge.block[0], node_id, merged)
+        elif view.record is not None and view.record.uuid in snapshot.record_flights:
+            view.verdict = keep(node_id, Reason.IN_FLIGHT)
+        else:
+            wanting.append(view)
+    wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
+    destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    room = max(0, settings.max_shutdowns_per_cycle - destroying)
+    orders: list[ShutdownOrder] = []
+    for view in wanting:
+        capped = view.verdict.reason is not Reason.IDLE_BEYOND_DEMAND
+        if capped and room <= 0:
+            measures = {**(view.verdict.measures or {}), "limit": settings.max_shutdowns_per_cycle}
+            view.verdict = Verdict(Kind.KEEP, Reason.SHUTDOWN_CAP, view.node.id, measures)
+            continue
+        room -= capped
+        orders.append(order_shutdown(view, snapshot))
+    return tuple(orders)
+
+
+def _boots(
+    snapshot: Snapshot, settings: Settings, wants: Wants, impossible: frozenset[str]
+) -> tuple[BootOrder, ...]:
+    """Granted boots, each with a cleaned record to use again where there is one (U1-U3)."""
+    if not wants.boots:
+        return ()
+    assert snapshot.history.records is not None
+    reusable = sorted(
+        (
+            record
+            for record in snapshot.history.records.items
+            if record.uuid not in impossible and _is_reusable(record, snapshot, settings)
+        ),
+        key=lambda record: record.uuid,
+    )
+    orders = []
+    for index, (size, reason) in enumerate(wants.boots):
+        record = reusable[index] if index < len(reusable) else None
+        orders.append(BootOrder(size, reason, snapshot.plan_id, record))
+    return tuple(orders)
+
+
+def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    if record.holds_anything or record.problems or record.held:
+        return False
+    if record.pool != settings.pool and not (record.pool is None and settings.adopt_unclaimed):
+        return False
+    uuid = record.uuid
+    if uuid in snapshot.record_flights or uuid in snapshot.holds:
+        return False
+    if uuid in snapshot.history.bearers:
+        # A node with an older incarnation still carries its uuid: two would answer to one tag.
+        return False
+    if settings.compare_and_set or uuid in snapshot.own_cleans:
+        return True
+    clock = snapshot.history.clock
+    if clock is None or record.modified_at is None:
+        return False
+    return clock.age(record.modified_at, snapshot.now) > settings.node_stale_after
+
+
+def _counts(
+    views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
+) -> dict[str, int]:
+    """What the cycle's summary line and the status page count."""
+    counts: Counter[str] = Counter()
+    for view in views:
+        reason = view.verdict.reason
+        if reason in OUTSIDE:
+            continue
+        counts["nodes"] += 1
+        if reason is Reason.SHUTTING_DOWN:
+            counts["nodes_shutdown"] += 1
+        elif reason is Reason.BOOTING:
+            counts["nodes_booting"] += 1
+        elif view.record is None:
+            counts["nodes_unpaired"] += 1
+        else:
+            counts[f"nodes_{view.state.value}"] += 1
+        counts["nodes_paired"] += view.record is not None
+        counts["nodes_bad"] += view.verdict.reason in BAD
+    counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
+    counts["records"] = len(verdicts)
+    return dict(counts)

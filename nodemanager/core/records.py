@@ -1,0 +1,392 @@
+"""When a record gives its slot back, and why not yet (SAFETY.md T7, C0-C12, C20-C22)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.history import StoreClock, bears, node_of
+from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
+from nodemanager.core.pairing import Pairs
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict, keep
+
+
+def window_of(record: Record, settings: Settings) -> float:
+    """The length of C3's window: C21's for a claim that never pinged."""
+    if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
+        return settings.claim_window
+    return settings.node_stale_after
+
+
+def newest_sign(record: Record) -> float | None:
+    """The newest of modified_at, last_ping_at and the claim, epoch seconds of the store (C3)."""
+    if record.modified_at is None:
+        return None
+    newest = record.modified_at
+    if record.last_ping_at is not None and record.last_ping_at > newest:
+        newest = record.last_ping_at
+    if record.claim is not None and record.claim.at > newest:
+        newest = record.claim.at
+    return newest
+
+
+def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
+    """Seconds the record has been quiet for, never too many; None where it can't be told.
+
+    A version whose stamp is ahead of the store's clock counts from when it was first seen (T1).
+    """
+    newest = newest_sign(record)
+    if newest is None:
+        return None
+    future = snapshot.history.future.get(record.uuid)
+    if future is not None and future.version == record.version and future.seen_at < newest:
+        newest = future.seen_at
+    return clock.age(newest, snapshot.now)
+
+
+def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
+    """The record's one state (T7). Without a clock nothing is stale."""
+    if record.problems:
+        return RecordState.UNREADABLE
+    if not record.holds_anything:
+        return RecordState.CLEANED
+    clock = snapshot.history.clock
+    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    if quiet_s is not None and quiet_s > window_of(record, settings):
+        return RecordState.STALE
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    return RecordState.IN_USE if pinged else RecordState.ASSIGNED
+
+
+def worker_state(
+    record: Record, clock: StoreClock | None, now: float, settings: Settings
+) -> WorkerState:
+    """The node's own word, while it is fresh; `unknown` otherwise (T6)."""
+    if clock is None or record.last_ping_at is None or record.worker_state is None:
+        return WorkerState.UNKNOWN
+    if clock.age(record.last_ping_at, now) > settings.node_stale_after:
+        return WorkerState.UNKNOWN
+    return record.worker_state
+
+
+def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
+    """The first configured poll that is older than poll_stale_after, and its age (C7)."""
+    history, now = snapshot.history, snapshot.now
+    polls: list[tuple[str, float | None]] = [
+        ("cloud", history.cloud.started_at if history.cloud else None),
+        ("records", history.records.started_at if history.records else None),
+    ]
+    if settings.demand_polled:
+        polls.append(("demand", snapshot.demand_at))
+    for source, started_at in polls:
+        age = float("inf") if started_at is None else now - started_at
+        if age > settings.poll_stale_after:
+            return source, age
+    return None
+
+
+def standing_block(
+    snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
+) -> tuple[Reason, Mapping[str, object]] | None:
+    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5).
+
+    Without `polls` their age does not matter, without `breaker` an open breaker does not.
+    """
+    if not snapshot.lease:
+        return Reason.NO_LEASE, {}
+    if snapshot.read_only is not None:
+        return Reason.READ_ONLY, {"detail": snapshot.read_only}
+    if breaker and snapshot.breaker.cause is not None:
+        return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
+    stale = stale_poll(snapshot, settings) if polls else None
+    if stale is not None:
+        return Reason.POLL_STALE, {
+            "source": stale[0],
+            "age_s": stale[1],
+            "limit_s": settings.poll_stale_after,
+        }
+    if not settings.may_authorise:
+        return Reason.NOT_AUTHORISED, {}
+    return None
+
+
+class RecordJudge:
+    """Judges the records of one snapshot; built once per plan for what all records share."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
+        self.snapshot = snapshot
+        self.settings = settings
+        self.pairs = pairs
+        self.history = snapshot.history
+        self.clock = snapshot.history.clock
+        self.block = standing_block(snapshot, settings)
+        self.partial_uuids = frozenset(
+            node.tags.record for node in self.history.partial if node.tags.record is not None
+        )
+        self.partial_ids = frozenset(node.id for node in self.history.partial)
+
+    def judge(self, record: Record) -> Verdict:
+        """Say whether `record` must give its slot back, and why (C0-C10, C20-C22)."""
+        kept = self._kept_by_itself(record) or self._kept_by_its_node(record)
+        if kept is not None:
+            return kept
+        clock = self.clock
+        if clock is None or not clock.trusted:
+            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
+        quiet_s = quiet_for(record, clock, self.snapshot)
+        if quiet_s is None:
+            return keep(record.uuid, Reason.UNREADABLE)
+        window_s = window_of(record, self.settings)
+        measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
+        never_pinged = record.first_ping_at is None and record.last_ping_at is None
+        claimed = record.claim is not None and never_pinged
+        if quiet_s <= window_s:
+            reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        state = worker_state(record, clock, self.snapshot.now, self.settings)
+        if state is WorkerState.BUSY or state is WorkerState.IDLE:
+            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        return self._absent_and_permitted(record, claimed, measures)
+
+    def _kept_by_itself(self, record: Record) -> Verdict | None:
+        settings, snapshot = self.settings, self.snapshot
+        uuid = record.uuid
+        if record.problems:
+            return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+        if record.pool != settings.pool:
+            if record.pool is not None:
+                return keep(uuid, Reason.OTHER_POOL, pool=record.pool)
+            if not settings.adopt_unclaimed:
+                return keep(uuid, Reason.UNCLAIMED_POOL)
+        if not record.holds_anything:
+            return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
+        if record.held or uuid in snapshot.holds:
+            return keep(uuid, Reason.HELD)
+        flight = snapshot.record_flights.get(uuid)
+        if flight is not None:
+            return keep(
+                uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
+            )
+        return None
+
+    def _kept_by_its_node(self, record: Record) -> Verdict | None:
+        history, uuid = self.history, record.uuid
+        node = self.pairs.node_of.get(uuid)
+        if node is not None:
+            if node.held or node.id in self.snapshot.holds:
+                return keep(uuid, Reason.HELD, node=node.id)
+            return Verdict(Kind.KEEP, Reason.PAIRED, uuid, {"node": node.id})
+        if uuid in self.pairs.ambiguous:
+            return keep(uuid, Reason.AMBIGUOUS, nodes=self.pairs.ambiguous[uuid])
+        if uuid in history.bearers or record.instance_id is not None:
+            listed = node_of(record, history.bearers, history.present)
+            if listed is not None:
+                return keep(uuid, Reason.NODE_LISTED, node=listed.id, state=listed.state.value)
+        if uuid in self.partial_uuids or record.instance_id in self.partial_ids:
+            return keep(uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
+        expected = self.snapshot.expected.get(uuid)
+        if expected is not None:
+            age_s = self.snapshot.now - expected.since
+            if age_s <= self.settings.boot_fail_after:
+                return keep(
+                    uuid,
+                    Reason.NODE_EXPECTED,
+                    node=expected.node_id,
+                    age_s=age_s,
+                    limit_s=self.settings.boot_fail_after,
+                )
+        return None
+
+    def _absent_and_permitted(
+        self, record: Record, claimed: bool, measures: dict[str, object]
+    ) -> Verdict:
+        """C5-C7 and C10, once the record itself says that its time is up."""
+        history, settings, uuid = self.history, self.settings, record.uuid
+        reason: Reason | None = None
+        absence = history.absence.get(uuid)
+        if history.base is None or history.cloud is None:
+            reason = Reason.NO_LISTING_ORDER
+        elif history.base_index.get(uuid) != record.version:
+            reason = Reason.CHANGED_SINCE_LISTING
+        elif self.snapshot.now - history.base.started_at > settings.poll_stale_after:
+            reason = Reason.POLL_STALE
+            measures["source"] = "records"
+        else:
+            if absence is None or absence.incarnation != record.incarnation:
+                listings, absent_s = 0, 0.0
+            else:
+                listings, absent_s = absence.listings, absence.last_at - absence.first_at
+            measures |= {
+                "absent_listings": listings,
+                "needed_listings": settings.absent_listings,
+                "absent_s": absent_s,
+                "settle_s": settings.settle,
+            }
+            if listings < settings.absent_listings or absent_s < settings.settle:
+                reason = Reason.NOT_SETTLED
+        if reason is not None:
+            return Verdict(Kind.KEEP, reason, uuid, measures)
+        if self.block is not None:
+            return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+        cause = Reason.CLAIM_EXPIRED if claimed else Reason.STALE_SLOT
+        return Verdict(Kind.CLEAN, cause, uuid, measures)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanOrder:
+    """One clean to carry out: what was judged, and until when the judgement stands (C11).
+
+    `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
+    place of the waived ones; then `version` is None and the version judged is the one re-read.
+    `not_after` is CLOCK_BOOTTIME. `instance_id` is the node destroyed, or the one that pinged.
+    """
+
+    uuid: str
+    reason: Reason
+    plan_id: str
+    breaker_generation: int
+    not_after: float
+    version: str | None
+    incarnation: str | None
+    instance_id: str | None
+    slot: int | None = None
+    hostname: str | None = None
+    measures: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_exception(self) -> bool:
+        return self.reason in (Reason.AFTER_SHUTDOWN, Reason.CREATE_REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanEvidence:
+    """What the cleaner found just before the write: the record and the cloud's answers (C11).
+
+    `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
+    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked.
+    """
+
+    record: Record | None
+    tagged: tuple[CloudNode, ...] | None
+    by_id: CloudNode | None = None
+    asked_id: bool = False
+    error: str | None = None
+
+
+def order_clean(record: Record, verdict: Verdict, snapshot: Snapshot) -> CleanOrder:
+    """The order that a CLEAN verdict calls for."""
+    return CleanOrder(
+        uuid=record.uuid,
+        reason=verdict.reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        version=record.version,
+        incarnation=record.incarnation,
+        instance_id=record.instance_id,
+        slot=record.slot_number,
+        hostname=record.hostname,
+        measures=verdict.measures or {},
+    )
+
+
+def confirm_clean(
+    order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the write: CLEAN, or KEEP with what forbids it now (C11).
+
+    `snapshot` is of this moment, with the order's own flight left out.
+    """
+    uuid = order.uuid
+    if found.error is not None or found.tagged is None:
+        return keep(uuid, Reason.EVIDENCE_MISSING, error=found.error)
+    record = found.record
+    if record is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="the record is gone")
+    standing = _still_permitted(order, record, snapshot, settings)
+    if standing is not None:
+        return standing
+    alive = _sign_of_life(order, record, found)
+    if alive is not None:
+        return alive
+    if order.is_exception:
+        return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+    return _still_stale(order, record, found, snapshot, settings)
+
+
+def _still_permitted(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """C0, C8-C10 and the order's own time, evaluated again."""
+    uuid = order.uuid
+    if snapshot.now > order.not_after:
+        return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:
+        cause = snapshot.breaker.cause
+        return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
+    if record.problems:
+        return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+    if record.pool is not None and record.pool != settings.pool:
+        return keep(uuid, Reason.OTHER_POOL, pool=record.pool)
+    if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
+    block = standing_block(snapshot, settings, polls=not order.is_exception)
+    return None if block is None else keep(uuid, block[0], **block[1])
+
+
+def _sign_of_life(order: CleanOrder, record: Record, found: CleanEvidence) -> Verdict | None:
+    uuid = order.uuid
+    if order.version is not None and record.version != order.version:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
+    if record.incarnation != order.incarnation:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
+    if order.is_exception and record.instance_id not in (None, order.instance_id):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
+    if order.reason is Reason.CREATE_REFUSED and record.last_ping_at is not None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
+    for node in found.tagged or ():
+        if node.state is CloudState.TERMINATED:
+            continue
+        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        if order.is_exception or bears(node, record):
+            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    by_id = found.by_id
+    if by_id is not None and by_id.state is not CloudState.TERMINATED:
+        return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
+    return None
+
+
+def _still_stale(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict:
+    uuid = order.uuid
+    if record.claim is None and not found.asked_id:
+        return keep(uuid, Reason.UNVERIFIABLE)
+    clock = snapshot.history.clock
+    if clock is None or not clock.trusted:
+        return keep(uuid, Reason.CLOCK_UNKNOWN)
+    quiet_s = quiet_for(record, clock, snapshot)
+    window_s = window_of(record, settings)
+    if quiet_s is None or quiet_s <= window_s:
+        return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
+    state = worker_state(record, clock, snapshot.now, settings)
+    if state in (WorkerState.BUSY, WorkerState.IDLE):
+        return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
+    first = record.first_ping_at
+    if first is not None:
+        since_s = clock.age(first, snapshot.now)
+        if since_s <= settings.visible_after:
+            return keep(
+                uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
+            )
+    return Verdict(Kind.CLEAN, order.reason, uuid, {**order.measures, "idle_s": quiet_s})

@@ -1,0 +1,353 @@
+"""When a node is shut down, and why not yet (SAFETY.md D1, D2, D7-D11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.pairing import Pairs
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict, keep
+
+BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})
+"""What D9 counts and caps: a node destroyed because something seems wrong with it."""
+
+OUTSIDE = frozenset({Reason.NODE_ABSENT, Reason.FOREIGN_NODE})
+"""Nodes that are only seen: not ours, or not there."""
+
+
+def window_open(age_s: float, windows: tuple[float, ...]) -> bool:
+    """Whether a shutdown window is open at this age of a node.
+
+    `windows` alternates closed and open seconds and starts over after the last. Empty is always
+    open.
+    """
+    if not windows:
+        return True
+    into = age_s % sum(windows)
+    is_open = False
+    for length in windows:
+        if into < length:
+            return is_open
+        into -= length
+        is_open = not is_open
+    return not is_open
+
+
+@dataclass(slots=True)
+class NodeView:
+    """A node as demand counts it: what it does, and the verdict so far.
+
+    `counts` says that it serves, or will; one that is going or gone does not. `surplus_if_idle`
+    says that it may go if demand does not want it; `bad` that it is silent, down or unpaired,
+    which D9 counts.
+    """
+
+    node: CloudNode
+    verdict: Verdict
+    state: WorkerState
+    counts: bool = True
+    surplus_if_idle: bool = False
+    bad: bool = False
+    record: Record | None = None
+
+
+class NodeJudge:
+    """Judges the nodes of one snapshot; built once per plan for what all nodes share."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
+        self.snapshot = snapshot
+        self.settings = settings
+        self.pairs = pairs
+        self.history = snapshot.history
+        self.clock = snapshot.history.clock
+        self.block = standing_block(snapshot, settings)
+
+    def view(self, node: CloudNode) -> NodeView:
+        """The node's verdict before demand, caps and breakers have had their say."""
+        settings, snapshot = self.settings, self.snapshot
+        pool = node.tags.pool
+        node_id = node.id
+        if node.state is CloudState.TERMINATED:
+            return _outside(node, Verdict(Kind.KEEP, Reason.NODE_ABSENT, node_id))
+        if (pool is not None and pool != settings.pool) or not node.managed:
+            return _outside(node, keep(node_id, Reason.FOREIGN_NODE, pool=pool))
+        if node_id in snapshot.node_flights:
+            verdict = Verdict(Kind.KEEP, Reason.SHUTTING_DOWN, node_id)
+            return NodeView(node, verdict, WorkerState.DOWN, counts=False)
+        record = self.pairs.record_of.get(node_id)
+        if record is None:
+            return self._unpaired(node)
+        return self._paired(node, record)
+
+    def _paired(self, node: CloudNode, record: Record) -> NodeView:
+        snapshot, settings = self.snapshot, self.settings
+        node_id = node.id
+        state = worker_state(record, self.clock, snapshot.now, settings)
+        if node.held or record.held or node_id in snapshot.holds or record.uuid in snapshot.holds:
+            return NodeView(node, keep(node_id, Reason.HELD), state, record=record)
+        if node.problems or record.problems:
+            detail = "; ".join((*node.problems, *record.problems))
+            return NodeView(
+                node, keep(node_id, Reason.UNREADABLE, detail=detail), state, record=record
+            )
+        stopped = self._stopped(node, state, record)
+        if stopped is not None:
+            return stopped
+        if node.tags.pool is None:
+            return NodeView(
+                node, Verdict(Kind.KEEP, Reason.UNTAGGED, node_id), state, record=record
+            )
+        if record.last_ping_at is None:
+            return self._never_pinged(node, record)
+        if state is WorkerState.BUSY:
+            verdict = Verdict(Kind.KEEP, Reason.BUSY, node_id)
+            return NodeView(node, verdict, state, record=record)
+        if state is WorkerState.IDLE:
+            return self._idle(node, record)
+        return self._silent_or_down(node, record, state)
+
+    def _stopped(
+        self, node: CloudNode, state: WorkerState, record: Record | None
+    ) -> NodeView | None:
+        """Stopped, suspended or in error for `settle` is down at once (D1)."""
+        since = self.history.stopped.get(node.id)
+        if since is None or node.state is not CloudState.STOPPED:
+            return None
+        if node.tags.pool is None:
+            return None
+        cloud = self.history.cloud
+        stopped_s = (cloud.started_at if cloud else since) - since
+        measures = {"stopped_s": stopped_s, "settle_s": self.settings.settle}
+        if stopped_s < self.settings.settle:
+            verdict = Verdict(Kind.KEEP, Reason.NOT_SETTLED, node.id, measures)
+        else:
+            verdict = Verdict(Kind.SHUTDOWN, Reason.NODE_STOPPED, node.id, measures)
+        return NodeView(node, verdict, WorkerState.DOWN, counts=False, record=record)
+
+    def _silence(self, record: Record) -> float:
+        """Seconds of silence over time in which the store answered pings (D8)."""
+        heard = self.history.heard.get(record.uuid)
+        return 0.0 if heard is None else self.history.answered_s - heard.answered_s
+
+    def _never_pinged(self, node: CloudNode, record: Record) -> NodeView:
+        limit_s = self.settings.boot_fail_after
+        silent_s = self._silence(record)
+        clock = self.clock
+        measures = {"silent_s": silent_s, "limit_s": limit_s}
+        if silent_s <= limit_s or clock is None:
+            verdict = Verdict(Kind.KEEP, Reason.BOOTING, node.id, measures)
+            return NodeView(node, verdict, WorkerState.UNKNOWN, record=record)
+        verdict = Verdict(Kind.SHUTDOWN, Reason.BOOT_FAILED, node.id, measures)
+        return NodeView(node, verdict, WorkerState.DOWN, counts=False, record=record)
+
+    def _idle(self, node: CloudNode, record: Record) -> NodeView:
+        """Idle by its own fresh word: may go once idle for long enough, in an open window."""
+        node_id = node.id
+        count = self.history.idle.get(node_id, 0)
+        needed = self.settings.consecutive_idle_count
+        if count < needed:
+            verdict = keep(node_id, Reason.NOT_IDLE_LONG, idle_polls=count, needed_polls=needed)
+            return NodeView(node, verdict, WorkerState.IDLE, record=record)
+        if node.created_at is None:
+            verdict = Verdict(Kind.KEEP, Reason.NO_LAUNCH_TIME, node_id)
+            return NodeView(node, verdict, WorkerState.IDLE, record=record)
+        age_s = self.snapshot.wall - node.created_at
+        if not window_open(age_s, self.settings.shutdown_windows):
+            verdict = keep(node_id, Reason.WINDOW_CLOSED, age_s=age_s)
+            return NodeView(node, verdict, WorkerState.IDLE, record=record)
+        verdict = Verdict(Kind.KEEP, Reason.NEEDED, node_id)
+        return NodeView(node, verdict, WorkerState.IDLE, surplus_if_idle=True, record=record)
+
+    def _silent_or_down(self, node: CloudNode, record: Record, state: WorkerState) -> NodeView:
+        settings, node_id, clock = self.settings, node.id, self.clock
+        silent_s = self._silence(record)
+        limit_s = settings.node_stale_after
+        grace_s = settings.boot_fail_after
+        age_s = None if node.created_at is None else self.snapshot.wall - node.created_at
+        past_grace = age_s is not None and age_s > grace_s
+        if clock is None:
+            return NodeView(node, keep(node_id, Reason.CLOCK_UNKNOWN), state, record=record)
+        if state is WorkerState.DOWN:
+            measures = {"state": state.value, "age_s": age_s, "limit_s": grace_s}
+            kind = Kind.SHUTDOWN if past_grace else Kind.KEEP
+            reason = Reason.NODE_DOWN if past_grace else Reason.BOOTING
+            verdict = Verdict(kind, reason, node_id, measures)
+            return NodeView(
+                node, verdict, state, counts=not past_grace, bad=past_grace, record=record
+            )
+        quiet_s = quiet_for(record, clock, self.snapshot)
+        is_stale = quiet_s is not None and quiet_s > window_of(record, settings)
+        if is_stale and silent_s > limit_s and past_grace:
+            measures = {"silent_s": silent_s, "window_s": limit_s, "idle_s": quiet_s}
+            verdict = Verdict(Kind.SHUTDOWN, Reason.NODE_DOWN, node_id, measures)
+            return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True, record=record)
+        if is_stale and silent_s > limit_s and age_s is None:
+            verdict = keep(node_id, Reason.NO_LAUNCH_TIME, silent_s=silent_s, window_s=limit_s)
+            return NodeView(node, verdict, WorkerState.UNKNOWN, bad=True, record=record)
+        if silent_s > limit_s / 2:
+            # Half a window of silence is not yet a reason to destroy one node, but it is time
+            # to count how many are silent, so that D9 sees a wave before its first victim.
+            verdict = keep(
+                node_id, Reason.SILENT_WITHIN_WINDOW, silent_s=silent_s, window_s=limit_s
+            )
+            return NodeView(node, verdict, WorkerState.UNKNOWN, bad=True, record=record)
+        reason = Reason.SILENT_WITHIN_WINDOW if is_stale else Reason.WORKER_UNKNOWN
+        verdict = keep(node_id, reason, silent_s=silent_s, window_s=limit_s)
+        return NodeView(node, verdict, WorkerState.UNKNOWN, record=record)
+
+    def _unpaired(self, node: CloudNode) -> NodeView:
+        """Only a node with our tag, after D7 has run its course; anything else is kept."""
+        snapshot, settings, node_id = self.snapshot, self.settings, node.id
+        unknown = WorkerState.UNKNOWN
+        if node_id in self.pairs.ambiguous:
+            rivals = self.pairs.ambiguous[node_id]
+            return NodeView(node, keep(node_id, Reason.AMBIGUOUS, rivals=rivals), unknown)
+        if node.tags.pool is None:
+            return NodeView(node, Verdict(Kind.KEEP, Reason.UNTAGGED, node_id), unknown)
+        if node.held or node_id in snapshot.holds:
+            return NodeView(node, keep(node_id, Reason.HELD), unknown)
+        if node.problems:
+            detail = "; ".join(node.problems)
+            return NodeView(node, keep(node_id, Reason.UNREADABLE, detail=detail), unknown)
+        stopped = self._stopped(node, unknown, None)
+        if stopped is not None:
+            return stopped
+        seen = self.history.unpaired.get(node_id)
+        since_s = 0.0 if seen is None else snapshot.now - seen.since
+        listings = 0 if seen is None else seen.record_listings
+        measures = {
+            "unpaired_s": since_s,
+            "limit_s": settings.boot_fail_after,
+            "record_listings": listings,
+        }
+        if since_s <= settings.boot_fail_after or listings < 2:
+            verdict = Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node_id, measures)
+            return NodeView(node, verdict, unknown)
+        verdict = Verdict(Kind.SHUTDOWN, Reason.UNPAIRED, node_id, measures)
+        return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True)
+
+
+def _outside(node: CloudNode, verdict: Verdict) -> NodeView:
+    return NodeView(node, verdict, WorkerState.UNKNOWN, counts=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownOrder:
+    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME.
+
+    A `cancellable` shutdown is one that a change of demand or state undoes (D2).
+    """
+
+    node_id: str
+    name: str
+    size: str | None
+    reason: Reason
+    plan_id: str
+    breaker_generation: int
+    not_after: float
+    created_at: float | None
+    record: str | None
+    record_version: str | None
+    incarnation: str | None
+    slot: int | None = None
+    hostname: str | None = None
+    measures: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def cancellable(self) -> bool:
+        return self.reason is Reason.IDLE_BEYOND_DEMAND
+
+
+def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
+    """The order that a SHUTDOWN verdict calls for."""
+    record, node = view.record, view.node
+    return ShutdownOrder(
+        node_id=node.id,
+        name=node.name,
+        size=node.size,
+        reason=view.verdict.reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        created_at=node.created_at,
+        record=record.uuid if record else node.tags.record,
+        record_version=record.version if record else None,
+        incarnation=node.tags.incarnation or (record.incarnation if record else None),
+        slot=record.slot_number if record else None,
+        hostname=record.hostname if record else None,
+        measures=view.verdict.measures or {},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownEvidence:
+    """What was found right before a destroy: the record as it is now (D2).
+
+    `error` is set when the record could not be read; `record` is None when there is none.
+    """
+
+    record: Record | None
+    error: str | None = None
+
+
+def confirm_shutdown(
+    order: ShutdownOrder,
+    found: ShutdownEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    wanted: bool,
+) -> Verdict:
+    """The last word before the destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
+
+    `wanted` says that the newest plan would boot a node of this size.
+    """
+    node_id = order.node_id
+    if found.error is not None:
+        return keep(node_id, Reason.EVIDENCE_MISSING, error=found.error)
+    if snapshot.now > order.not_after:
+        return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.is_open or snapshot.breaker.generation != order.breaker_generation:
+        return keep(node_id, Reason.BREAKER_OPEN)
+    block = standing_block(snapshot, settings)
+    if block is not None:
+        return keep(node_id, block[0], **block[1])
+    if node_id in snapshot.holds or (order.record is not None and order.record in snapshot.holds):
+        return keep(node_id, Reason.HELD)
+    record = found.record
+    if record is not None and record.held:
+        return keep(node_id, Reason.HELD)
+    if order.reason is Reason.UNPAIRED:
+        if record is not None and record.incarnation == order.incarnation:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
+    elif order.reason is Reason.IDLE_BEYOND_DEMAND:
+        clock = snapshot.history.clock
+        if record is None or record.incarnation != order.incarnation:
+            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+        if worker_state(record, clock, snapshot.now, settings) is not WorkerState.IDLE:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+        if wanted:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
+    elif order.record is not None and not _still_bad(order, record, snapshot, settings):
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
+    return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _still_bad(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> bool:
+    """A silent node's record must not have moved: any word since is a sign of life.
+
+    One that says `down` goes on saying so, and its record moves with each ping.
+    """
+    if record is None:
+        return False
+    if record.version == order.record_version:
+        return True
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN

@@ -1,0 +1,69 @@
+"""Everything that one decision is made from (SAFETY.md L4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.history import History
+from nodemanager.core.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Something of ours under way: `kind` is setup, shutdown or clean; `since` is boottime."""
+
+    kind: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A node that the cloud said it created, not listed yet (P4)."""
+
+    node_id: str
+    size: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the cloud refused lately (D6); times are boottime.
+
+    `quota` is how many nodes there were when it last refused one more.
+    """
+
+    quota: int | None = None
+    quota_at: float = 0.0
+    resting: Mapping[str, float] = field(default_factory=dict)
+    throttled_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One immutable picture. `now` is CLOCK_BOOTTIME, `wall` epoch seconds.
+
+    `demand` is None until the wishlist was polled. `record_flights` and `node_flights` are by
+    record uuid and node id; `boots_unclaimed` are set-ups that have no record yet, by size name.
+    `read_only` says why nothing may be written (L5).
+    """
+
+    plan_id: str
+    now: float
+    wall: float
+    history: History
+    demand: tuple[Job, ...] | None = ()
+    demand_at: float | None = None
+    slots: int | None = None
+    record_flights: Mapping[str, Flight] = field(default_factory=dict)
+    node_flights: Mapping[str, Flight] = field(default_factory=dict)
+    boots_unclaimed: tuple[str, ...] = ()
+    claimed_sizes: Mapping[str, str] = field(default_factory=dict)
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    holds: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+    breaker: Breaker = field(default_factory=Breaker)
+    lease: bool = True
+    read_only: str | None = None
+    own_cleans: frozenset[str] = frozenset()
