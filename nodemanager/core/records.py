@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodemanager.core.history import StoreClock, bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
@@ -242,6 +242,7 @@ class CleanOrder:
 
     `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
     place of the waived ones; then `version` is None and the version judged is the one re-read.
+    `fenced` says that the node is locked out already and the fence has stood (C12).
     `not_after` is CLOCK_BOOTTIME. `instance_id` is the node destroyed, or the one that pinged.
     """
 
@@ -256,6 +257,7 @@ class CleanOrder:
     slot: int | None = None
     hostname: str | None = None
     measures: Mapping[str, object] = field(default_factory=dict)
+    fenced: bool = False
 
     @property
     def is_exception(self) -> bool:
@@ -377,7 +379,8 @@ def _still_stale(
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
-    if quiet_s is None or quiet_s <= window_s:
+    # The fence is a write of ours and no sign of life; what it must not hide was compared.
+    if not order.fenced and (quiet_s is None or quiet_s <= window_s):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     state = worker_state(record, clock, snapshot.now, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):
@@ -389,4 +392,48 @@ def _still_stale(
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
             )
-    return Verdict(Kind.CLEAN, order.reason, uuid, {**order.measures, "idle_s": quiet_s})
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
+def order_release(
+    uuid: str,
+    reason: Reason,
+    snapshot: Snapshot,
+    *,
+    incarnation: str | None,
+    instance_id: str | None,
+    slot: int | None = None,
+    hostname: str | None = None,
+) -> CleanOrder:
+    """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
+    return CleanOrder(
+        uuid=uuid,
+        reason=reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        version=None,
+        incarnation=incarnation,
+        instance_id=instance_id,
+        slot=slot,
+        hostname=hostname,
+    )
+
+
+def fenced_order(order: CleanOrder, judged: Record, fenced: Record) -> CleanOrder | None:
+    """The order as it stands behind the fence, or None when something moved before it (C12).
+
+    The fence was the first write, so not-after is met; what must not have changed from here on is
+    the fenced version.
+    """
+    if (
+        judged.last_ping_at != fenced.last_ping_at
+        or judged.first_ping_at != fenced.first_ping_at
+        or judged.slot_number != fenced.slot_number
+        or judged.hostname != fenced.hostname
+        or judged.ip_address != fenced.ip_address
+        or judged.instance_id != fenced.instance_id
+        or judged.claim != fenced.claim
+    ):
+        return None
+    return replace(order, version=fenced.version, not_after=float("inf"), fenced=True)

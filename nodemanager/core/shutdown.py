@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 
@@ -351,3 +351,38 @@ def _still_bad(
         return True
     state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """A node whose destroy was sent; `denied_at` is when the cloud first called it unknown.
+
+    Times are CLOCK_BOOTTIME.
+    """
+
+    order: ShutdownOrder
+    sent_at: float
+    denied_at: float | None = None
+
+
+def judge_gone(
+    destroyed: Destroyed, node: CloudNode | None, now: float, wall: float, settings: Settings
+) -> tuple[Outcome, Destroyed]:
+    """Whether a destroyed node is gone, from the answer to a question by id (D3).
+
+    Terminated is gone. "No such node" is gone only `visible_after` past the node's launch, asked
+    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once.
+    """
+    if node is not None:
+        outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
+        return outcome, replace(destroyed, denied_at=None)
+    if settings.visible_after == 0:
+        return Outcome.GONE, destroyed
+    created_at = destroyed.order.created_at
+    age_s = now - destroyed.sent_at if created_at is None else wall - created_at
+    if age_s <= settings.visible_after:
+        return Outcome.UNKNOWN, destroyed
+    if destroyed.denied_at is None:
+        return Outcome.UNKNOWN, replace(destroyed, denied_at=now)
+    gone = now - destroyed.denied_at >= ASK_AGAIN_S
+    return (Outcome.GONE if gone else Outcome.UNKNOWN), destroyed
