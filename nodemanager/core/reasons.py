@@ -224,3 +224,4 @@ class Event(Told):
     SERVER_STARTED = "server.started", "An HTTP face listens."
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
     LIBRARY = "library", "A line from a library we use."
+    LOG_LOST = "log.lost", "Lines before this one could not be written (a full disk): how many."
