@@ -232,5 +232,7 @@ class Event(Told):
     CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
     SERVER_STARTED = "server.started", "An HTTP face listens."
+    SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
     LIBRARY = "library", "A line from a library we use."
+    LOG_LOST = "log.lost", "Lines before this one could not be written (a full disk): how many."
