@@ -23,6 +23,7 @@ lint: venv-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py
 	$(VENV)/bin/lint-imports
 
 unit: venv-test

@@ -61,7 +61,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and required() and servers_of(item) and not hasattr(report, "wasxfail"):
+    of_a_server = item.get_closest_marker("server") is not None
+    if report.skipped and required() and of_a_server and not hasattr(report, "wasxfail"):
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{why} (a server test may not be skipped: NODEMANAGER_REQUIRE=all)"
