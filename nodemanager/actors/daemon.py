@@ -11,7 +11,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.crew import Crew
@@ -62,7 +62,7 @@ from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.history import History
-from nodemanager.core.model import Claim, Guarantee, Job, Outcome, Record
+from nodemanager.core.model import Claim, Guarantee, Job, Outcome
 from nodemanager.core.plan import BootOrder, Plan, plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.records import CleanOrder, confirm_clean, fenced_order, order_release
@@ -141,7 +141,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._plan: Plan | None = None
         self._deciding = False
         self._new_records = False
-        self._stop: Stop | None = None
+        self._stopping: Stop | None = None
         self._once_since: float | None = None
         self._once_listings = 0
         self._once_applied = False
@@ -232,7 +232,8 @@ class NodeManagerDaemonActor(RoleActor):
         problem = self._role.identity.check(kind, seen)
         if problem is None:
             if self._read_only.pop(kind, None) is not None or kind not in self._identified:
-                self._log.event(Event.IDENTITY_SEEN, **{kind: seen})
+                seen_as: dict[str, Any] = {kind: seen}
+                self._log.event(Event.IDENTITY_SEEN, **seen_as)
         elif self._read_only.get(kind) != problem:
             self._read_only[kind] = problem
             self._log.event(
@@ -325,7 +326,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._finish_stop()
 
     def _may_act(self, made: Plan, now: float) -> bool:
-        if self._stop is not None or made.aborted is not None:
+        if self._stopping is not None or made.aborted is not None:
             return False
         if self._role.once is None:
             return True
@@ -476,7 +477,7 @@ class NodeManagerDaemonActor(RoleActor):
             self._settings,
             wanted=wants is not None and order.size in wants.unmet,
         )
-        if verdict.kind is Kind.SHUTDOWN and self._stop is None:
+        if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
             self._shutdowns.give(order.node_id, DestroyNode(order))
             return
         self._flights.shutdown_ended(order.node_id)
@@ -528,7 +529,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_CheckGone(self, message: CheckGone) -> None:
         destroyed = self._flights.destroyed.get(message.node_id)
-        if destroyed is not None and self._stop is None:
+        if destroyed is not None and self._stopping is None:
             self._shutdowns.give(message.node_id, AskGone(destroyed.order))
 
     def on_GoneAsked(self, message: GoneAsked) -> None:
@@ -601,7 +602,7 @@ class NodeManagerDaemonActor(RoleActor):
         verdict = confirm_clean(
             order, found, self._snapshot(order.plan_id, without=order.uuid), self._settings
         )
-        if verdict.kind is not Kind.CLEAN or self._stop is not None:
+        if verdict.kind is not Kind.CLEAN or self._stopping is not None:
             reason = verdict.reason if verdict.kind is Kind.KEEP else Reason.NO_LONGER_WANTED
             measures = dict(verdict.measures or {}) if verdict.kind is Kind.KEEP else {}
             self._log.event(
@@ -628,7 +629,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._cleaner.done(order.uuid)
         self._flights.fenced(fence, order)
         behind = fenced_order(order, fence.judged, fence.fenced)
-        if behind is None or self._stop is not None:
+        if behind is None or self._stopping is not None:
             self._cleaner.give(order.uuid, LiftFence(order, fence))
             return
         self._flights.clean_begun(behind, self._clock.boottime())
@@ -637,7 +638,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_LookBeforeClean(self, message: LookBeforeClean) -> None:
         """The timer says that the fence has stood for long enough (C12)."""
-        if self._stop is None and self._flights.is_clean(message.order):
+        if self._stopping is None and self._flights.is_clean(message.order):
             self._cleaner.give(message.order.uuid, message)
 
     def on_FenceLifted(self, message: FenceLifted) -> None:
@@ -694,16 +695,16 @@ class NodeManagerDaemonActor(RoleActor):
         """A clean of its own right that failed is tried again; a stale one is judged afresh."""
         since = self._flights.clean_ended(order.uuid)
         now = self._clock.boottime()
-        if again and order.is_exception and self._stop is None and since is not None:
-            if now - since < self._settings.action_timeout:
-                wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
-                self._flights.clean_begun(order, since)
-                self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
+        retries = again and order.is_exception and self._stopping is None
+        if retries and since is not None and now - since < self._settings.action_timeout:
+            wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+            self._flights.clean_begun(order, since)
+            self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
         self._settled()
 
     def on_CleanAgain(self, message: CleanAgain) -> None:
         order = message.order
-        if self._stop is not None or not self._flights.is_clean(order):
+        if self._stopping is not None or not self._flights.is_clean(order):
             return
         snapshot = self._snapshot(order.plan_id)
         fresh = order_release(
@@ -725,7 +726,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._decide_soon()
 
     def on_Stop(self, message: Stop) -> None:
-        self._stop = message
+        self._stopping = message
         for key in self._setups.drop_waiting():
             self._flights.setup_ended(int(key))
         for key in self._shutdowns.drop_waiting():
@@ -738,8 +739,8 @@ class NodeManagerDaemonActor(RoleActor):
 
     def _finish_stop(self) -> None:
         crews = (self._setups, self._shutdowns, self._cleaner)
-        if self._stop is not None and not any(crew.busy for crew in crews):
-            self._stop.done()
+        if self._stopping is not None and not any(crew.busy for crew in crews):
+            self._stopping.done()
 
     def _finish_once(self) -> None:
         if self._role.once is not None and self._once_applied and self._flights.is_empty:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nodemanager.core.history import StoreClock, bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
@@ -256,7 +257,7 @@ class CleanOrder:
     instance_id: str | None
     slot: int | None = None
     hostname: str | None = None
-    measures: Mapping[str, object] = field(default_factory=dict)
+    measures: Mapping[str, Any] = field(default_factory=dict)
     fenced: bool = False
 
     @property
