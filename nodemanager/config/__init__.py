@@ -1,6 +1,6 @@
 """The configuration file: read by `load`, laid out by `show`, compared by `diff`."""
 
-from nodemanager.config.settings import Accepts, Config, check_keys, load, pool_name_of
+from nodemanager.config.settings import Accepts, Config, check_keys, load, located, pool_name_of
 from nodemanager.config.values import (
     AdoptUnclaimed,
     Backlog,
@@ -35,6 +35,7 @@ __all__ = [
     "check_keys",
     "diff",
     "load",
+    "located",
     "pool_name_of",
     "reloaded",
     "show",

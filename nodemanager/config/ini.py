@@ -75,6 +75,9 @@ class _Headers:
 
 
 class _Parser(configparser.RawConfigParser):
+    # A colon inside a name, as in `tag:NAME = VALUE`, is part of it; `name: value` is still read.
+    OPTCRE = re.compile(r"(?P<option>.*?)\s*(?:(?P<vi>=|:(?=\s|$|[^=]*$))\s*(?P<value>.*))$")
+
     def __init__(self, feed: _Feed, headers: _Headers) -> None:
         super().__init__(
             strict=False,

@@ -121,8 +121,8 @@ def number(
             raise ValueError(f"must be {' and '.join(limits)}")
         return value
 
-    of = f" of {unit}" if unit else ""
-    return Kind(", ".join([f"number{of}", *limits]), parse, lambda value: f"{value:g}")
+    what = f"number ({unit})" if unit else "number"
+    return Kind(", ".join([what, *limits]), parse, lambda value: f"{value:g}")
 
 
 def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:

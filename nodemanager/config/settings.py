@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
 """From a provider, the keys its adapter takes in each pass-through section; None: unknown."""
 
 SUFFIXES = (".cfg", ".ini")
+_NAMED = re.compile(r"\[([^\]]+)\] ([^\s=:]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,17 @@ def check_keys(config: Config, section: str, accepted: Iterable[str]) -> list[st
     for place, text in _foreign(section, keys, accepted, config.places):
         report.wrong(place, text)
     return report.problems
+
+
+def located(config: Config, problems: Iterable[str]) -> list[str]:
+    """An adapter's `[Section] key...: what is wrong`, each with the file and line it is about."""
+    finished = []
+    for problem in problems:
+        named = _NAMED.match(problem)
+        place = config.places.get((named[1], named[2])) if named else None
+        line = 1 if place is None or place.line is None else place.line
+        finished.append(f"{config.path}:{line}: {problem}")
+    return finished
 
 
 def pool_name_of(path: Path) -> str:
