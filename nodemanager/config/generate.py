@@ -69,15 +69,14 @@ def generated() -> dict[str, str]:
 
 
 def page() -> str:
+    """doc/options.rst."""
     parts = [_PAGE]
     for section in SECTIONS:
         parts.append(_title(section.name) + _wrapped(section.doc) + "\n\n")
         parts += [_entry(option) for option in section.options]
         if section.name == "Cloud":
-            parts += [
-                _title(name) + " ".join(doc.split()) + "\n\n" for name, doc in _pass_through()
-            ]
-            parts.append(_title("Size NAME") + " ".join(SIZE.doc.split()) + "\n\n")
+            parts += [f"{_title(name)}{_wrapped(doc)}\n\n" for name, doc in PASS_THROUGH.items()]
+            parts.append(f"{_title('Size NAME')}{_wrapped(SIZE.doc)}\n\n")
             parts += [_entry(option) for option in SIZE.options]
     return "".join(parts).rstrip() + "\n"
 

@@ -225,7 +225,7 @@ SECTIONS: tuple[Section, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """`[Size NAME]`: a size to use, cheapest first. What is given here replaces the cloud's own
+    """A size to use, cheapest first; one section each. What is given here replaces the cloud's own
     word; a size that the cloud library does not know needs cores, ram and price."""
 
     instance_type: str | None = option(
