@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 from typing import Any
 
@@ -18,10 +17,10 @@ class WishlistError(RemoteError):
 
 
 class WishlistCommand:
-    """Runs a command, split as a shell would but with no shell, within `timeout` seconds."""
+    """Runs a command, as a list of words and with no shell, within `timeout` seconds."""
 
-    def __init__(self, command: str, timeout: float) -> None:
-        self._argv = shlex.split(command)
+    def __init__(self, command: tuple[str, ...], timeout: float) -> None:
+        self._argv = list(command)
         self._timeout = timeout
 
     def __call__(self) -> tuple[Job, ...]:
