@@ -59,7 +59,7 @@ class HttpServer:
         tls_key: str | None = None,
         name: str = "nodemanager",
     ) -> None:
-        self._address = address
+        self.address = address
         self._option = option
         self._name = name
         self._tls = tls_cert is not None
@@ -124,13 +124,13 @@ class HttpServer:
     @property
     def url(self) -> str:
         """Scheme, host and port as a client on this machine reaches it, no trailing slash."""
-        host = _WILDCARDS.get(self._address, self._address)
+        host = _WILDCARDS.get(self.address, self.address)
         if ":" in host:
             host = f"[{host}]"
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def _why(self, error: OSError) -> str:
-        wanted = f"can't listen on {self._address} port {self.port}"
+        wanted = f"can't listen on {self.address} port {self.port}"
         if error.errno == errno.EADDRINUSE:
             return (
                 f"{wanted}: another program has it; stop that one (`ss -ltnp` names it) "
