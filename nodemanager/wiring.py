@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pykka
 
@@ -25,17 +26,25 @@ from nodemanager.actors.record_cleaner import RecordCleanerActor
 from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.config import AdoptUnclaimed, Config, SizeOverride, StoreProvider, located
+from nodemanager.config import (
+    AdoptUnclaimed,
+    Config,
+    SizeOverride,
+    StoreProvider,
+    is_loopback,
+    located,
+)
 from nodemanager.core.model import Record, Size
 from nodemanager.core.settings import Settings
-from nodemanager.errors import ConfigError, StartError
+from nodemanager.errors import ConfigError
+from nodemanager.httpserver import HttpServer
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
-from nodemanager.registry.server import RegistryFace
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
 SHUTDOWNS = 2
+REGISTRY_THREADS = 6
 STOP_TIMEOUT_S = 10.0
 
 PROVIDERS = ("dummy", "ec2", "local")
@@ -110,7 +119,13 @@ class Records:
     """The record store, and the HTTP face of it that this process serves, if any."""
 
     store: RecordStore
-    face: RegistryFace | None = None
+    face: HttpServer | None = None
+    serve: Callable[[str], None] | None = None
+
+    def served(self) -> None:
+        """The face has a port now: nodes ping it there, unless told another address."""
+        if self.face is not None and self.serve is not None:
+            self.serve(self.face.url)
 
 
 def build_records(config: Config, state: StateDirectory, clock: Clock) -> Records:
@@ -135,10 +150,11 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
                 clock=clock,
             )
         )
-    return _registry(config, state, clock)
+    return build_registry(config, state, clock)
 
 
-def _registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
+def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
+    """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
     from nodemanager.records.sql import SqlRecordStore
     from nodemanager.registry.app import build_app
 
@@ -158,14 +174,21 @@ def _registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
-    face = RegistryFace(
+    face = HttpServer(
         build_app(store, token),
         registry.listen.host,
         registry.listen.port,
+        option="[Registry] listen",
+        threads=REGISTRY_THREADS,
+        name="registry",
         tls_cert=str(registry.tls_cert) if registry.tls_cert else None,
         tls_key=str(registry.tls_key) if registry.tls_key else None,
     )
-    return Records(store, face)
+
+    def serve(url: str) -> None:
+        store.public_url = url
+
+    return Records(store, face, None if config.ping_host else serve)
 
 
 def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
@@ -310,7 +333,7 @@ class System:
     settings: Settings
     daemon: pykka.ActorRef[NodeManagerDaemonActor]
     team: Team
-    actors: tuple[pykka.ActorRef[pykka.ThreadingActor], ...]
+    actors: tuple[pykka.ActorRef[Any], ...]
 
 
 def start_actors(
@@ -393,14 +416,37 @@ def start_actors(
     cleaner = RecordCleanerActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
     team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
     daemon.tell(Begin(team))
-    others = (cloud_list, record_list, *setups, *shutdowns, cleaner)
+    others: tuple[pykka.ActorRef[Any], ...] = (
+        cloud_list,
+        record_list,
+        *setups,
+        *shutdowns,
+        cleaner,
+    )
     actors = (daemon, *others) if demand is None else (daemon, *others, demand)
     return System(config, cloud, records, settings, daemon, team, actors)
 
 
-def registry_alone(config: Config, state: StateDirectory, clock: Clock) -> RegistryFace:
-    """The registry's HTTP face without a daemon. Raises StartError, ConfigError."""
-    records = _registry(config, state, clock)
-    if records.face is None:
-        raise StartError("[Registry] listen is blank: there is nothing to serve")
-    return records.face
+def warnings_of(config: Config) -> list[str]:
+    """What would work, but hardly as meant: where remote nodes are told to ping (check-config)."""
+    if config.cloud.provider in ("local", "dummy"):
+        return []
+    endpoint = config.ping_host
+    if endpoint is None and config.records.provider is StoreProvider.ARVADOS:
+        endpoint = config.arvados.host
+    if endpoint is None:
+        listen = config.registry.listen
+        if listen is not None and is_loopback(listen.host):
+            return [
+                f"[Registry] listen = {listen}: nodes in the cloud can't ping a loopback address; "
+                "listen on another one, and say in [Cloud Create] ping_host how nodes reach it"
+            ]
+        return [
+            "[Cloud Create] ping_host: is not set, so nodes are told to ping this machine's own"
+            " address; say how they reach the registry"
+        ]
+    if endpoint.is_loopback:
+        return [f"[Cloud Create] ping_host = {endpoint}: nodes in the cloud can't reach a loopback"]
+    if endpoint.is_plain:
+        return [f"[Cloud Create] ping_host = {endpoint}: ping secrets would travel in plain http"]
+    return []

@@ -61,7 +61,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.demand import after_refusal, after_success
-from nodemanager.core.history import History
+from nodemanager.core.history import History, Nodes, Records
 from nodemanager.core.model import Claim, Guarantee, Job, Outcome
 from nodemanager.core.plan import BootOrder, Plan, plan
 from nodemanager.core.reasons import Event, Kind, Reason
@@ -176,7 +176,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._narrator.listed("cloud", len(listing.items), took_s, listing.complete)
         problems = self._narrator.items_with_problems(listing.items)
         self._narrator.malformed("cloud", listing.problems + problems)
-        self._role.observer.listed("cloud", took_s, len(listing.items))
+        self._observe_listing("cloud", listing)
         if listing.complete:
             ids = frozenset(node.id for node in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=True)
@@ -195,7 +195,7 @@ class NodeManagerDaemonActor(RoleActor):
         )
         problems = self._narrator.items_with_problems(listing.items)
         self._narrator.malformed("records", listing.problems + problems)
-        self._role.observer.listed("records", took_s, len(listing.items))
+        self._observe_listing("records", listing)
         history = histories.store_clock_read(self._history, message.store_time)
         if message.answered_at is not None:
             history = histories.store_answered(history, message.answered_at, self._settings)
@@ -212,7 +212,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._demand, self._demand_at = message.jobs, message.started_at
         took_s = message.ended_at - message.started_at
         self._narrator.listed("demand", len(message.jobs), took_s, True)
-        self._role.observer.listed("demand", took_s, len(message.jobs))
+        self._role.observer.listed("demand", took_s, len(message.jobs), message.started_at)
         self._decide_soon()
 
     def on_PollFailed(self, message: PollFailed) -> None:
@@ -227,8 +227,16 @@ class NodeManagerDaemonActor(RoleActor):
     def on_NodesAsked(self, message: NodesAsked) -> None:
         self._set_breaker(breakers.after_answers(self._breaker, message.answers))
 
+    def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
+        if not listing.complete:
+            self._role.observer.list_partial(source)
+            return
+        took_s = listing.ended_at - listing.started_at
+        self._role.observer.listed(source, took_s, len(listing.items), listing.started_at)
+
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
+        self._role.observer.identified(kind, seen)
         problem = self._role.identity.check(kind, seen)
         if problem is None:
             if self._read_only.pop(kind, None) is not None or kind not in self._identified:
@@ -246,13 +254,15 @@ class NodeManagerDaemonActor(RoleActor):
             self._breaker, self._history, ids, at, self._settings, cloud=cloud
         )
         if breaker.is_open and breaker.generation != self._breaker.generation:
+            source = "cloud" if cloud else "records"
             self._log.event(
                 Event.LIST_SUSPECT,
                 level=WARNING,
                 reason=Reason.COLLAPSED,
-                source="cloud" if cloud else "records",
+                source=source,
                 **breaker.detail,
             )
+            self._role.observer.list_suspect(source)
         self._set_breaker(breaker)
 
     def _set_breaker(self, breaker: Breaker) -> None:
@@ -309,7 +319,8 @@ class NodeManagerDaemonActor(RoleActor):
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
         plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
-        made = plan(self._snapshot(plan_id), self._settings, new_records=self._new_records)
+        snapshot = self._snapshot(plan_id)
+        made = plan(snapshot, self._settings, new_records=self._new_records)
         self._new_records = False
         self._history = made.history
         self._set_breaker(made.breaker)
@@ -317,7 +328,8 @@ class NodeManagerDaemonActor(RoleActor):
         records = self._history.records
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         self._narrator.plan(made, by_uuid, now)
-        self._role.observer.planned(made, self._history, self._limits, now)
+        took_s = self._clock.boottime() - now
+        self._role.observer.planned(made, snapshot, self._settings, took_s)
         if made.ask:
             self._team.cloud_list.tell(AskNodes(made.ask))
         if self._may_act(made, now):
@@ -425,7 +437,7 @@ class NodeManagerDaemonActor(RoleActor):
             definite=message.definite,
             error=error,
         )
-        self._role.observer.boot_failed()
+        self._role.observer.create_failed(type(error).__name__)
         if setup is not None and message.stage == "create":
             self._refused(setup, error)
         if record is not None and uuid is not None and message.definite:
@@ -508,7 +520,7 @@ class NodeManagerDaemonActor(RoleActor):
                 error=message.error,
                 plan=order.plan_id,
             )
-            self._role.observer.shutdown_failed()
+            self._role.observer.destroy_failed()
             self._settled()
             return
         if message.error is not None:
@@ -571,7 +583,7 @@ class NodeManagerDaemonActor(RoleActor):
             outcome=Outcome.GONE,
             plan=order.plan_id,
         )
-        self._role.observer.shut_down(order.reason)
+        self._role.observer.shut_down(order.reason, order.size or "")
         if order.record is not None and order.reason is not Reason.UNPAIRED:
             clean = order_release(
                 order.record,

@@ -41,7 +41,8 @@ class Wants:
     """What demand makes of a snapshot.
 
     `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
-    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up.
+    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up;
+    `price` is per hour, of all there is.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -49,6 +50,7 @@ class Wants:
     surplus: frozenset[str]
     unmet: frozenset[str]
     wishlist: int
+    price: float
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
@@ -206,6 +208,7 @@ class Market:
             unmet=frozenset(size.name for size, _ in wanted)
             | frozenset(size.instance_type for size, _ in wanted),
             wishlist=sum(wishes.values()),
+            price=self.price,
         )
 
     def _cheapest(self) -> Size:

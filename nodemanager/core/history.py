@@ -145,6 +145,7 @@ class History:
     future: Mapping[str, Future] = field(default_factory=dict)
     unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
     idle: Mapping[str, int] = field(default_factory=dict)
+    idle_since: Mapping[str, float] = field(default_factory=dict)
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, float] = field(default_factory=dict)
     known_nodes: KnownSets = field(default_factory=KnownSets)
@@ -228,15 +229,18 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
                 else Future(record.version, store_now)
             )
     idle = {}
+    idle_since = {}
     for uuid in idle_by_record:
         for node in history.bearers.get(uuid, ()):
             idle[node.id] = history.idle.get(node.id, 0) + 1
+            idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
     return replace(
         history,
         records=listing,
         heard=heard,
         future=future,
         idle=idle,
+        idle_since=idle_since,
         known_records=history.known_records.with_set(listing.started_at, frozenset(heard)),
     )
 

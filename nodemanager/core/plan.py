@@ -80,6 +80,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
+    settings = _adopting(history, settings)
     pairs = pair(history, pool=settings.pool, ids_unique=settings.ids_unique)
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
@@ -111,6 +112,14 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         deferred=deferred,
         counts=_counts(views, verdicts, pending, snapshot),
     )
+
+
+def _adopting(history: History, settings: Settings) -> Settings:
+    """T3: by default records that name no pool are ours while no record names another."""
+    if settings.adopt_unclaimed is not None or history.records is None:
+        return settings
+    pools = {record.pool for record in history.records.items}
+    return replace(settings, adopt_unclaimed=pools <= {None, settings.pool})
 
 
 def _no_plan(

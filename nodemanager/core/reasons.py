@@ -230,6 +230,8 @@ class Event(Told):
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."
     CYCLE_DONE = "cycle.done", "One decision taken: its counts."
     CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
+    DAEMON_DUMPED = "daemon.dumped", "SIGUSR1: how long each mailbox is; the threads follow."
+    ACTOR_STUCK = "actor.stuck", "An actor did not answer within `[Daemon] watchdog`."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
     SERVER_STARTED = "server.started", "An HTTP face listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
