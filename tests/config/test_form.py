@@ -54,6 +54,17 @@ def test_an_indented_option_is_not_swallowed_by_the_one_above(refused: Refused) 
     ]
 
 
+def test_an_indented_key_is_not_swallowed_and_a_long_value_may_have_lines(
+    read: Read, refused: Refused
+) -> None:
+    assert refused("[Cloud Create]\nimage_id = a\n  subnet_id = b\n") == [
+        "2: [Cloud Create] image_id = a subnet_id = b: swallows the line below; "
+        "an option must not be indented"
+    ]
+    config = read("[Cloud Create]\naccounts = [{'a': 1},\n  {'b': 2}]\n")
+    assert config.cloud_create == {"accounts": "[{'a': 1},\n{'b': 2}]"}
+
+
 def test_text_behind_a_header_is_told(refused: Refused) -> None:
     assert refused("[Daemon] max_nodes = 8\n") == ["1: something behind [Daemon]"]
 
