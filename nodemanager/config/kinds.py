@@ -29,6 +29,7 @@ _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _NUMBER = re.compile(_DECIMAL, re.ASCII | re.IGNORECASE)
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
+_PATTERN = re.compile(r"[^%]*%\(slot_number\)\d{0,2}d[^%]*", re.ASCII)
 _YES = frozenset({"yes", "on", "true", "1"})
 _NO = frozenset({"no", "off", "false", "0"})
 
@@ -234,12 +235,9 @@ def hostname_pattern() -> Kind[str]:
     """A pattern that makes a different host name of every slot."""
 
     def parse(value: str) -> str:
-        try:
-            first, second = (value % {"slot_number": slot} for slot in (1, 2))
-        except (ValueError, TypeError, KeyError):
-            raise ValueError("not a pattern; write it like compute%(slot_number)d") from None
-        if first == second:
-            raise ValueError("lacks %(slot_number)d, so that all hosts would have one name")
+        if _PATTERN.fullmatch(value) is None:
+            raise ValueError("must hold %(slot_number)d once, like compute%(slot_number)d")
+        first = value % {"slot_number": 1}
         if _LABEL.fullmatch(first) is None:
             raise ValueError(f"makes {first!r} of slot 1, which is no host name")
         return value
