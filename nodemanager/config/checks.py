@@ -77,8 +77,8 @@ def _freshness(draft: Draft) -> None:
         fresh = window / 2
         _adjust(draft, place, cause, fresh, "{other} is not above {one}")
     if fresh is not None and longest is not None and fresh < FRESH_POLLS * longest[1]:
-        in_force = f"polls are fresh for {kinds.show_seconds(fresh)} s by {{one}}"
-        needed = kinds.show_seconds(FRESH_POLLS * longest[1])
+        in_force = f"polls are fresh for {kinds.show_number(fresh)} s by {{one}}"
+        needed = kinds.show_number(FRESH_POLLS * longest[1])
         draft.report.clash(
             cause, longest[0], f"{in_force}, which is below two polls of {{other}} ({needed} s)"
         )
@@ -220,7 +220,7 @@ def _adjust(draft: Draft, what: Place, other: Place, value: float, why: str) -> 
     key = (what.section, what.option)
     draft.values[key] = value
     draft.places[key] = replace(what, adjusted=True)
-    in_force = f"; in force is {what.option} = {kinds.show_seconds(value)}"
+    in_force = f"; in force is {what.option} = {kinds.show_number(value)}"
     draft.report.clash(what, other, why + in_force, refuse=False)
 
 

@@ -24,7 +24,7 @@ def _max_poll_time(draft: Draft) -> float:
 def _state_dir(draft: Draft) -> Path:
     given = draft.environ.get("STATE_DIRECTORY", "").split(":")[0]
     pool = draft.value("Daemon", "pool") or ""
-    return Path(given) if given else Path("/var/lib/nodemanager") / pool
+    return Path(given).absolute() if given else Path("/var/lib/nodemanager") / pool
 
 
 @dataclass(frozen=True, kw_only=True)

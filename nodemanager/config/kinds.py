@@ -23,11 +23,13 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LONGEST_S = 3650 * 86400.0
-_DURATION = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+|\d+e\d+))\s*([smhd]?)", re.ASCII | re.IGNORECASE)
+_DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_DURATION = re.compile(rf"({_DECIMAL})\s*([smhd]?)", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(_DECIMAL, re.ASCII | re.IGNORECASE)
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
+_PATTERN = re.compile(r"[^%]*%\(slot_number\)\d{0,2}d[^%]*", re.ASCII)
 _YES = frozenset({"yes", "on", "true", "1"})
 _NO = frozenset({"no", "off", "false", "0"})
 
@@ -63,10 +65,10 @@ def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
         if seconds <= 0:
             raise ValueError("a duration must be above zero")
         if longest is not None and seconds > longest:
-            raise ValueError(f"longer than {show_seconds(longest)} s (ten years)")
+            raise ValueError(f"longer than {show_number(longest)} s (ten years)")
         return seconds
 
-    return Kind("duration", parse, show_seconds)
+    return Kind("duration", parse, show_number)
 
 
 def whole(least: int, most: int | None = None, unit: str = "") -> Kind[int]:
@@ -122,7 +124,7 @@ def number(
         return value
 
     what = f"number ({unit})" if unit else "number"
-    return Kind(", ".join([what, *limits]), parse, lambda value: f"{value:g}")
+    return Kind(", ".join([what, *limits]), parse, show_number)
 
 
 def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:
@@ -233,12 +235,9 @@ def hostname_pattern() -> Kind[str]:
     """A pattern that makes a different host name of every slot."""
 
     def parse(value: str) -> str:
-        try:
-            first, second = (value % {"slot_number": slot} for slot in (1, 2))
-        except (ValueError, TypeError, KeyError):
-            raise ValueError("not a pattern; write it like compute%(slot_number)d") from None
-        if first == second:
-            raise ValueError("lacks %(slot_number)d, so that all hosts would have one name")
+        if _PATTERN.fullmatch(value) is None:
+            raise ValueError("must hold %(slot_number)d once, like compute%(slot_number)d")
+        first = value % {"slot_number": 1}
         if _LABEL.fullmatch(first) is None:
             raise ValueError(f"makes {first!r} of slot 1, which is no host name")
         return value
@@ -336,7 +335,7 @@ def shutdown_windows() -> Kind[tuple[float, ...]]:
         return tuple(60 * number for number in minutes)
 
     def show(windows: tuple[float, ...]) -> str:
-        return ", ".join(show_seconds(window / 60) for window in windows)
+        return ", ".join(show_number(window / 60) for window in windows)
 
     return Kind("minutes, separated by commas", parse, show)
 
@@ -353,5 +352,6 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
     return Kind(f"{kind.doc}, or blank", parse, show, kind.secret, kind.multiline)
 
 
-def show_seconds(seconds: float) -> str:
-    return str(int(seconds)) if seconds == int(seconds) else f"{seconds:g}"
+def show_number(value: float) -> str:
+    """As short as it can be read again."""
+    return repr(value).removesuffix(".0")

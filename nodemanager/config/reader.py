@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from nodemanager.config.values import Credentials, SizeOverride, sounds_secret
 
 FILE_SUFFIX = "_file"
 CREDENTIALS = "Cloud Credentials"
+_OPTION = re.compile(r"[\w.:-]+\s*=")
 LITERAL_FILE_KEYS = frozenset({"credential_file"})
 """Keys that a libcloud driver itself takes by this name (GCE)."""
 
@@ -266,6 +268,9 @@ def _read_keys(draft: Draft, section: str) -> None:
         first[key] = entry
         place = Place(section, entry.name, shown(entry.value, secret=secret), entry.line)
         draft.places[section, key] = place
+        if any(_OPTION.match(line) for line in entry.value.split("\n")[1:]):
+            draft.report.wrong(place, "swallows the line below; an option must not be indented")
+            continue
         value = _content(draft, place, entry.value) if from_file else entry.value
         if value is not None and not (section == CREDENTIALS and _lost(draft, place, entry)):
             keys[key] = value

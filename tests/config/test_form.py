@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
@@ -52,6 +54,17 @@ def test_an_indented_option_is_not_swallowed_by_the_one_above(refused: Refused) 
         "2: [Daemon] min_nodes = 0 max_nodes = 8: goes on over more than one line; "
         "an option must not be indented"
     ]
+
+
+def test_an_indented_key_is_not_swallowed_and_a_long_value_may_have_lines(
+    read: Read, refused: Refused
+) -> None:
+    assert refused("[Cloud Create]\nimage_id = a\n  subnet_id = b\n") == [
+        "2: [Cloud Create] image_id = a subnet_id = b: swallows the line below; "
+        "an option must not be indented"
+    ]
+    config = read("[Cloud Create]\naccounts = [{'a': 1},\n  {'b': 2}]\n")
+    assert config.cloud_create == {"accounts": "[{'a': 1},\n{'b': 2}]"}
 
 
 def test_text_behind_a_header_is_told(refused: Refused) -> None:
@@ -138,3 +151,26 @@ def test_a_repeated_size_and_one_without_a_name_are_told(refused: Refused) -> No
         "3: [Size]: must name a size, like [Size m4.large]",
         "4: [size b]: no such section; did you mean 'Size NAME'?",
     ]
+
+
+WORDS = """[Daemon] [Cloud] [Registry] [Cloud Create] [Size] max_nodes token token_file listen
+    ping_host database hostname %(slot_number)d 0 -1 :// [Logging] file price"""
+PIECES = st.sampled_from([*WORDS.split(), *"[]=: \t\n\r\0#;%.é\x85\u2028"])
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_whatever_stands_in_a_file_it_loads_or_has_problems_with_lines(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "pool.cfg"
+    path.write_bytes(text.encode())
+    try:
+        load(path, environ={}, require_cloud=False)
+    except ConfigError as error:
+        for problem in error.problems:
+            line = int(problem.removeprefix(f"{path}:").split(":")[0])
+            assert 1 <= line <= text.count("\n") + 1
+            assert "\n" not in problem
