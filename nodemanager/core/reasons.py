@@ -221,6 +221,7 @@ class Event(Told):
     CYCLE_DONE = "cycle.done", "One decision taken: its counts."
     CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
+    UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
     SERVER_STARTED = "server.started", "An HTTP face listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
