@@ -1,10 +1,14 @@
 """An HTTP server for a WSGI application: cheroot, on daemon threads, quiet, and stopped in time.
 
-The registry and the management server both stand on this. What it adds to cheroot 11: a bind
-error is raised where `start` was called and names the option to change; TLS handshakes happen on
-the worker threads (cheroot does them on the accepting one, where a silent client holds up all
-others); nothing it logs holds a query string, since ping secrets travel there; `stop` returns
-within `STOP_S` whatever a handler does.
+The registry and the management server both stand on this. What it adds to cheroot 11:
+
+- a bind error is raised where `start` was called and names the option to change;
+- TLS handshakes happen on the worker threads (cheroot's happen on the accepting one, where a
+  silent client holds up all others);
+- a connection costs a worker only once it has sent something (browsers open some to spare, and
+  cheroot has a worker wait for each);
+- nothing it logs holds a query string, since ping secrets travel there;
+- `stop` returns within `STOP_S` whatever a handler does.
 """
 
 from __future__ import annotations
@@ -159,6 +163,7 @@ class _Server(Server):
     keep_alive_conn_limit = 100
     expiration_interval = 0.2
     bind_error: OSError | None = None
+    _connections: Any
 
     def bind(self, *family: Any) -> Any:
         # prepare() wraps this error in one that has lost its errno.
@@ -167,6 +172,13 @@ class _Server(Server):
         except OSError as error:
             self.bind_error = error
             raise
+
+    def process_conn(self, conn: HTTPConnection) -> None:
+        if conn.last_used is None:
+            # New: wait for its first byte with the idle ones, not on a worker.
+            self._connections.put(conn)
+        else:
+            super().process_conn(conn)
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         # INFO and below tell of clients that went away: noise, on a port anyone may touch.

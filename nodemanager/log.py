@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import threading
 from collections.abc import Mapping
 from traceback import format_exception
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
@@ -29,7 +31,11 @@ from nodemanager.errors import StartError
 from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
 from nodemanager.logline import RENDERERS, describe, timestamp
 
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+CRITICAL = logging.CRITICAL
 
 _OURS = "nodemanager"
 _KEYS = frozenset(key.value for key in Key)
@@ -118,6 +124,28 @@ def setup(
 def hide(*secrets: str | None) -> None:
     """Never show these values, in any line from now on, whatever key or text they turn up in."""
     redact.HIDDEN.add(*secrets)
+
+
+def catch_uncaught() -> None:
+    """Log what no one caught, in any thread or in a finaliser, as one line and not as a page."""
+    out = get(_OURS)
+
+    def of_main(kind: type[BaseException], error: BaseException, _: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, error.__traceback__)
+        else:
+            out.failure(Event.UNCAUGHT, error, level=CRITICAL)
+
+    def of_thread(seen: threading.ExceptHookArgs) -> None:
+        if seen.exc_value is not None and not isinstance(seen.exc_value, SystemExit):
+            name = seen.thread.name if seen.thread else None
+            out.failure(Event.UNCAUGHT, seen.exc_value, level=CRITICAL, thread=name)
+
+    def of_finaliser(seen: UnraisableHookArgs) -> None:
+        if seen.exc_value is not None:
+            out.failure(Event.UNCAUGHT, seen.exc_value, problem=seen.err_msg)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = of_main, of_thread, of_finaliser
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from enum import Enum
 
 Fields = Mapping[str, object]
 
-# The journal splits lines longer than 48 KiB (LineMax=).
+# The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.
 LONGEST_VALUE = 2_000
-LONGEST_TRACEBACK = 12_000
+LONGEST = {"message": 20_000, "traceback": 20_000}
 
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _NOT_A_KEY = re.compile(r"[^A-Za-z0-9_.-]")
@@ -137,11 +137,12 @@ def _escaped(character: str) -> str:
 
 def _clipped(value: str, key: str) -> str:
     """A traceback keeps its end, where the error is; anything else its beginning."""
-    if key == "traceback":
-        return value if len(value) <= LONGEST_TRACEBACK else "..." + value[-LONGEST_TRACEBACK:]
-    if len(value) <= LONGEST_VALUE:
+    longest = LONGEST.get(key, LONGEST_VALUE)
+    if len(value) <= longest:
         return value
-    return f"{value[:LONGEST_VALUE]}...(+{len(value) - LONGEST_VALUE})"
+    if key == "traceback":
+        return f"(+{len(value) - longest})...{value[-longest:]}"
+    return f"{value[:longest]}...(+{len(value) - longest})"
 
 
 def _safely(make: Callable[..., str], value: object) -> str:

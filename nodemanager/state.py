@@ -24,6 +24,7 @@ from threading import Lock
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.errors import StartError
 from nodemanager.logline import timestamp
+from nodemanager.redact import HIDDEN
 
 Fact = str | int | float | bool | None
 
@@ -144,20 +145,23 @@ class StateDirectory:
         return None if known == seen else Mismatch(kind, str(known), seen)
 
     def token(self, name: str) -> str:
-        """The token of that name, made at first use; in a file of its own, PATH/NAME.token."""
+        """The token of that name, made at first use; in a file of its own, PATH/NAME.token.
+
+        No log line shows it from then on.
+        """
         file = f"{_name(name)}.token"
         with self._writing:
             found = self._read(file)
             if found is None:
-                made = secrets.token_urlsafe(32)
-                self._replace(file, made + "\n")
-                return made
+                found = secrets.token_urlsafe(32)
+                self._replace(file, found + "\n")
         token = found.strip()
         if not token or not token.isprintable() or " " in token:
             raise StartError(
                 f"{self.path / file} holds no token; remove it and a new one is made, "
                 "which every client that uses the old one then needs"
             )
+        HIDDEN.add(token)
         return token
 
     def _facts(self) -> dict[str, Fact]:

@@ -45,6 +45,7 @@ class Key(Told):
     VERSION = "version", "Version of this program, or of a record."
     PID = "pid", "A process."
     ACTOR = "actor", "Name of an actor."
+    THREAD = "thread", "Name of a thread."
     JOB = "job", "Id of a line of the wishlist."
     RAW_STATE = "raw_state", "The node's state in the cloud's own word."
     STATE = "state", "State of the record or node."

@@ -233,6 +233,7 @@ class Event(Told):
     DAEMON_DUMPED = "daemon.dumped", "SIGUSR1: how long each mailbox is; the threads follow."
     ACTOR_STUCK = "actor.stuck", "An actor did not answer within `[Daemon] watchdog`."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
+    UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
     SERVER_STARTED = "server.started", "An HTTP face listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."

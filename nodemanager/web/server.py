@@ -20,7 +20,7 @@ from prometheus_client import make_wsgi_app
 
 from nodemanager.core.reasons import Event
 from nodemanager.httpserver import HttpServer, WsgiApp
-from nodemanager.log import get
+from nodemanager.log import get, hide
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
 
@@ -52,6 +52,7 @@ class ManagementServer:
         token: str | None,
         healthy_for: float,
     ) -> None:
+        hide(token)
         self._http = HttpServer(
             application(board, metrics, token=token, healthy_for=healthy_for),
             *listen,
