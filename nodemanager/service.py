@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pykka
 import pykka.debug
@@ -36,7 +36,6 @@ STOP_S = 10.0
 """How long after the last remote call's time-out an orderly stop may take."""
 REMOTE_CALL_S = 60.0
 BEAT_S = 5.0
-HEALTHY_POLLS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,6 @@ class Pulse:
             if urn not in self.asked:
                 self.asked.add(urn)
                 actor.tell(Beat(self._answer_for(urn)))
-            else:
-                continue
 
     def _answer_for(self, urn: str) -> Callable[[], None]:
         def answered() -> None:
@@ -183,7 +180,7 @@ class Service:
             metrics,
             listen=(config.manage.address, config.manage.port),
             token=token,
-            healthy_for=HEALTHY_POLLS * config.daemon.max_poll_time,
+            healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
         )
         server.start()
         stack.callback(server.stop)
@@ -266,7 +263,7 @@ class Service:
 
     def _dump(self, system: wiring.System) -> None:
         for actor in system.actors:
-            waiting = actor.actor_inbox.qsize()
+            waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
             _log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
         pykka.debug.log_thread_tracebacks()
 
@@ -290,6 +287,8 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     """Run the daemon until it is told to stop; the exit code."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
+    log.catch_uncaught()
+    log.hide(*wiring.secrets_of(config))
     return Service(config, dry_run=dry_run, once=once).run()
 
 
@@ -297,6 +296,7 @@ def serve_registry(config: Config) -> int:
     """Serve the registry on its own until SIGTERM or SIGINT."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
+    log.hide(*wiring.secrets_of(config))
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -389,7 +389,7 @@ def start_actors(
         from nodemanager.schedulers.wishlist import WishlistCommand
 
         demand = DemandActor.start(
-            wishlist=WishlistCommand(timing.wishlist_command, timing.max_poll_time),
+            wishlist=WishlistCommand(timing.wishlist_command, timing.wishlist_poll_time),
             daemon=daemon,
             timer=timer,
             clock=clock,
@@ -425,6 +425,16 @@ def start_actors(
     )
     actors = (daemon, *others) if demand is None else (daemon, *others, demand)
     return System(config, cloud, records, settings, daemon, team, actors)
+
+
+def secrets_of(config: Config) -> list[str]:
+    """Every secret of the file, for the log to hide."""
+    given = (config.manage.management_token, config.arvados.token, config.registry.token)
+    secrets = [secret.reveal() for secret in given if secret is not None]
+    return [
+        *secrets,
+        *(value for key, value in config.cloud_credentials.items() if "secret" in key),
+    ]
 
 
 def warnings_of(config: Config) -> list[str]:

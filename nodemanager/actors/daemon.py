@@ -182,7 +182,6 @@ class NodeManagerDaemonActor(RoleActor):
             self._watch_collapse(ids, listing.started_at, cloud=True)
             self._once_listings += 1
         self._history = histories.cloud_listed(self._history, listing, self._settings)
-        self._forget_expected()
         self._decide_soon()
 
     def on_RecordsListed(self, message: RecordsListed) -> None:
@@ -269,17 +268,15 @@ class NodeManagerDaemonActor(RoleActor):
         self._narrator.breaker_changed(self._breaker, breaker)
         self._breaker = breaker
 
-    def _forget_expected(self) -> None:
-        """A created node that was listed since, or never was within boot_fail_after (P4)."""
-        cloud = self._history.cloud
-        if cloud is None:
-            return
-        listed = {node.id for node in cloud.items}
-        now = self._clock.boottime()
+    def _forget_expected(self, made: Plan, now: float) -> None:
+        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
+        cloud = made.history.cloud
+        ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
-            if expected.node_id not in listed
+            if expected.node_id not in made.pairs.record_of
+            and expected.node_id not in ended
             and now - expected.since <= self._settings.boot_fail_after
         }
 
@@ -325,6 +322,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._history = made.history
         self._set_breaker(made.breaker)
         self._plan = made
+        if made.aborted is None:
+            self._forget_expected(made, now)
         records = self._history.records
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         self._narrator.plan(made, by_uuid, now)
@@ -409,8 +408,7 @@ class NodeManagerDaemonActor(RoleActor):
         setup = self._flights.setup_ended(message.order_id)
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
-        if node.id not in self._history.present:
-            self._expected[record.uuid] = Expected(node.id, size, now)
+        self._expected[record.uuid] = Expected(node.id, size, now)
         self._limits = after_success(self._limits, self._plan_nodes())
         self._log.event(
             Event.NODE_CREATED,

@@ -218,6 +218,11 @@ class NodeJudge:
         stopped = self._stopped(node, unknown, None)
         if stopped is not None:
             return stopped
+        expected = snapshot.expected.get(node.tags.record or "")
+        if expected is not None and expected.node_id == node_id:
+            # Listed before the record poll that will show its claim.
+            verdict = keep(node_id, Reason.BOOTING, age_s=snapshot.now - expected.since)
+            return NodeView(node, verdict, unknown)
         seen = self.history.unpaired.get(node_id)
         since_s = 0.0 if seen is None else snapshot.now - seen.since
         listings = 0 if seen is None else seen.record_listings
