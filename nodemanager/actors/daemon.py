@@ -308,11 +308,14 @@ class NodeManagerDaemonActor(RoleActor):
             breaker=self._breaker,
             read_only="; ".join(reasons) if reasons else None,
             own_cleans=frozenset(self._own_cleans),
+            touched=flights.touched,
+            gone=flights.gone,
         )
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
         now = self._clock.boottime()
+        self._flights.forget_touched(self._history)
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
         plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
@@ -405,7 +408,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_NodeCreated(self, message: NodeCreated) -> None:
         self._setups.done(str(message.order_id))
-        setup = self._flights.setup_ended(message.order_id)
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
         self._expected[record.uuid] = Expected(node.id, size, now)
@@ -423,7 +426,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_SetupFailed(self, message: SetupFailed) -> None:
         self._setups.done(str(message.order_id))
-        setup = self._flights.setup_ended(message.order_id)
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, error = message.record, message.error
         uuid = record.uuid if record is not None else None
         self._log.event(
@@ -490,7 +493,7 @@ class NodeManagerDaemonActor(RoleActor):
         if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
             self._shutdowns.give(order.node_id, DestroyNode(order))
             return
-        self._flights.shutdown_ended(order.node_id)
+        self._flights.shutdown_ended(order.node_id, self._clock.boottime())
         self._log.event(
             Event.NODE_SHUTDOWN_SKIPPED,
             node=order.node_id,
@@ -509,7 +512,7 @@ class NodeManagerDaemonActor(RoleActor):
             self._gone(order)
             return
         if message.outcome is Outcome.FAILED:
-            self._flights.shutdown_ended(order.node_id)
+            self._flights.shutdown_ended(order.node_id, now)
             self._log.event(
                 Event.NODE_SHUTDOWN_FAILED,
                 level=WARNING,
@@ -569,7 +572,9 @@ class NodeManagerDaemonActor(RoleActor):
             self._ask_gone_later(order)
 
     def _gone(self, order: ShutdownOrder) -> None:
-        self._flights.shutdown_ended(order.node_id)
+        now = self._clock.boottime()
+        self._flights.shutdown_ended(order.node_id, now)
+        self._flights.gone[order.node_id] = now
         self._history = histories.explained(self._history, (order.node_id,))
         self._narrator.forget_node(order.node_id)
         self._log.event(
@@ -703,8 +708,8 @@ class NodeManagerDaemonActor(RoleActor):
 
     def _clean_ended(self, order: CleanOrder, *, again: bool) -> None:
         """A clean of its own right that failed is tried again; a stale one is judged afresh."""
-        since = self._flights.clean_ended(order.uuid)
         now = self._clock.boottime()
+        since = self._flights.clean_ended(order.uuid, now)
         retries = again and order.is_exception and self._stopping is None
         if retries and since is not None and now - since < self._settings.action_timeout:
             wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
@@ -732,15 +737,17 @@ class NodeManagerDaemonActor(RoleActor):
     # The end.
 
     def _settled(self) -> None:
-        """Something of ours ended: look whether the next thing can be done already."""
-        self._decide_soon()
+        """Something of ours ended. The next decision waits for the next poll: what it would be
+        taken from does not show the outcome yet."""
+        self._finish_once()
+        self._finish_stop()
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
         for key in self._setups.drop_waiting():
-            self._flights.setup_ended(int(key))
+            self._flights.setup_ended(int(key), self._clock.boottime())
         for key in self._shutdowns.drop_waiting():
-            self._flights.shutdown_ended(key)
+            self._flights.shutdown_ended(key, self._clock.boottime())
         self._cleaner.drop_waiting()
         for uuid, (fence, order) in list(self._flights.fences.items()):
             self._cleaner.give(uuid, LiftFence(order, fence))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.messages import Fence
+from nodemanager.core.history import History
 from nodemanager.core.model import Record
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Reason
@@ -37,6 +38,8 @@ class Flights:
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
+        self.touched: dict[str, float] = {}
+        self.gone: dict[str, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -47,19 +50,27 @@ class Flights:
         expired: list[Mapping[str, Any]] = []
         for order_id, setup in list(self._setups.items()):
             if now - setup.since > action_timeout:
-                del self._setups[order_id]
+                self.setup_ended(order_id, now)
                 expired.append(
                     {"action": "setup", "record": setup.record, "age_s": now - setup.since}
                 )
         for node_id, (_, since) in list(self._shutdowns.items()):
             if now - since > action_timeout:
-                self.shutdown_ended(node_id)
+                self.shutdown_ended(node_id, now)
                 expired.append({"action": "shutdown", "node": node_id, "age_s": now - since})
         for uuid, (_, since) in list(self.cleans.items()):
             if now - since > action_timeout and uuid not in self.fences:
-                self.clean_ended(uuid)
+                self.clean_ended(uuid, now)
                 expired.append({"action": "clean", "record": uuid, "age_s": now - since})
         return expired
+
+    def forget_touched(self, history: History) -> None:
+        """Forget what both newest listings began after."""
+        if history.cloud is None or history.records is None:
+            return
+        shown = min(history.cloud.started_at, history.records.started_at)
+        self.touched = {id: at for id, at in self.touched.items() if at >= shown}
+        self.gone = {id: at for id, at in self.gone.items() if at >= shown}
 
     # The views that a snapshot takes.
 
@@ -117,8 +128,14 @@ class Flights:
             self._setups[order_id] = replace(setup, record=record.uuid)
             self.sizes[record.uuid] = setup.boot.size.name
 
-    def setup_ended(self, order_id: int) -> SetUp | None:
-        return self._setups.pop(order_id, None)
+    def setup_ended(self, order_id: int, now: float) -> SetUp | None:
+        setup = self._setups.pop(order_id, None)
+        if setup is not None:
+            if setup.boot.record is not None:
+                self.touched[setup.boot.record.uuid] = now
+            if setup.record is not None:
+                self.touched[setup.record] = now
+        return setup
 
     # Shutdowns.
 
@@ -136,7 +153,8 @@ class Flights:
             destroyed = replace(destroyed, sent_at=known.sent_at)
         self.destroyed[node_id] = destroyed
 
-    def shutdown_ended(self, node_id: str) -> None:
+    def shutdown_ended(self, node_id: str, now: float) -> None:
+        self.touched[node_id] = now
         self._shutdowns.pop(node_id, None)
         self.destroyed.pop(node_id, None)
         self._questions.pop(node_id, None)
@@ -156,8 +174,9 @@ class Flights:
         under_way = self.cleans.get(order.uuid)
         return under_way is not None and under_way[0] is order
 
-    def clean_ended(self, uuid: str) -> float | None:
+    def clean_ended(self, uuid: str, now: float) -> float | None:
         """Since when it was under way."""
+        self.touched[uuid] = now
         ended = self.cleans.pop(uuid, None)
         return None if ended is None else ended[1]
 

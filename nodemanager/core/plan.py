@@ -278,6 +278,9 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     uuid = record.uuid
     if uuid in snapshot.record_flights or uuid in snapshot.holds:
         return False
+    listing = snapshot.history.records
+    if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
+        return False
     if uuid in snapshot.history.bearers:
         # A node with an older incarnation still carries its uuid: two would answer to one tag.
         return False

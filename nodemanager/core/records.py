@@ -167,6 +167,10 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
         if record.held or uuid in snapshot.holds:
             return keep(uuid, Reason.HELD)
+        touched_at = snapshot.touched.get(uuid)
+        records = self.history.records
+        if touched_at is not None and records is not None and records.started_at <= touched_at:
+            return keep(uuid, Reason.CHANGED_SINCE_LISTING)
         flight = snapshot.record_flights.get(uuid)
         if flight is not None:
             return keep(

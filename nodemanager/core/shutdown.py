@@ -81,6 +81,16 @@ class NodeJudge:
             verdict = Verdict(Kind.KEEP, Reason.SHUTTING_DOWN, node_id)
             return NodeView(node, verdict, WorkerState.DOWN, counts=False)
         record = self.pairs.record_of.get(node_id)
+        cloud = self.history.cloud
+        listed_at = cloud.started_at if cloud is not None else 0.0
+        if snapshot.gone.get(node_id, -1.0) >= listed_at:
+            return _outside(node, Verdict(Kind.KEEP, Reason.NODE_ABSENT, node_id))
+        if snapshot.touched.get(node_id, -1.0) >= listed_at:
+            verdict = Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, node_id)
+            state = WorkerState.UNKNOWN
+            if record is not None:
+                state = worker_state(record, self.clock, snapshot.now, settings)
+            return NodeView(node, verdict, state, record=record)
         if record is None:
             return self._unpaired(node)
         return self._paired(node, record)
