@@ -302,14 +302,14 @@ class NodeManagerDaemonActor(RoleActor):
             record_flights=flights.by_record(without),
             node_flights=flights.by_node(without),
             boots_unclaimed=flights.unclaimed(),
-            claimed_sizes=flights.sizes,
-            expected=self._expected,
+            claimed_sizes=dict(flights.sizes),
+            expected=dict(self._expected),
             limits=self._limits,
             breaker=self._breaker,
             read_only="; ".join(reasons) if reasons else None,
             own_cleans=frozenset(self._own_cleans),
-            touched=flights.touched,
-            gone=flights.gone,
+            touched=dict(flights.touched),
+            gone=dict(flights.gone),
         )
 
     def on_Decide(self, message: Decide) -> None:

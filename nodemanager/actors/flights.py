@@ -68,6 +68,12 @@ class Flights:
         """Forget what both newest listings began after."""
         if history.cloud is None or history.records is None:
             return
+        heard = history.heard
+        self.sizes = {
+            uuid: size
+            for uuid, size in self.sizes.items()
+            if uuid not in heard or heard[uuid].last_ping_at is None
+        }
         shown = min(history.cloud.started_at, history.records.started_at)
         self.touched = {id: at for id, at in self.touched.items() if at >= shown}
         self.gone = {id: at for id, at in self.gone.items() if at >= shown}

@@ -27,6 +27,7 @@ TOLD_ELSEWHERE = frozenset(
         Reason.SHUTTING_DOWN,
         Reason.NODE_ABSENT,
         Reason.NODE_EXPECTED,
+        Reason.CHANGED_SINCE_LISTING,
     }
 )
 """Kept for a reason that another INFO line (paired, cleaned, created ...) already told."""
