@@ -50,6 +50,8 @@ class RegistryServer:
             shutdown_timeout=5,
         )
         self._server.max_request_header_size = _HEADER_BYTES
+        # How long its loop sleeps at most, hence how long stop() waits for it.
+        self._server.expiration_interval = 0.1
         if tls_cert is not None or tls_key is not None:
             self._server.ssl_adapter = _tls(tls_cert, tls_key)
         self._thread: threading.Thread | None = None
