@@ -42,6 +42,8 @@ STS_NAMESPACE = f"https://sts.amazonaws.com/doc/{STS_VERSION}/"
 PAGE_SIZE = 1000
 """The most that DescribeInstances takes as MaxResults."""
 
+FALLBACK_REGION = "us-east-1"
+
 _LONGEST = 400
 
 
@@ -124,7 +126,7 @@ class Ec2Cloud(LibcloudCloud):
             host=access.endpoint.host,
             port=access.endpoint.port,
             # libcloud refuses regions it does not know; the signer reads region_name alone.
-            region=access.region if access.region in known else "us-east-1",
+            region=access.region if access.region in known else FALLBACK_REGION,
             # SigV2, libcloud's choice for some regions, is answered as another service's call.
             signature_version="4",
             timeout=access.timeout,
@@ -204,12 +206,26 @@ class Ec2Cloud(LibcloudCloud):
         return found[0]
 
     def list_sizes(self) -> tuple[Size, ...]:
-        """libcloud's own table, which no request stands behind; price None where it has 0 (S4)."""
+        """libcloud's own table, which no request stands behind; price None where it has 0 (S4).
+
+        For a region that libcloud does not know: another region's sizes, without their prices.
+        """
         with self._lock:
             if self._sizes is None:
-                sizes = super().list_sizes()
-                self._sizes = tuple(replace(size, price=size.price or None) for size in sizes)
+                self._sizes = self._call("list sizes", self._table_of_sizes)
             return self._sizes
+
+    def _table_of_sizes(self) -> tuple[Size, ...]:
+        driver = self._new_driver()
+        priced = self._access.region in self.driver_type.list_regions()
+        if not priced:
+            driver.region_name = FALLBACK_REGION
+        sizes = (self._size(raw) for raw in driver.list_sizes())
+        return tuple(
+            replace(size, price=(size.price or None) if priced else None)
+            for size in sizes
+            if size is not None
+        )
 
     # Deeds.
 
@@ -236,6 +252,8 @@ class Ec2Cloud(LibcloudCloud):
         return made[0]
 
     def _own_scratch_mb(self, size: Size) -> int:
+        if not size.scratch_mb:
+            return 0
         own = {known.instance_type: known.scratch_mb for known in self.list_sizes()}
         return own.get(size.instance_type, 0)
 
