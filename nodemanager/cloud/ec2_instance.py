@@ -13,21 +13,26 @@ HOLD_TAG = "nodemanager-hold"
 OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, HOLD_TAG, "Name"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Instance:
-    """One `item` of an instancesSet. What can't be read raises where it is read (P3)."""
+    """One `item` of an instancesSet. What can't be read raises where it is read (P3).
+
+    `id` is empty where the answer has none.
+    """
 
     item: Element
     namespace: str
+    id: str
+
+    @classmethod
+    def of(cls, item: Element, namespace: str) -> Instance:
+        found = item.findtext(f"{{{namespace}}}instanceId") or ""
+        return cls(item, namespace, found.strip())
 
     def text(self, *path: str) -> str | None:
         """The text under `path`; None where the answer has none."""
         found = self.item.findtext("/".join(f"{{{self.namespace}}}{step}" for step in path))
         return found.strip() or None if found is not None else None
-
-    @property
-    def id(self) -> str:
-        return self.text("instanceId") or ""
 
     @property
     def name(self) -> str:

@@ -92,7 +92,7 @@ class Wire:
             root = self.call("DescribeInstances", asked)
             for reservation in self._items(root, "reservationSet"):
                 found += [
-                    Instance(item, self.namespace)
+                    Instance.of(item, self.namespace)
                     for item in self._items(reservation, "instancesSet")
                 ]
             token = root.findtext(f"{{{self.namespace}}}nextToken")
@@ -105,7 +105,7 @@ class Wire:
 
     def items(self, root: Element, name: str) -> list[Instance]:
         """The instances under `name`, which must be there."""
-        return [Instance(item, self.namespace) for item in self._items(root, name)]
+        return [Instance.of(item, self.namespace) for item in self._items(root, name)]
 
     def _items(self, parent: Element, name: str) -> Iterator[Element]:
         """The items of a set. A set that is empty is there; one that is not there is an error."""

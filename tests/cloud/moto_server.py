@@ -1,7 +1,8 @@
 """A real EC2 API over HTTP for tests: moto's server, its traps mended, with faults on order.
 
 Mended: a namespace without its trailing slash, errors in a namespace, lists numbered from zero,
-SigV2 (which moto takes for another service), and the answer to ending what is terminated.
+SigV2 (which moto takes for another service), the client token (which it ignores), and the answer to
+ending what is terminated.
 `python -m tests.cloud.moto_server PORT` serves one in the foreground.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import requests
+from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -123,6 +125,8 @@ class MotoServer:
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
         self.page_limit: int | None = None
+        self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
+        self._runs = threading.Lock()
         self._lock = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server(
@@ -148,6 +152,26 @@ class MotoServer:
         with self._lock:
             self.calls.clear()
             self.faults.clear()
+            self._tokens.clear()
+
+    def put(self, node_id: str, state: str) -> None:
+        """Bring an instance into that raw state, as EC2 or another hand would."""
+        codes = {
+            "pending": 0,
+            "running": 16,
+            "shutting-down": 32,
+            "terminated": 48,
+            "stopping": 64,
+            "stopped": 80,
+        }
+        for region in get_backend("ec2")[ACCOUNT].values():
+            for reservation in region.reservations.values():
+                for instance in reservation.instances:
+                    if instance.id == node_id:
+                        instance._state.name = state
+                        instance._state.code = codes[state]
+                        return
+        raise KeyError(node_id)
 
     def fault(self, action: str, **how: Any) -> None:
         """The next calls of `action` go wrong: see Fault."""
@@ -218,6 +242,23 @@ class MotoServer:
                 f"AWS4-HMAC-SHA256 Credential={params['AWSAccessKeyId']}"
                 "/20200101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0"
             )
+        if call.action == "RunInstances":
+            return self._once(environ, call)
+        return self._asked(environ, call)
+
+    def _once(self, environ: dict[str, Any], call: Call) -> Reply:
+        """EC2 makes one node of one client token; moto ignores it."""
+        token = call.params.get("ClientToken")
+        with self._runs:
+            known = self._tokens.get(token)
+            if known is not None and known[0] != call.params:
+                return refusal("IdempotentParameterMismatch", 400)()
+            reply = known[1] if known is not None else self._asked(environ, call)
+            if token is not None and reply.status.startswith("200"):
+                self._tokens[token] = (call.params, reply)
+        return reply
+
+    def _asked(self, environ: dict[str, Any], call: Call) -> Reply:
         told: list[Any] = []
         answer = self._moto(environ, lambda status, headers, *_: told.extend((status, headers)))
         body = b"".join(answer)
