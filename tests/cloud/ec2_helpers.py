@@ -11,6 +11,7 @@ from nodemanager.core.model import Size, Tags
 from tests.cloud.moto_server import MotoServer
 
 POOL = "blue"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB3G5lb1l5yk2z8P2a1KrjI1m0fO4wqBSO2bcwS0b0v1 me\n"
 SMALL = Size("m5.large", "m5.large", 2, 8192)
 
 
