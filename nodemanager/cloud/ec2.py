@@ -67,7 +67,6 @@ class Ec2Cloud(LibcloudCloud):
         "stopped": CloudState.STOPPED,
     }
     ACCEPTED: ClassVar[Mapping[str, frozenset[str]]] = ec2_options.ACCEPTED
-    ACCEPTED_PREFIXES: ClassVar[Mapping[str, tuple[str, ...]]] = ec2_options.ACCEPTED_PREFIXES
 
     def __init__(
         self,

@@ -79,8 +79,8 @@ ALIASES = {
 }
 """libcloud's names, which the forerunner passed through, and ours."""
 
-TAG_PREFIXES = ("tag:", "tag_")
-"""`tag_` is the forerunner's: each underscore stands for a colon, so `tag_a` is `tag:a`."""
+TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
+"""Keys of any tag. `tag_` is the forerunner's: each underscore is a colon, `tag_a` is `tag:a`."""
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset(
@@ -100,7 +100,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "token",
         }
     ),
-    LIST: FILTERS,
+    LIST: FILTERS | TAG_KEYS,
     CREATE: frozenset(
         {
             "availability_zone",
@@ -114,12 +114,11 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "user_data",
             *ALIASES,
             *ALIASES.values(),
+            *TAG_KEYS,
         }
     ),
 }
-
-ACCEPTED_PREFIXES: Mapping[str, tuple[str, ...]] = {LIST: TAG_PREFIXES, CREATE: TAG_PREFIXES}
-"""Keys of these sections that begin so are taken, too; what follows must not be empty."""
+"""The keys of each section; `*` and `?` in them are patterns, as in fnmatch."""
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
 _YES = {"1": True, "yes": True, "true": True, "on": True}

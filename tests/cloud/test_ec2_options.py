@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,22 @@ def test_every_accepted_option_is_documented() -> None:
         name
         for names in ec2_options.ACCEPTED.values()
         for name in sorted(names)
-        if f"``{name}``" not in text
+        if "*" not in name and f"``{name}``" not in text
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"),
+    [
+        pytest.param("tag:arvados-class", True, id="tag-colon"),
+        pytest.param("tag_cluster", True, id="tag-underscore"),
+        pytest.param("tag:", False, id="no-name"),
+        pytest.param("tags", False, id="another-word"),
+    ],
+)
+@pytest.mark.parametrize("section", ["Cloud List", "Cloud Create"])
+def test_a_tag_of_any_name_is_accepted(section: str, key: str, taken: bool) -> None:
+    names = Ec2Cloud.ACCEPTED[section]
+    assert any(fnmatchcase(key, name) for name in names) is taken
+    assert (ec2_options.tag_name(key) is not None) is taken
