@@ -233,8 +233,7 @@ class LibcloudCloud:
             made, self._made = self._made, []
             self._mine = threading.local()
         for driver in made:
-            session = getattr(getattr(driver, "connection", None), "connection", None)
-            if session is not None:
+            if (session := http_session(driver)) is not None:
                 with suppress(Exception):
                     session.close()
 
@@ -255,11 +254,14 @@ class LibcloudCloud:
         """Give the driver's connection our time-out, and take its retrying away.
 
         libcloud retries, creates included, where LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS is set.
+        A driver opens its session as it is made, so the time-out goes into that one as well.
         """
         connection = getattr(driver, "connection", None)
         if connection is not None:
             connection.timeout = self.timeout
             connection.retryCls = OneTry
+            if (session := http_session(driver)) is not None:
+                session.timeout = self.timeout
         return driver
 
     def _call(self, doing: str, function: Callable[[], T], secrets: Iterable[str] = ()) -> T:
@@ -334,6 +336,12 @@ class LibcloudCloud:
             )
         except (AttributeError, TypeError, ValueError):
             return None
+
+
+def http_session(driver: NodeDriver) -> Any:
+    """The requests session of a driver's connection; None where it has none."""
+    connection = getattr(getattr(driver, "connection", None), "connection", None)
+    return getattr(connection, "session", None)
 
 
 def checked_list(answer: object, doing: str) -> list[Any]:
