@@ -70,6 +70,13 @@ class LocalCloud(LibcloudCloud):
         driver_class: str | None = None,
     ) -> None:
         super().__init__(pool=pool, default_class=LocalNodeDriver, driver_class=driver_class)
+        if not issubclass(self.driver_type, LocalNodeDriver):
+            raise ConfigError(
+                [
+                    f"[Cloud] driver_class = {driver_class}: provider local takes a subclass of "
+                    f"{LocalNodeDriver.__module__}.{LocalNodeDriver.__name__} only"
+                ]
+            )
         self.directory = Path(directory).absolute()
         self.settings = node_settings(create)
         self.clock = clock

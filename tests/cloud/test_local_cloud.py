@@ -349,3 +349,14 @@ def test_the_options_are_read_as_durations() -> None:
     assert (settings.boot_delay, settings.work_for) == (1.5, 120.0)
     assert (settings.vanish_after, settings.ping_interval) == (3600.0, 3.0)
     assert node_settings({"vanish_after": "off"}).vanish_after is None
+
+
+def test_a_driver_class_of_another_provider_is_refused(directory: Path) -> None:
+    with pytest.raises(ConfigError, match="driver_class = libcloud.*provider local takes"):
+        LocalCloud(
+            pool="demo",
+            directory=directory,
+            create=QUICK,
+            clock=ManualClock(),
+            driver_class="libcloud.compute.drivers.dummy.DummyNodeDriver",
+        )
