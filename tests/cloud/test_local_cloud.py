@@ -352,7 +352,7 @@ def test_the_options_are_read_as_durations() -> None:
 
 
 def test_a_driver_class_of_another_provider_is_refused(directory: Path) -> None:
-    with pytest.raises(ConfigError, match="driver_class = libcloud.*provider local takes"):
+    with pytest.raises(ConfigError, match=r"driver_class = libcloud.*provider local takes"):
         LocalCloud(
             pool="demo",
             directory=directory,
