@@ -7,7 +7,6 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from libcloud.compute.base import NodeDriver
@@ -35,7 +34,7 @@ from nodemanager.cloud.ec2_wire import WholeAnswers, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, epoch
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Size, Tags
-from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer
+from nodemanager.errors import CloudError, ConfigError, ForeignAnswer
 
 STS_VERSION = "2011-06-15"
 STS_NAMESPACE = f"https://sts.amazonaws.com/doc/{STS_VERSION}/"
@@ -256,18 +255,14 @@ class Ec2Cloud(LibcloudCloud):
         own = {known.instance_type: known.scratch_mb for known in self.list_sizes()}
         return own.get(size.instance_type, 0)
 
-    def _key_pair(self, wire: Wire, path: str) -> str:
-        """The key pair of the public key in that file, imported at the first create.
+    def _key_pair(self, wire: Wire, material: bytes) -> str:
+        """The key pair of that public key, imported at the first create.
 
         Its name is made from the key, so that a pair of that name is that key.
         """
         with self._lock:
             if self._imported_key is not None:
                 return self._imported_key
-        try:
-            material = Path(path).read_bytes().strip()
-        except OSError as error:
-            raise BadRequest(f"[Cloud Create] ssh_key = {path}: {error.strerror}") from error
         name = f"nodemanager-{hashlib.sha256(material).hexdigest()[:16]}"
         coded = base64.b64encode(material).decode("ascii")
         try:

@@ -6,12 +6,12 @@ unchanged) and ours beside them; doc/ec2.rst has a row for each.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from pathlib import Path
 
+from nodemanager.cloud.ec2_endpoint import Endpoint
 from nodemanager.cloud.ec2_instance import OUR_TAGS
 from nodemanager.errors import ConfigError
 
@@ -126,19 +126,6 @@ _NO = {"0": False, "no": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where an API answers. `path` is '' or begins with a slash."""
-
-    host: str
-    port: int
-    secure: bool = True
-    path: str = ""
-
-    def __str__(self) -> str:
-        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.path}"
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
     """`[Cloud Credentials]`: where to ask, as whom, and how long to wait (seconds)."""
 
@@ -160,7 +147,7 @@ class Template:
     group_ids: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()
     key_name: str | None = None
-    ssh_key: str | None = None
+    ssh_key: bytes | None = None
     iam_instance_profile: str | None = None
     availability_zone: str | None = None
     placement_group: str | None = None
@@ -289,29 +276,11 @@ def _host_and_port(given: _Reader, host: str) -> str:
 
 
 def _endpoint(given: _Reader, key: str, text: str, insecure: bool) -> Endpoint:
-    """`host[:port]` (https) or a URL; plain http only to loopback, unless insecure."""
-    nowhere = Endpoint("", 443)
     try:
-        url = urlsplit(text if "://" in text else f"https://{text}")
-        host, port = url.hostname or "", url.port
+        return Endpoint.parse(text, insecure)
     except ValueError as error:
         given.wrong(key, str(error), text)
-        return nowhere
-    if url.scheme not in ("https", "http") or not host or url.username or url.query:
-        given.wrong(key, "neither host[:port] nor an http(s) URL", text)
-        return nowhere
-    secure = url.scheme == "https"
-    if not secure and not insecure and not _is_loopback(host):
-        given.wrong(key, "plain http is for loopback, unless insecure = yes", text)
-    host = f"[{host}]" if ":" in host else host
-    return Endpoint(host, port or (443 if secure else 80), secure, url.path.rstrip("/"))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        return Endpoint("", 443)
 
 
 def _filters(given: _Reader) -> dict[str, str]:
@@ -341,8 +310,6 @@ def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
     public = given.flag("assign_public_ip")
     if group_names and (given.text("subnet_id") or public):
         given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
-    if given.text("key_name") and given.text("ssh_key"):
-        given.wrong("ssh_key", "contradicts key_name: give one of them")
     price = given.number("spot_max_price")
     return Template(
         image_id=image or "",
@@ -350,7 +317,7 @@ def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
         group_ids=group_ids,
         group_names=group_names,
         key_name=given.text("key_name"),
-        ssh_key=given.text("ssh_key"),
+        ssh_key=_public_key(given),
         iam_instance_profile=given.text("iam_instance_profile"),
         availability_zone=given.text("availability_zone"),
         placement_group=given.text("placement_group"),
@@ -363,6 +330,20 @@ def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
         scratch_volume_type=given.text("scratch_volume_type") or "gp3",
         tags=_create_tags(given, filters),
     )
+
+
+def _public_key(given: _Reader) -> bytes | None:
+    path = given.text("ssh_key")
+    if path is None:
+        return None
+    if given.text("key_name"):
+        given.wrong("ssh_key", "contradicts key_name: give one of them")
+        return None
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError as error:
+        given.wrong("ssh_key", f"can't be read: {error.strerror}", path)
+        return None
 
 
 def _without_aliases(given: _Reader) -> dict[str, str]:

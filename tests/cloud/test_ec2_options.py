@@ -154,8 +154,8 @@ def test_every_problem_is_told_at_once() -> None:
         "[Cloud Create] ex_spot",
         "[Cloud Create] image_id",
         "[Cloud Create] security_groups",
-        "[Cloud Create] ssh_key",
         "[Cloud Create] spot_max_price",
+        "[Cloud Create] ssh_key",
         "[Cloud Create] tag",
     ]
 
@@ -338,3 +338,9 @@ def test_a_tag_of_any_name_is_accepted(section: str, key: str, taken: bool) -> N
     names = Ec2Cloud.ACCEPTED[section]
     assert any(fnmatchcase(key, name) for name in names) is taken
     assert (ec2_options.tag_name(key) is not None) is taken
+
+
+def test_a_public_key_that_can_t_be_read_is_told_at_start(tmp_path: Path) -> None:
+    (line,) = problems(create={"ssh_key": str(tmp_path / "nowhere.pub")})
+    assert line.startswith("[Cloud Create] ssh_key = ")
+    assert "No such file" in line
