@@ -16,10 +16,13 @@ from libcloud.compute.types import NodeState
 from nodemanager.clock import ManualClock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.dummy import DummyCloud
+from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.ec2_wire import Wire
 from nodemanager.cloud.local import LocalCloud, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
 from nodemanager.core.model import CloudState
+from tests.cloud import ec2_helpers, moto_server
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,41 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     )
 
 
+@contextmanager
+def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    server = moto_server.shared()
+    server.reset()
+    opened: list[Ec2Cloud] = []
+
+    def open_cloud(pool: str) -> Ec2Cloud:
+        opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
+        return opened[-1]
+
+    def put(state: str) -> Callable[[str], None]:
+        return lambda node_id: server.put(node_id, state)
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            # libcloud's list_nodes follows no pages; this is where ours does.
+            listing_through=lambda change: method_through(Wire, "instances", change),
+            states={
+                CloudState.PENDING: put("pending"),
+                CloudState.RUNNING: put("running"),
+                CloudState.STOPPING: put("shutting-down"),
+                CloudState.STOPPED: put("stopped"),
+                CloudState.TERMINATED: put("terminated"),
+            },
+            unknown_id="i-0123456789abcdef0",
+        )
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
 CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
     "local": local_cloud,
     "dummy": dummy_cloud,
+    "ec2": ec2_cloud,
 }
