@@ -24,7 +24,7 @@ Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
 """From a provider, the keys its adapter takes in each pass-through section; None: unknown."""
 
 SUFFIXES = (".cfg", ".ini")
-_NAMED = re.compile(r"\[([^\]]+)\] ([^\s=:]+)")
+_NAMED = re.compile(r"\[([^\]]+)\] (\S+?)(?=\s=|:\s|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
