@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodemanager.core.history import StoreClock, bears, node_of
+from nodemanager.core.history import bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -36,15 +37,20 @@ def newest_sign(record: Record) -> float | None:
 def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
     """Seconds the record has been quiet for, never too many; None where it can't be told.
 
-    A version whose stamp is ahead of the store's clock counts from when it was first seen (T1).
+    A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
     """
     newest = newest_sign(record)
     if newest is None:
         return None
+    return _age_of(newest, record, clock, snapshot)
+
+
+def _age_of(stamp: float, record: Record, clock: StoreClock, snapshot: Snapshot) -> float:
+    age = clock.age(stamp, snapshot.now)
     future = snapshot.history.future.get(record.uuid)
-    if future is not None and future.version == record.version and future.seen_at < newest:
-        newest = future.seen_at
-    return clock.age(newest, snapshot.now)
+    if future is not None and future.version == record.version:
+        return max(age, snapshot.now - future.seen_at)
+    return age
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
@@ -61,13 +67,12 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
     return RecordState.IN_USE if pinged else RecordState.ASSIGNED
 
 
-def worker_state(
-    record: Record, clock: StoreClock | None, now: float, settings: Settings
-) -> WorkerState:
+def worker_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
     """The node's own word, while it is fresh; `unknown` otherwise (T6)."""
+    clock = snapshot.history.clock
     if clock is None or record.last_ping_at is None or record.worker_state is None:
         return WorkerState.UNKNOWN
-    if clock.age(record.last_ping_at, now) > settings.node_stale_after:
+    if _age_of(record.last_ping_at, record, clock, snapshot) > settings.node_stale_after:
         return WorkerState.UNKNOWN
     return record.worker_state
 
@@ -134,7 +139,7 @@ class RecordJudge:
         if kept is not None:
             return kept
         clock = self.clock
-        if clock is None or not clock.trusted:
+        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         quiet_s = quiet_for(record, clock, self.snapshot)
         if quiet_s is None:
@@ -143,10 +148,10 @@ class RecordJudge:
         measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
         never_pinged = record.first_ping_at is None and record.last_ping_at is None
         claimed = record.claim is not None and never_pinged
-        if quiet_s <= window_s:
+        if not quiet_s > window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        state = worker_state(record, clock, self.snapshot.now, self.settings)
+        state = worker_state(record, self.snapshot, self.settings)
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
@@ -373,13 +378,13 @@ def _still_stale(
     if record.claim is None and not found.asked_id:
         return keep(uuid, Reason.UNVERIFIABLE)
     clock = snapshot.history.clock
-    if clock is None or not clock.trusted:
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
-    if quiet_s is None or quiet_s <= window_s:
+    if quiet_s is None or not quiet_s > window_s:
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = worker_state(record, clock, snapshot.now, settings)
+    state = worker_state(record, snapshot, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at

@@ -87,7 +87,7 @@ class NodeJudge:
     def _paired(self, node: CloudNode, record: Record) -> NodeView:
         snapshot, settings = self.snapshot, self.settings
         node_id = node.id
-        state = worker_state(record, self.clock, snapshot.now, settings)
+        state = worker_state(record, snapshot, settings)
         if node.held or record.held or node_id in snapshot.holds or record.uuid in snapshot.holds:
             return NodeView(node, keep(node_id, Reason.HELD), state, record=record)
         if node.problems or record.problems:
@@ -326,10 +326,9 @@ def confirm_shutdown(
         if record is not None and record.incarnation == order.incarnation:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
     elif order.reason is Reason.IDLE_BEYOND_DEMAND:
-        clock = snapshot.history.clock
         if record is None or record.incarnation != order.incarnation:
             return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-        if worker_state(record, clock, snapshot.now, settings) is not WorkerState.IDLE:
+        if worker_state(record, snapshot, settings) is not WorkerState.IDLE:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
         if wanted:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
@@ -349,5 +348,5 @@ def _still_bad(
         return False
     if record.version == order.record_version:
         return True
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    state = worker_state(record, snapshot, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN

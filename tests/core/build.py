@@ -155,7 +155,9 @@ class World:
         self.records.append(one)
         return one
 
-    def add_node(self, uuid: str | None = None, *, age: float = 10_000.0, **fields: Any) -> CloudNode:
+    def add_node(
+        self, uuid: str | None = None, *, age: float = 10_000.0, **fields: Any
+    ) -> CloudNode:
         """Put a node into the cloud that was launched `age` seconds ago."""
         one = node(uuid, **{"created_at": self.ago(age), **fields})
         self.nodes.append(one)
