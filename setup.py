@@ -6,6 +6,12 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
+
+def shipped(folder: str, pattern: str) -> list[str]:
+    """Files of etc/ that an installation has under share/nodemanager."""
+    return sorted(str(p.relative_to(HERE)) for p in (HERE / folder).glob(pattern) if p.is_file())
+
+
 setup(
     name="elastic-nodemanager",
     version="0.1.0",
@@ -19,6 +25,11 @@ setup(
     packages=find_packages(include=["nodemanager", "nodemanager.*"]),
     package_data={"nodemanager": ["records/migrations/*.py", "records/migrations/versions/*.py"]},
     include_package_data=True,
+    data_files=[
+        ("share/nodemanager", shipped("etc", "*.cfg")),
+        ("share/nodemanager/iam", shipped("etc/iam", "*")),
+        ("share/nodemanager/node", shipped("etc/node", "*")),
+    ],
     install_requires=[
         "alembic>=1.13,<2",
         "apache-libcloud>=3.9,<4",
@@ -42,13 +53,13 @@ setup(
             "mock>=5,<6",
             "moto[ec2,server]>=5.1,<6",
             "mypy>=1.13,<3",
-            "pytest>=8,<10",
+            "pytest>=8.3,<10",
             "pytest-timeout>=2.3,<3",
             "pytest-xdist>=3.6,<4",
-            "ruff>=0.8,<1",
+            "ruff>=0.17,<0.18",
             "types-requests>=2.32,<3",
         ],
-        "doc": ["furo>=2024", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
+        "doc": ["furo>=2024,<2028", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
     },
     entry_points={"console_scripts": ["nodemanager = nodemanager.cli:main"]},
     classifiers=[

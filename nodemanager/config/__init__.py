@@ -1,0 +1,44 @@
+"""The configuration file: read by `load`, laid out by `show`, compared by `diff`."""
+
+from nodemanager.config.settings import Accepts, Config, check_keys, load, located, pool_name_of
+from nodemanager.config.values import (
+    AdoptUnclaimed,
+    Backlog,
+    Credentials,
+    Dispatcher,
+    Endpoint,
+    Listen,
+    LogFormat,
+    LogLevel,
+    Secret,
+    SizeOverride,
+    StoreProvider,
+    is_loopback,
+)
+from nodemanager.config.views import Change, Row, diff, reloaded, show
+
+__all__ = [
+    "Accepts",
+    "AdoptUnclaimed",
+    "Backlog",
+    "Change",
+    "Config",
+    "Credentials",
+    "Dispatcher",
+    "Endpoint",
+    "Listen",
+    "LogFormat",
+    "LogLevel",
+    "Row",
+    "Secret",
+    "SizeOverride",
+    "StoreProvider",
+    "check_keys",
+    "diff",
+    "is_loopback",
+    "load",
+    "located",
+    "pool_name_of",
+    "reloaded",
+    "show",
+]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import newest_sign, standing_block, window_of
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import OUTSIDE, NodeView
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.snapshot import Limits, Snapshot
+from nodemanager.errors import QuotaExceeded, Throttled
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""
@@ -40,7 +41,8 @@ class Wants:
     """What demand makes of a snapshot.
 
     `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
-    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up.
+    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up;
+    `price` is per hour, of all there is.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -48,6 +50,7 @@ class Wants:
     surplus: frozenset[str]
     unmet: frozenset[str]
     wishlist: int
+    price: float
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
@@ -205,6 +208,7 @@ class Market:
             unmet=frozenset(size.name for size, _ in wanted)
             | frozenset(size.instance_type for size, _ in wanted),
             wishlist=sum(wishes.values()),
+            price=self.price,
         )
 
     def _cheapest(self) -> Size:
@@ -292,3 +296,25 @@ class Market:
             spare[name] -= 1
             surplus.add(view.node.id)
         return frozenset(surplus)
+
+
+def after_refusal(
+    limits: Limits, error: Exception, size: str, nodes: int, now: float, settings: Settings
+) -> Limits:
+    """The limits once the cloud refused a create of `size` while there were `nodes` (D6).
+
+    A quota is probed again later; any other definite no rests the size for max_poll_time. An
+    error that is not definite changes nothing: its claim stays and counts (U6).
+    """
+    if isinstance(error, QuotaExceeded):
+        return replace(limits, quota=nodes, quota_at=now)
+    if isinstance(error, Throttled) or not getattr(error, "definite", False):
+        return limits
+    return replace(limits, resting={**limits.resting, size: now + settings.max_poll_time})
+
+
+def after_success(limits: Limits, nodes: int) -> Limits:
+    """The limits once a create succeeded: a quota that let one more through is raised (D6)."""
+    if limits.quota is None or nodes < limits.quota:
+        return limits
+    return replace(limits, quota=nodes + 1)

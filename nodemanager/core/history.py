@@ -18,11 +18,11 @@ from nodemanager.core.model import (
     WorkerState,
 )
 from nodemanager.core.settings import (
+    CLOCK_AGREE_POLLS,
     CLOCK_STEP_S,
     KNOWN_SET_S,
     Settings,
 )
-from nodemanager.core.store_clock import Future, StoreClock, first_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,43 @@ class Unpaired:
     since: float
     cloud_ended_at: float
     record_listings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Future:
+    """A record whose stamp is ahead of the store's clock: its age counts from `seen_at` (T1)."""
+
+    version: str
+    seen_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreClock:
+    """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
+
+    `steps` are forward jumps as (store time after the jump, size): a stamp from before one looks
+    too old by its size. `agreed` counts the polls since the last jump.
+    """
+
+    offset: float
+    error_s: float
+    agreed: int = CLOCK_AGREE_POLLS
+    steps: tuple[tuple[float, float], ...] = ()
+
+    def now(self, boottime: float) -> float:
+        return self.offset + boottime
+
+    def age(self, stamp: float, boottime: float) -> float:
+        """Seconds since `stamp`, never too many: less the measuring error and known jumps."""
+        age = self.offset + boottime - stamp - self.error_s
+        for after, size in self.steps:
+            if stamp < after:
+                age -= size
+        return age
+
+    @property
+    def trusted(self) -> bool:
+        return self.agreed >= CLOCK_AGREE_POLLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +145,7 @@ class History:
     future: Mapping[str, Future] = field(default_factory=dict)
     unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
     idle: Mapping[str, int] = field(default_factory=dict)
+    idle_since: Mapping[str, float] = field(default_factory=dict)
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, float] = field(default_factory=dict)
     known_nodes: KnownSets = field(default_factory=KnownSets)
@@ -169,7 +207,6 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     clock = history.clock
     store_now = clock.now(listing.ended_at) if clock is not None else None
     known, answered_s = history.heard, history.answered_s
-    future_before = history.future
     for record in listing.items:
         uuid = record.uuid
         before = known.get(uuid)
@@ -184,21 +221,26 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             heard[uuid] = Heard(incarnation, record.last_ping_at, answered_s)
         if record.worker_state is WorkerState.IDLE:
             idle_by_record[uuid] = WorkerState.IDLE
-        seen = future_before.get(uuid) if future_before else None
-        if seen is not None and seen.version == record.version:
-            future[uuid] = seen
-        elif store_now is not None and _newest_stamp(record) > store_now + CLOCK_STEP_S:
-            future[uuid] = Future(record.version, listing.ended_at)
+        if store_now is not None and _newest_stamp(record) > store_now + CLOCK_STEP_S:
+            seen = history.future.get(uuid)
+            future[uuid] = (
+                seen
+                if seen is not None and seen.version == record.version
+                else Future(record.version, store_now)
+            )
     idle = {}
+    idle_since = {}
     for uuid in idle_by_record:
         for node in history.bearers.get(uuid, ()):
             idle[node.id] = history.idle.get(node.id, 0) + 1
+            idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
     return replace(
         history,
         records=listing,
         heard=heard,
         future=future,
         idle=idle,
+        idle_since=idle_since,
         known_records=history.known_records.with_set(listing.started_at, frozenset(heard)),
     )
 
@@ -254,8 +296,16 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
 
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
+    offset = seen.at - seen.boottime
     clock = history.clock
-    return replace(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+    if clock is None:
+        return replace(history, clock=StoreClock(offset, seen.error_s))
+    step = offset - clock.offset
+    if abs(step) <= CLOCK_STEP_S + seen.error_s + clock.error_s:
+        agreed = min(clock.agreed + 1, CLOCK_AGREE_POLLS)
+        return replace(history, clock=StoreClock(offset, seen.error_s, agreed, clock.steps))
+    steps = (*clock.steps, (seen.at, step))[-16:] if step > 0 else clock.steps
+    return replace(history, clock=StoreClock(offset, seen.error_s, 1, steps))
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

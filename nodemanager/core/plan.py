@@ -80,6 +80,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
+    settings = _adopting(history, settings)
     pairs = pair(history, pool=settings.pool, ids_unique=settings.ids_unique)
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
@@ -111,6 +112,14 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         deferred=deferred,
         counts=_counts(views, verdicts, pending, snapshot),
     )
+
+
+def _adopting(history: History, settings: Settings) -> Settings:
+    """T3: by default records that name no pool are ours while no record names another."""
+    if settings.adopt_unclaimed is not None or history.records is None:
+        return settings
+    pools = {record.pool for record in history.records.items}
+    return replace(settings, adopt_unclaimed=pools <= {None, settings.pool})
 
 
 def _no_plan(
@@ -268,6 +277,9 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
         return False
     uuid = record.uuid
     if uuid in snapshot.record_flights or uuid in snapshot.holds:
+        return False
+    listing = snapshot.history.records
+    if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
         return False
     if uuid in snapshot.history.bearers:
         # A node with an older incarnation still carries its uuid: two would answer to one tag.

@@ -182,6 +182,7 @@ class Event(Told):
 
     DAEMON_STARTED = "daemon.started", "The daemon runs: version, file, pool, account, windows."
     DAEMON_RELOADED = "daemon.reloaded", "The file was read again on SIGHUP."
+    DAEMON_STOPPING = "daemon.stopping", "The daemon begins nothing more."
     DAEMON_STOPPED = "daemon.stopped", "The last line: why the daemon ended."
     CONFIG_CHANGED = "config.changed", "One option's old and new value after a reload."
     CONFIG_WARNING = "config.warning", "A setting that was adjusted, or does less than it says."
@@ -215,12 +216,26 @@ class Event(Told):
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    IDENTITY_SEEN = "identity.seen", "The account or the store we talk to is the one known (L5)."
+    IDENTITY_CHANGED = (
+        "identity.changed",
+        "The account or the store is another than the one known: read-only (L5).",
+    )
+    FLIGHT_EXPIRED = (
+        "flight.expired",
+        "Something of ours took longer than `action_timeout`; it is judged afresh (C8).",
+    )
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act."
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."
     CYCLE_DONE = "cycle.done", "One decision taken: its counts."
     CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
+    DAEMON_DUMPED = "daemon.dumped", "SIGUSR1: how long each mailbox is; the threads follow."
+    ACTOR_STUCK = "actor.stuck", "An actor did not answer within `[Daemon] watchdog`."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
+    UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
     SERVER_STARTED = "server.started", "An HTTP face listens."
+    SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
     LIBRARY = "library", "A line from a library we use."
+    LOG_LOST = "log.lost", "Lines before this one could not be written (a full disk): how many."

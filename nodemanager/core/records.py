@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from nodemanager.core.history import bears, node_of
+from nodemanager.core.history import StoreClock, bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -37,20 +37,15 @@ def newest_sign(record: Record) -> float | None:
 def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
     """Seconds the record has been quiet for, never too many; None where it can't be told.
 
-    A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
+    A version whose stamp is ahead of the store's clock counts from when it was first seen (T1).
     """
     newest = newest_sign(record)
     if newest is None:
         return None
-    return _age_of(newest, record, clock, snapshot)
-
-
-def _age_of(stamp: float, record: Record, clock: StoreClock, snapshot: Snapshot) -> float:
-    age = clock.age(stamp, snapshot.now)
     future = snapshot.history.future.get(record.uuid)
-    if future is not None and future.version == record.version:
-        return max(age, snapshot.now - future.seen_at)
-    return age
+    if future is not None and future.version == record.version and future.seen_at < newest:
+        newest = future.seen_at
+    return clock.age(newest, snapshot.now)
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
@@ -67,12 +62,13 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
     return RecordState.IN_USE if pinged else RecordState.ASSIGNED
 
 
-def worker_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
+def worker_state(
+    record: Record, clock: StoreClock | None, now: float, settings: Settings
+) -> WorkerState:
     """The node's own word, while it is fresh; `unknown` otherwise (T6)."""
-    clock = snapshot.history.clock
     if clock is None or record.last_ping_at is None or record.worker_state is None:
         return WorkerState.UNKNOWN
-    if _age_of(record.last_ping_at, record, clock, snapshot) > settings.node_stale_after:
+    if clock.age(record.last_ping_at, now) > settings.node_stale_after:
         return WorkerState.UNKNOWN
     return record.worker_state
 
@@ -139,7 +135,7 @@ class RecordJudge:
         if kept is not None:
             return kept
         clock = self.clock
-        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
+        if clock is None or not clock.trusted:
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         quiet_s = quiet_for(record, clock, self.snapshot)
         if quiet_s is None:
@@ -148,10 +144,10 @@ class RecordJudge:
         measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
         never_pinged = record.first_ping_at is None and record.last_ping_at is None
         claimed = record.claim is not None and never_pinged
-        if not quiet_s > window_s:
+        if quiet_s <= window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        state = worker_state(record, self.snapshot, self.settings)
+        state = worker_state(record, clock, self.snapshot.now, self.settings)
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
@@ -171,6 +167,10 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
         if record.held or uuid in snapshot.holds:
             return keep(uuid, Reason.HELD)
+        touched_at = snapshot.touched.get(uuid)
+        records = self.history.records
+        if touched_at is not None and records is not None and records.started_at <= touched_at:
+            return keep(uuid, Reason.CHANGED_SINCE_LISTING)
         flight = snapshot.record_flights.get(uuid)
         if flight is not None:
             return keep(
@@ -247,6 +247,7 @@ class CleanOrder:
 
     `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
     place of the waived ones; then `version` is None and the version judged is the one re-read.
+    `fenced` says that the node is locked out already and the fence has stood (C12).
     `not_after` is CLOCK_BOOTTIME. `instance_id` is the node destroyed, or the one that pinged.
     """
 
@@ -260,7 +261,8 @@ class CleanOrder:
     instance_id: str | None
     slot: int | None = None
     hostname: str | None = None
-    measures: Mapping[str, object] = field(default_factory=dict)
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    fenced: bool = False
 
     @property
     def is_exception(self) -> bool:
@@ -378,13 +380,14 @@ def _still_stale(
     if record.claim is None and not found.asked_id:
         return keep(uuid, Reason.UNVERIFIABLE)
     clock = snapshot.history.clock
-    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+    if clock is None or not clock.trusted:
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
-    if quiet_s is None or not quiet_s > window_s:
+    # The fence is a write of ours and no sign of life; what it must not hide was compared.
+    if not order.fenced and (quiet_s is None or quiet_s <= window_s):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = worker_state(record, snapshot, settings)
+    state = worker_state(record, clock, snapshot.now, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at
@@ -394,4 +397,48 @@ def _still_stale(
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
             )
-    return Verdict(Kind.CLEAN, order.reason, uuid, {**order.measures, "idle_s": quiet_s})
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
+def order_release(
+    uuid: str,
+    reason: Reason,
+    snapshot: Snapshot,
+    *,
+    incarnation: str | None,
+    instance_id: str | None,
+    slot: int | None = None,
+    hostname: str | None = None,
+) -> CleanOrder:
+    """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
+    return CleanOrder(
+        uuid=uuid,
+        reason=reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        version=None,
+        incarnation=incarnation,
+        instance_id=instance_id,
+        slot=slot,
+        hostname=hostname,
+    )
+
+
+def fenced_order(order: CleanOrder, judged: Record, fenced: Record) -> CleanOrder | None:
+    """The order as it stands behind the fence, or None when something moved before it (C12).
+
+    The fence was the first write, so not-after is met; what must not have changed from here on is
+    the fenced version.
+    """
+    if (
+        judged.last_ping_at != fenced.last_ping_at
+        or judged.first_ping_at != fenced.first_ping_at
+        or judged.slot_number != fenced.slot_number
+        or judged.hostname != fenced.hostname
+        or judged.ip_address != fenced.ip_address
+        or judged.instance_id != fenced.instance_id
+        or judged.claim != fenced.claim
+    ):
+        return None
+    return replace(order, version=fenced.version, not_after=float("inf"), fenced=True)

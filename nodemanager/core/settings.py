@@ -32,12 +32,13 @@ class Settings:
     """Effective settings; every duration is in seconds, every price per hour.
 
     `shutdown_windows` alternates closed, open, closed ... seconds from a node's launch, repeated;
-    empty means always open. `sizes` are the sizes that may be booted, `max_total_price` 0 is no
-    cap. `may_authorise` is what the cloud's and the store's adapters can prove (L2).
+    empty means always open. `sizes` are the sizes that may be booted; `max_total_price` 0 is no
+    cap. `adopt_unclaimed` None means: while the store knows no other pool (T3). `may_authorise`
+    is what the cloud's and the store's adapters can prove (L2).
     """
 
     pool: str
-    adopt_unclaimed: bool = True
+    adopt_unclaimed: bool | None = None
     node_stale_after: float = 7200.0
     poll_stale_after: float = 600.0
     boot_fail_after: float = 1800.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 
@@ -80,6 +81,16 @@ class NodeJudge:
             verdict = Verdict(Kind.KEEP, Reason.SHUTTING_DOWN, node_id)
             return NodeView(node, verdict, WorkerState.DOWN, counts=False)
         record = self.pairs.record_of.get(node_id)
+        cloud = self.history.cloud
+        listed_at = cloud.started_at if cloud is not None else 0.0
+        if snapshot.gone.get(node_id, -1.0) >= listed_at:
+            return _outside(node, Verdict(Kind.KEEP, Reason.NODE_ABSENT, node_id))
+        if snapshot.touched.get(node_id, -1.0) >= listed_at:
+            verdict = Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, node_id)
+            state = WorkerState.UNKNOWN
+            if record is not None:
+                state = worker_state(record, self.clock, snapshot.now, settings)
+            return NodeView(node, verdict, state, record=record)
         if record is None:
             return self._unpaired(node)
         return self._paired(node, record)
@@ -87,7 +98,7 @@ class NodeJudge:
     def _paired(self, node: CloudNode, record: Record) -> NodeView:
         snapshot, settings = self.snapshot, self.settings
         node_id = node.id
-        state = worker_state(record, snapshot, settings)
+        state = worker_state(record, self.clock, snapshot.now, settings)
         if node.held or record.held or node_id in snapshot.holds or record.uuid in snapshot.holds:
             return NodeView(node, keep(node_id, Reason.HELD), state, record=record)
         if node.problems or record.problems:
@@ -217,6 +228,11 @@ class NodeJudge:
         stopped = self._stopped(node, unknown, None)
         if stopped is not None:
             return stopped
+        expected = snapshot.expected.get(node.tags.record or "")
+        if expected is not None and expected.node_id == node_id:
+            # Listed before the record poll that will show its claim.
+            verdict = keep(node_id, Reason.BOOTING, age_s=snapshot.now - expected.since)
+            return NodeView(node, verdict, unknown)
         seen = self.history.unpaired.get(node_id)
         since_s = 0.0 if seen is None else snapshot.now - seen.since
         listings = 0 if seen is None else seen.record_listings
@@ -256,7 +272,7 @@ class ShutdownOrder:
     incarnation: str | None
     slot: int | None = None
     hostname: str | None = None
-    measures: Mapping[str, object] = field(default_factory=dict)
+    measures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cancellable(self) -> bool:
@@ -326,9 +342,10 @@ def confirm_shutdown(
         if record is not None and record.incarnation == order.incarnation:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
     elif order.reason is Reason.IDLE_BEYOND_DEMAND:
+        clock = snapshot.history.clock
         if record is None or record.incarnation != order.incarnation:
             return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-        if worker_state(record, snapshot, settings) is not WorkerState.IDLE:
+        if worker_state(record, clock, snapshot.now, settings) is not WorkerState.IDLE:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
         if wanted:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
@@ -348,5 +365,40 @@ def _still_bad(
         return False
     if record.version == order.record_version:
         return True
-    state = worker_state(record, snapshot, settings)
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """A node whose destroy was sent; `denied_at` is when the cloud first called it unknown.
+
+    Times are CLOCK_BOOTTIME.
+    """
+
+    order: ShutdownOrder
+    sent_at: float
+    denied_at: float | None = None
+
+
+def judge_gone(
+    destroyed: Destroyed, node: CloudNode | None, now: float, wall: float, settings: Settings
+) -> tuple[Outcome, Destroyed]:
+    """Whether a destroyed node is gone, from the answer to a question by id (D3).
+
+    Terminated is gone. "No such node" is gone only `visible_after` past the node's launch, asked
+    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once.
+    """
+    if node is not None:
+        outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
+        return outcome, replace(destroyed, denied_at=None)
+    if settings.visible_after == 0:
+        return Outcome.GONE, destroyed
+    created_at = destroyed.order.created_at
+    age_s = now - destroyed.sent_at if created_at is None else wall - created_at
+    if age_s <= settings.visible_after:
+        return Outcome.UNKNOWN, destroyed
+    if destroyed.denied_at is None:
+        return Outcome.UNKNOWN, replace(destroyed, denied_at=now)
+    gone = now - destroyed.denied_at >= ASK_AGAIN_S
+    return (Outcome.GONE if gone else Outcome.UNKNOWN), destroyed

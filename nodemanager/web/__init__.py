@@ -1,0 +1,1 @@
+"""Status, health and metrics of a running daemon, over HTTP."""

@@ -1,0 +1,59 @@
+# Everything one does with this tree. `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint unit test-deps bench docs install uninstall clean venv venv-test
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PREFIX := /opt/nodemanager
+NAME := ec2
+ARGS :=
+
+export PREFIX NAME DESTDIR
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C ends it)
+	@exec $(PY) etc/demo/run.py start
+
+test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
+
+lint: venv-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py
+	$(VENV)/bin/lint-imports
+
+unit: venv-test
+	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-deps: ## install the system servers that some tests need (apt-get, as root or by sudo)
+	@etc/install/test-deps
+
+bench: venv-test ## measure the planner and the daemon, print a table
+	@$(PY) -m benchmarks $(ARGS)
+
+docs: venv-test ## build the manual into doc/_build/html
+	@$(PY) -m sphinx -W --keep-going -q -b html doc doc/_build/html
+	@echo "doc/_build/html/index.html"
+
+install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2); again: upgrade
+	@etc/install/install
+
+uninstall: ## take the program away again; configuration and state are kept
+	@etc/install/uninstall
+
+clean: ## end what the demo left running; remove all that was built
+	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; fi
+	rm -rf $(VENV) .demo build dist doc/_build *.egg-info .*_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+	@etc/install/venv $(VENV)
+
+# CI has no one to run `make test-deps` first.
+venv-test:
+	@if [ "$$CI" = true ]; then etc/install/test-deps; fi
+	@etc/install/venv $(VENV) test doc

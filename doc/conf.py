@@ -1,0 +1,16 @@
+"""Sphinx settings; `make docs` builds with warnings as errors."""
+
+import nodemanager
+
+project = "nodemanager"
+author = "the nodemanager maintainers"
+copyright = "the nodemanager maintainers"
+version = release = nodemanager.__version__
+
+extensions = ["sphinx_click"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"nodemanager {release}"
+# Log lines and INI files are shown as they are.
+highlight_language = "none"
+pygments_style = "default"

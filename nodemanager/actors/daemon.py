@@ -1,0 +1,764 @@
+"""The daemon actor: coordinates the others, and alone decides - by asking core.
+
+Every fact that arrives is folded into the history; then one `Decide` takes one plan from one
+snapshot and hands out its orders. What comes back from a worker is confirmed by core again before
+anything is destroyed or freed. There is no `if` about freeing or destroying in here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.crew import Crew
+from nodemanager.actors.flights import Flights, SetUp
+from nodemanager.actors.messages import (
+    ApplySettings,
+    AskGone,
+    AskNodes,
+    BackOff,
+    Begin,
+    CheckGone,
+    CleanAgain,
+    CleanFailed,
+    CleanLooked,
+    CloudListed,
+    CloudPollStarted,
+    Decide,
+    DemandPolled,
+    DestroyNode,
+    FenceLifted,
+    FenceRecord,
+    FreeRecord,
+    GoneAsked,
+    LiftFence,
+    LookBeforeClean,
+    LookBeforeShutdown,
+    NodeCreated,
+    NodeDestroyed,
+    NodesAsked,
+    Poll,
+    PollFailed,
+    RecordClaimed,
+    RecordCleaned,
+    RecordFenced,
+    RecordsListed,
+    SetupFailed,
+    SetUpNode,
+    ShutdownLooked,
+    Stop,
+    Team,
+)
+from nodemanager.actors.narrator import Narrator, record_fields
+from nodemanager.actors.observer import Observer
+from nodemanager.actors.timer import Timer
+from nodemanager.clock import Clock
+from nodemanager.core import breaker as breakers
+from nodemanager.core import history as histories
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.demand import after_refusal, after_success
+from nodemanager.core.history import History, Nodes, Records
+from nodemanager.core.model import Claim, Guarantee, Job, Outcome
+from nodemanager.core.plan import BootOrder, Plan, plan
+from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.records import CleanOrder, confirm_clean, fenced_order, order_release
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.shutdown import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
+from nodemanager.core.snapshot import Expected, Limits, Snapshot
+from nodemanager.errors import RemoteError, Throttled
+from nodemanager.log import DEBUG, WARNING, Logger
+
+
+class Identity(Protocol):
+    """Remembers the account and the store over restarts (L5)."""
+
+    def check(self, kind: str, seen: str) -> str | None:
+        """None when `seen` is what was known (or the first), else a line that says what differs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """`--once`: one plan is applied, its outcomes are awaited, then `finished` gets the code."""
+
+    finished: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Role:
+    """What the daemon actor is given once and for all.
+
+    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token.
+    """
+
+    manager: str
+    mode: str
+    guarantee: Guarantee
+    fence_wait: float
+    identity: Identity
+    observer: Observer
+    token: int = 0
+    once: Once | None = None
+    run_id: str = field(default_factory=lambda: secrets.token_hex(2))
+
+
+class NodeManagerDaemonActor(RoleActor):
+    """Coordinates the team; see the module's text."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        role: Role,
+        timer: Timer,
+        clock: Clock,
+        log: Logger,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        self._settings = settings
+        self._role = role
+        self._timer = timer
+        self._clock = clock
+        self._log = log
+        self._narrator = Narrator(log, settings, role.mode)
+        self._history = History()
+        self._breaker = Breaker()
+        self._limits = Limits()
+        self._flights = Flights()
+        self._expected: dict[str, Expected] = {}
+        self._own_cleans: set[str] = set()
+        self._demand: tuple[Job, ...] | None = () if not settings.demand_polled else None
+        self._demand_at: float | None = None
+        self._slots: int | None = None
+        self._read_only: dict[str, str] = {}
+        self._identified: set[str] = set()
+        self._plan_numbers = itertools.count(1)
+        self._plan: Plan | None = None
+        self._deciding = False
+        self._new_records = False
+        self._stopping: Stop | None = None
+        self._once_since: float | None = None
+        self._once_listings = 0
+        self._once_applied = False
+
+    # The team.
+
+    def on_Begin(self, message: Begin) -> None:
+        team = message.team
+        self._team: Team = team
+        self._setups = Crew(team.setups)
+        self._shutdowns = Crew(team.shutdowns)
+        self._cleaner = Crew((team.cleaner,))
+        for poller in (team.record_list, team.cloud_list, team.demand):
+            if poller is not None:
+                poller.tell(Poll())
+
+    def on_ApplySettings(self, message: ApplySettings) -> None:
+        self._settings = message.settings
+        self._narrator.settings = message.settings
+        self._decide_soon()
+
+    # Facts from the polls.
+
+    def on_CloudPollStarted(self, message: CloudPollStarted) -> None:
+        self._history = histories.cloud_poll_started(self._history)
+
+    def on_CloudListed(self, message: CloudListed) -> None:
+        listing = message.listing
+        if message.account is not None:
+            self._identify("account", message.account)
+        took_s = listing.ended_at - listing.started_at
+        self._narrator.listed("cloud", len(listing.items), took_s, listing.complete)
+        problems = self._narrator.items_with_problems(listing.items)
+        self._narrator.malformed("cloud", listing.problems + problems)
+        self._observe_listing("cloud", listing)
+        if listing.complete:
+            ids = frozenset(node.id for node in listing.items)
+            self._watch_collapse(ids, listing.started_at, cloud=True)
+            self._once_listings += 1
+        self._history = histories.cloud_listed(self._history, listing, self._settings)
+        self._decide_soon()
+
+    def on_RecordsListed(self, message: RecordsListed) -> None:
+        listing = message.listing
+        self._identify("store", message.store_id)
+        took_s = listing.ended_at - listing.started_at
+        answered = message.answered_at is not None
+        self._narrator.listed(
+            "records", len(listing.items), took_s, listing.complete, pings_answered=answered
+        )
+        problems = self._narrator.items_with_problems(listing.items)
+        self._narrator.malformed("records", listing.problems + problems)
+        self._observe_listing("records", listing)
+        history = histories.store_clock_read(self._history, message.store_time)
+        if message.answered_at is not None:
+            history = histories.store_answered(history, message.answered_at, self._settings)
+        self._history = history
+        if listing.complete:
+            ids = frozenset(record.uuid for record in listing.items)
+            self._watch_collapse(ids, listing.started_at, cloud=False)
+            self._new_records = True
+        self._history = histories.records_listed(self._history, listing, self._settings)
+        self._slots = message.slots
+        self._decide_soon()
+
+    def on_DemandPolled(self, message: DemandPolled) -> None:
+        self._demand, self._demand_at = message.jobs, message.started_at
+        took_s = message.ended_at - message.started_at
+        self._narrator.listed("demand", len(message.jobs), took_s, True)
+        self._role.observer.listed("demand", took_s, len(message.jobs), message.started_at)
+        self._decide_soon()
+
+    def on_PollFailed(self, message: PollFailed) -> None:
+        self._narrator.list_failed(message.source, message.error, message.retry_s, message.took_s)
+        self._role.observer.list_failed(message.source)
+        if isinstance(message.error, Throttled):
+            self._throttled(message.error)
+        if self._role.once is not None and not self._once_applied:
+            self._role.once.finished(1)
+        self._decide_soon()
+
+    def on_NodesAsked(self, message: NodesAsked) -> None:
+        self._set_breaker(breakers.after_answers(self._breaker, message.answers))
+
+    def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
+        if not listing.complete:
+            self._role.observer.list_partial(source)
+            return
+        took_s = listing.ended_at - listing.started_at
+        self._role.observer.listed(source, took_s, len(listing.items), listing.started_at)
+
+    def _identify(self, kind: str, seen: str) -> None:
+        """L5: another account or store than the one known makes us read-only."""
+        self._role.observer.identified(kind, seen)
+        problem = self._role.identity.check(kind, seen)
+        if problem is None:
+            if self._read_only.pop(kind, None) is not None or kind not in self._identified:
+                seen_as: dict[str, Any] = {kind: seen}
+                self._log.event(Event.IDENTITY_SEEN, **seen_as)
+        elif self._read_only.get(kind) != problem:
+            self._read_only[kind] = problem
+            self._log.event(
+                Event.IDENTITY_CHANGED, level=WARNING, reason=Reason.READ_ONLY, problem=problem
+            )
+        self._identified.add(kind)
+
+    def _watch_collapse(self, ids: frozenset[str], at: float, *, cloud: bool) -> None:
+        breaker = breakers.after_listing(
+            self._breaker, self._history, ids, at, self._settings, cloud=cloud
+        )
+        if breaker.is_open and breaker.generation != self._breaker.generation:
+            source = "cloud" if cloud else "records"
+            self._log.event(
+                Event.LIST_SUSPECT,
+                level=WARNING,
+                reason=Reason.COLLAPSED,
+                source=source,
+                **breaker.detail,
+            )
+            self._role.observer.list_suspect(source)
+        self._set_breaker(breaker)
+
+    def _set_breaker(self, breaker: Breaker) -> None:
+        self._narrator.breaker_changed(self._breaker, breaker)
+        self._breaker = breaker
+
+    def _forget_expected(self, made: Plan, now: float) -> None:
+        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
+        cloud = made.history.cloud
+        ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+        self._expected = {
+            uuid: expected
+            for uuid, expected in self._expected.items()
+            if expected.node_id not in made.pairs.record_of
+            and expected.node_id not in ended
+            and now - expected.since <= self._settings.boot_fail_after
+        }
+
+    # Deciding.
+
+    def _decide_soon(self) -> None:
+        if not self._deciding:
+            self._deciding = True
+            self.actor_ref.tell(Decide())
+
+    def _snapshot(self, plan_id: str, *, without: str | None = None) -> Snapshot:
+        """The picture of this moment; `without` leaves one order's own flight out."""
+        flights = self._flights
+        reasons = sorted(self._read_only.values())
+        return Snapshot(
+            plan_id=plan_id,
+            now=self._clock.boottime(),
+            wall=self._clock.wall(),
+            history=self._history,
+            demand=self._demand,
+            demand_at=self._demand_at,
+            slots=self._slots,
+            record_flights=flights.by_record(without),
+            node_flights=flights.by_node(without),
+            boots_unclaimed=flights.unclaimed(),
+            claimed_sizes=dict(flights.sizes),
+            expected=dict(self._expected),
+            limits=self._limits,
+            breaker=self._breaker,
+            read_only="; ".join(reasons) if reasons else None,
+            own_cleans=frozenset(self._own_cleans),
+            touched=dict(flights.touched),
+            gone=dict(flights.gone),
+        )
+
+    def on_Decide(self, message: Decide) -> None:
+        self._deciding = False
+        now = self._clock.boottime()
+        self._flights.forget_touched(self._history)
+        for what in self._flights.expire(now, self._settings.action_timeout):
+            self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
+        plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
+        snapshot = self._snapshot(plan_id)
+        made = plan(snapshot, self._settings, new_records=self._new_records)
+        self._new_records = False
+        self._history = made.history
+        self._set_breaker(made.breaker)
+        self._plan = made
+        if made.aborted is None:
+            self._forget_expected(made, now)
+        records = self._history.records
+        by_uuid = {record.uuid: record for record in records.items} if records else {}
+        self._narrator.plan(made, by_uuid, now)
+        took_s = self._clock.boottime() - now
+        self._role.observer.planned(made, snapshot, self._settings, took_s)
+        if made.ask:
+            self._team.cloud_list.tell(AskNodes(made.ask))
+        if self._may_act(made, now):
+            self._carry_out(made, now)
+        self._finish_once()
+        self._finish_stop()
+
+    def _may_act(self, made: Plan, now: float) -> bool:
+        if self._stopping is not None or made.aborted is not None:
+            return False
+        if self._role.once is None:
+            return True
+        if self._once_applied:
+            return False
+        if self._once_since is None:
+            self._once_since = now
+        settled = now - self._once_since >= self._settings.settle
+        return settled and self._once_listings >= self._settings.absent_listings
+
+    def _carry_out(self, made: Plan, now: float) -> None:
+        for clean in made.cleans:
+            self._narrator.clean_ordered(clean)
+        for shutdown in made.shutdowns:
+            self._narrator.shutdown_ordered(shutdown)
+        for boot in made.boots:
+            if self._narrator.is_news(f"boot {boot.size.name}", boot.reason):
+                self._log.event(
+                    Event.NODE_SETUP_STARTED,
+                    reason=boot.reason,
+                    size=boot.size.name,
+                    price=boot.size.price,
+                    record=boot.record.uuid if boot.record else None,
+                    plan=boot.plan_id,
+                    mode=self._role.mode,
+                )
+        self._once_applied = True
+        if self._role.mode != "apply":
+            return
+        for clean in made.cleans:
+            self._begin_clean(clean)
+        for shutdown in made.shutdowns:
+            self._flights.shutdown_begun(shutdown, now)
+            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
+        for boot in made.boots:
+            self._begin_setup(boot, now)
+
+    # Set-up.
+
+    def _begin_setup(self, boot: BootOrder, now: float) -> None:
+        clock = self._history.clock
+        assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
+        incarnation = secrets.token_hex(16)
+        claim = Claim(
+            pool=self._settings.pool,
+            manager=self._role.manager,
+            token=self._role.token,
+            at=0.0,
+            node_name=f"compute-{incarnation[:12]}-{self._settings.pool}",
+            incarnation=incarnation,
+        )
+        order_id = self._flights.setup_begun(boot, now)
+        order = SetUpNode(order_id, boot, claim, clock.offset, now + ORDER_TTL_S)
+        self._setups.give(str(order_id), order)
+
+    def on_RecordClaimed(self, message: RecordClaimed) -> None:
+        record = message.record
+        self._flights.claimed(message.order_id, record)
+        self._log.event(
+            Event.RECORD_CLAIMED,
+            **record_fields(record, record.uuid),
+            name=record.claim.node_name if record.claim else None,
+            incarnation=record.incarnation,
+        )
+
+    def on_NodeCreated(self, message: NodeCreated) -> None:
+        self._setups.done(str(message.order_id))
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
+        record, node, now = message.record, message.node, self._clock.boottime()
+        size = setup.boot.size.name if setup is not None else node.size or ""
+        self._expected[record.uuid] = Expected(node.id, size, now)
+        self._limits = after_success(self._limits, self._plan_nodes())
+        self._log.event(
+            Event.NODE_CREATED,
+            node=node.id,
+            name=node.name,
+            **record_fields(record, record.uuid),
+            size=size,
+            took_s=message.took_s,
+        )
+        self._role.observer.booted(size)
+        self._settled()
+
+    def on_SetupFailed(self, message: SetupFailed) -> None:
+        self._setups.done(str(message.order_id))
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
+        record, error = message.record, message.error
+        uuid = record.uuid if record is not None else None
+        self._log.event(
+            Event.NODE_SETUP_FAILED,
+            level=WARNING,
+            **(record_fields(record, record.uuid) if record is not None else {}),
+            size=setup.boot.size.name if setup is not None else None,
+            action=message.stage,
+            definite=message.definite,
+            error=error,
+        )
+        self._role.observer.create_failed(type(error).__name__)
+        if setup is not None and message.stage == "create":
+            self._refused(setup, error)
+        if record is not None and uuid is not None and message.definite:
+            order = order_release(
+                uuid,
+                Reason.CREATE_REFUSED,
+                self._snapshot(setup.boot.plan_id if setup is not None else ""),
+                incarnation=record.incarnation,
+                instance_id=None,
+                slot=record.slot_number,
+                hostname=record.hostname,
+            )
+            self._narrator.clean_ordered(order)
+            self._begin_clean(order)
+        self._settled()
+
+    def _refused(self, setup: SetUp, error: Exception) -> None:
+        if isinstance(error, Throttled):
+            self._throttled(error)
+        now = self._clock.boottime()
+        self._limits = after_refusal(
+            self._limits, error, setup.boot.size.name, self._plan_nodes(), now, self._settings
+        )
+
+    def _throttled(self, error: RemoteError) -> None:
+        """D6: back off all calls."""
+        wait_s = error.retry_after or self._settings.max_poll_time
+        until = self._clock.boottime() + wait_s
+        self._limits = replace(
+            self._limits, throttled_until=max(self._limits.throttled_until, until)
+        )
+        self._team.cloud_list.tell(BackOff(until))
+
+    def _plan_nodes(self) -> int:
+        return self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+
+    # Shut-down.
+
+    def on_ShutdownLooked(self, message: ShutdownLooked) -> None:
+        order = message.order
+        self._shutdowns.done(order.node_id)
+        if not self._flights.is_shutdown(order):
+            return
+        wants = self._plan.wants if self._plan is not None else None
+        verdict = confirm_shutdown(
+            order,
+            message.found,
+            self._snapshot(order.plan_id, without=order.node_id),
+            self._settings,
+            wanted=wants is not None and order.size in wants.unmet,
+        )
+        if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
+            self._shutdowns.give(order.node_id, DestroyNode(order))
+            return
+        self._flights.shutdown_ended(order.node_id, self._clock.boottime())
+        self._log.event(
+            Event.NODE_SHUTDOWN_SKIPPED,
+            node=order.node_id,
+            reason=verdict.reason if verdict.kind is Kind.KEEP else Reason.NO_LONGER_WANTED,
+            **(verdict.measures or {} if verdict.kind is Kind.KEEP else {}),
+            plan=order.plan_id,
+        )
+        self._settled()
+
+    def on_NodeDestroyed(self, message: NodeDestroyed) -> None:
+        order = message.order
+        self._shutdowns.done(order.node_id)
+        now = self._clock.boottime()
+        self._flights.destroy_sent(Destroyed(order, now))
+        if message.outcome is Outcome.GONE:
+            self._gone(order)
+            return
+        if message.outcome is Outcome.FAILED:
+            self._flights.shutdown_ended(order.node_id, now)
+            self._log.event(
+                Event.NODE_SHUTDOWN_FAILED,
+                level=WARNING,
+                node=order.node_id,
+                outcome=message.outcome,
+                error=message.error,
+                plan=order.plan_id,
+            )
+            self._role.observer.destroy_failed()
+            self._settled()
+            return
+        if message.error is not None:
+            self._log.event(
+                Event.NODE_SHUTDOWN_FAILED,
+                level=WARNING,
+                node=order.node_id,
+                outcome=message.outcome,
+                error=message.error,
+                plan=order.plan_id,
+            )
+        self._ask_gone_later(order)
+
+    def _ask_gone_later(self, order: ShutdownOrder) -> None:
+        wait_s = self._flights.next_question_s(order.node_id, self._settings.max_poll_time)
+        self._timer.after(wait_s, self.actor_ref, CheckGone(order.node_id))
+        self._settled()
+
+    def on_CheckGone(self, message: CheckGone) -> None:
+        destroyed = self._flights.destroyed.get(message.node_id)
+        if destroyed is not None and self._stopping is None:
+            self._shutdowns.give(message.node_id, AskGone(destroyed.order))
+
+    def on_GoneAsked(self, message: GoneAsked) -> None:
+        order = message.order
+        self._shutdowns.done(order.node_id)
+        destroyed = self._flights.destroyed.get(order.node_id)
+        if destroyed is None:
+            return
+        if message.error is not None:
+            self._log.event(
+                Event.NODE_SHUTDOWN_FAILED,
+                level=WARNING,
+                node=order.node_id,
+                outcome=Outcome.UNKNOWN,
+                error=message.error,
+                plan=order.plan_id,
+            )
+            self._ask_gone_later(order)
+            return
+        outcome, destroyed = judge_gone(
+            destroyed, message.node, self._clock.boottime(), self._clock.wall(), self._settings
+        )
+        self._flights.destroy_sent(destroyed)
+        if outcome is Outcome.GONE:
+            self._gone(order)
+        else:
+            self._ask_gone_later(order)
+
+    def _gone(self, order: ShutdownOrder) -> None:
+        now = self._clock.boottime()
+        self._flights.shutdown_ended(order.node_id, now)
+        self._flights.gone[order.node_id] = now
+        self._history = histories.explained(self._history, (order.node_id,))
+        self._narrator.forget_node(order.node_id)
+        self._log.event(
+            Event.NODE_GONE,
+            node=order.node_id,
+            reason=order.reason,
+            record=order.record,
+            host=order.hostname,
+            outcome=Outcome.GONE,
+            plan=order.plan_id,
+        )
+        self._role.observer.shut_down(order.reason, order.size or "")
+        if order.record is not None and order.reason is not Reason.UNPAIRED:
+            clean = order_release(
+                order.record,
+                Reason.AFTER_SHUTDOWN,
+                self._snapshot(order.plan_id),
+                incarnation=order.incarnation,
+                instance_id=order.node_id,
+                slot=order.slot,
+                hostname=order.hostname,
+            )
+            self._narrator.clean_ordered(clean)
+            self._begin_clean(clean)
+        self._settled()
+
+    # Cleaning.
+
+    def _begin_clean(self, order: CleanOrder) -> None:
+        self._flights.clean_begun(order, self._clock.boottime())
+        self._cleaner.give(order.uuid, LookBeforeClean(order))
+
+    def on_CleanLooked(self, message: CleanLooked) -> None:
+        order, found = message.order, message.found
+        self._cleaner.done(order.uuid)
+        if not self._flights.is_clean(order):
+            if message.fenced is not None:
+                self._cleaner.give(order.uuid, LiftFence(order, message.fenced))
+            return
+        verdict = confirm_clean(
+            order, found, self._snapshot(order.plan_id, without=order.uuid), self._settings
+        )
+        if verdict.kind is not Kind.CLEAN or self._stopping is not None:
+            reason = verdict.reason if verdict.kind is Kind.KEEP else Reason.NO_LONGER_WANTED
+            measures = dict(verdict.measures or {}) if verdict.kind is Kind.KEEP else {}
+            self._log.event(
+                Event.RECORD_CLEAN_SKIPPED,
+                reason=reason,
+                **record_fields(found.record, order.uuid),
+                **measures,
+                plan=order.plan_id,
+            )
+            self._role.observer.clean_skipped(reason)
+            if message.fenced is not None:
+                self._cleaner.give(order.uuid, LiftFence(order, message.fenced))
+                return
+            self._clean_ended(order, again=reason is Reason.EVIDENCE_MISSING)
+            return
+        assert found.record is not None
+        if self._role.guarantee is Guarantee.FENCED and message.fenced is None:
+            self._cleaner.give(order.uuid, FenceRecord(order, found.record))
+        else:
+            self._cleaner.give(order.uuid, FreeRecord(order, found.record))
+
+    def on_RecordFenced(self, message: RecordFenced) -> None:
+        order, fence = message.order, message.fence
+        self._cleaner.done(order.uuid)
+        self._flights.fenced(fence, order)
+        behind = fenced_order(order, fence.judged, fence.fenced)
+        if behind is None or self._stopping is not None:
+            self._cleaner.give(order.uuid, LiftFence(order, fence))
+            return
+        self._flights.clean_begun(behind, self._clock.boottime())
+        look = LookBeforeClean(behind, fence)
+        self._timer.after(self._role.fence_wait, self.actor_ref, look)
+
+    def on_LookBeforeClean(self, message: LookBeforeClean) -> None:
+        """The timer says that the fence has stood for long enough (C12)."""
+        if self._stopping is None and self._flights.is_clean(message.order):
+            self._cleaner.give(message.order.uuid, message)
+
+    def on_FenceLifted(self, message: FenceLifted) -> None:
+        order = message.order
+        self._cleaner.done(order.uuid)
+        self._flights.unfenced(order.uuid)
+        if message.error is not None:
+            self._log.event(
+                Event.RECORD_CLEAN_FAILED,
+                level=WARNING,
+                record=order.uuid,
+                action="unfence",
+                error=message.error,
+                plan=order.plan_id,
+            )
+        self._clean_ended(order, again=False)
+
+    def on_RecordCleaned(self, message: RecordCleaned) -> None:
+        order, before = message.order, message.before
+        self._cleaner.done(order.uuid)
+        self._flights.unfenced(order.uuid)
+        self._own_cleans.add(order.uuid)
+        self._log.event(
+            Event.RECORD_CLEANED,
+            reason=order.reason,
+            **record_fields(before, order.uuid),
+            guarantee=self._role.guarantee,
+            plan=order.plan_id,
+        )
+        self._role.observer.cleaned(order.reason)
+        self._clean_ended(order, again=False)
+
+    def on_CleanFailed(self, message: CleanFailed) -> None:
+        order = message.order
+        self._cleaner.done(order.uuid)
+        self._log.event(
+            Event.RECORD_CLEAN_FAILED,
+            level=WARNING,
+            record=order.uuid,
+            slot=order.slot,
+            host=order.hostname,
+            action=message.stage,
+            error=message.error,
+            plan=order.plan_id,
+        )
+        self._role.observer.clean_failed()
+        fence = self._flights.fences.get(order.uuid)
+        if fence is not None:
+            self._cleaner.give(order.uuid, LiftFence(order, fence[0]))
+            return
+        self._clean_ended(order, again=True)
+
+    def _clean_ended(self, order: CleanOrder, *, again: bool) -> None:
+        """A clean of its own right that failed is tried again; a stale one is judged afresh."""
+        now = self._clock.boottime()
+        since = self._flights.clean_ended(order.uuid, now)
+        retries = again and order.is_exception and self._stopping is None
+        if retries and since is not None and now - since < self._settings.action_timeout:
+            wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+            self._flights.clean_begun(order, since)
+            self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
+        self._settled()
+
+    def on_CleanAgain(self, message: CleanAgain) -> None:
+        order = message.order
+        if self._stopping is not None or not self._flights.is_clean(order):
+            return
+        snapshot = self._snapshot(order.plan_id)
+        fresh = order_release(
+            order.uuid,
+            order.reason,
+            snapshot,
+            incarnation=order.incarnation,
+            instance_id=order.instance_id,
+            slot=order.slot,
+            hostname=order.hostname,
+        )
+        self._flights.clean_begun(fresh, self._flights.cleans[order.uuid][1])
+        self._cleaner.give(order.uuid, LookBeforeClean(fresh))
+
+    # The end.
+
+    def _settled(self) -> None:
+        """Something of ours ended. The next decision waits for the next poll: what it would be
+        taken from does not show the outcome yet."""
+        self._finish_once()
+        self._finish_stop()
+
+    def on_Stop(self, message: Stop) -> None:
+        self._stopping = message
+        for key in self._setups.drop_waiting():
+            self._flights.setup_ended(int(key), self._clock.boottime())
+        for key in self._shutdowns.drop_waiting():
+            self._flights.shutdown_ended(key, self._clock.boottime())
+        self._cleaner.drop_waiting()
+        for uuid, (fence, order) in list(self._flights.fences.items()):
+            self._cleaner.give(uuid, LiftFence(order, fence))
+        self._log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
+        self._finish_stop()
+
+    def _finish_stop(self) -> None:
+        crews = (self._setups, self._shutdowns, self._cleaner)
+        if self._stopping is not None and not any(crew.busy for crew in crews):
+            self._stopping.done()
+
+    def _finish_once(self) -> None:
+        if self._role.once is not None and self._once_applied and self._flights.is_empty:
+            self._role.once.finished(0)

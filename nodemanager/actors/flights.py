@@ -1,0 +1,193 @@
+"""The daemon's book of what is under way: set-ups, shutdowns, cleans, fences (SAFETY.md C8)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.actors.messages import Fence
+from nodemanager.core.history import History
+from nodemanager.core.model import Record
+from nodemanager.core.plan import BootOrder
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.shutdown import Destroyed, ShutdownOrder
+from nodemanager.core.snapshot import Flight
+
+FIRST_QUESTION_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    boot: BootOrder
+    since: float
+    record: str | None = None
+
+
+class Flights:
+    """What is in the air. Times are CLOCK_BOOTTIME."""
+
+    def __init__(self) -> None:
+        self._order_ids = itertools.count(1)
+        self._setups: dict[int, SetUp] = {}
+        self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
+        self.destroyed: dict[str, Destroyed] = {}
+        self.cleans: dict[str, tuple[CleanOrder, float]] = {}
+        self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
+        self.sizes: dict[str, str] = {}
+        self._questions: dict[str, int] = {}
+        self.touched: dict[str, float] = {}
+        self.gone: dict[str, float] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._setups or self._shutdowns or self.cleans or self.fences)
+
+    def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
+        """Drop what takes longer than action_timeout: it is judged afresh. Says what it was."""
+        expired: list[Mapping[str, Any]] = []
+        for order_id, setup in list(self._setups.items()):
+            if now - setup.since > action_timeout:
+                self.setup_ended(order_id, now)
+                expired.append(
+                    {"action": "setup", "record": setup.record, "age_s": now - setup.since}
+                )
+        for node_id, (_, since) in list(self._shutdowns.items()):
+            if now - since > action_timeout:
+                self.shutdown_ended(node_id, now)
+                expired.append({"action": "shutdown", "node": node_id, "age_s": now - since})
+        for uuid, (_, since) in list(self.cleans.items()):
+            if now - since > action_timeout and uuid not in self.fences:
+                self.clean_ended(uuid, now)
+                expired.append({"action": "clean", "record": uuid, "age_s": now - since})
+        return expired
+
+    def forget_touched(self, history: History) -> None:
+        """Forget what both newest listings began after."""
+        if history.cloud is None or history.records is None:
+            return
+        heard = history.heard
+        self.sizes = {
+            uuid: size
+            for uuid, size in self.sizes.items()
+            if uuid not in heard or heard[uuid].last_ping_at is None
+        }
+        shown = min(history.cloud.started_at, history.records.started_at)
+        self.touched = {id: at for id, at in self.touched.items() if at >= shown}
+        self.gone = {id: at for id, at in self.gone.items() if at >= shown}
+
+    # The views that a snapshot takes.
+
+    def by_record(self, without: str | None) -> dict[str, Flight]:
+        """By record uuid; `without` is the record or node whose own flight is left out."""
+        flights = {
+            setup.record: Flight("setup", setup.since)
+            for setup in self._setups.values()
+            if setup.record is not None
+        }
+        # A reused record is spoken for before its claim is back.
+        flights |= {
+            setup.boot.record.uuid: Flight("setup", setup.since)
+            for setup in self._setups.values()
+            if setup.boot.record is not None
+        }
+        for node_id, (order, since) in self._shutdowns.items():
+            if order.record is not None and node_id != without:
+                flights[order.record] = Flight("shutdown", since)
+        for uuid, (_, since) in self.cleans.items():
+            if uuid != without:
+                flights[uuid] = Flight("clean", since)
+        return flights
+
+    def by_node(self, without: str | None) -> dict[str, Flight]:
+        return {
+            node_id: Flight(
+                "shutdown:idle" if order.reason is Reason.IDLE_BEYOND_DEMAND else "shutdown:bad",
+                since,
+            )
+            for node_id, (order, since) in self._shutdowns.items()
+            if node_id != without
+        }
+
+    def unclaimed(self) -> tuple[str, ...]:
+        """The sizes of set-ups that no record stands for yet."""
+        return tuple(
+            setup.boot.size.name
+            for setup in self._setups.values()
+            if setup.record is None and setup.boot.record is None
+        )
+
+    # Set-ups.
+
+    def setup_begun(self, boot: BootOrder, now: float) -> int:
+        order_id = next(self._order_ids)
+        self._setups[order_id] = SetUp(boot, now)
+        if boot.record is not None:
+            self.sizes[boot.record.uuid] = boot.size.name
+        return order_id
+
+    def claimed(self, order_id: int, record: Record) -> None:
+        setup = self._setups.get(order_id)
+        if setup is not None:
+            self._setups[order_id] = replace(setup, record=record.uuid)
+            self.sizes[record.uuid] = setup.boot.size.name
+
+    def setup_ended(self, order_id: int, now: float) -> SetUp | None:
+        setup = self._setups.pop(order_id, None)
+        if setup is not None:
+            if setup.boot.record is not None:
+                self.touched[setup.boot.record.uuid] = now
+            if setup.record is not None:
+                self.touched[setup.record] = now
+        return setup
+
+    # Shutdowns.
+
+    def shutdown_begun(self, order: ShutdownOrder, now: float) -> None:
+        self._shutdowns[order.node_id] = (order, now)
+
+    def is_shutdown(self, order: ShutdownOrder) -> bool:
+        under_way = self._shutdowns.get(order.node_id)
+        return under_way is not None and under_way[0] is order
+
+    def destroy_sent(self, destroyed: Destroyed) -> None:
+        node_id = destroyed.order.node_id
+        known = self.destroyed.get(node_id)
+        if known is not None:
+            destroyed = replace(destroyed, sent_at=known.sent_at)
+        self.destroyed[node_id] = destroyed
+
+    def shutdown_ended(self, node_id: str, now: float) -> None:
+        self.touched[node_id] = now
+        self._shutdowns.pop(node_id, None)
+        self.destroyed.pop(node_id, None)
+        self._questions.pop(node_id, None)
+
+    def next_question_s(self, id: str, longest: float) -> float:
+        """How long to wait before the next question about `id`: doubling."""
+        asked = self._questions.get(id, 0)
+        self._questions[id] = asked + 1
+        return min(longest, FIRST_QUESTION_S * 2.0 ** min(asked, 16))
+
+    # Cleans.
+
+    def clean_begun(self, order: CleanOrder, since: float) -> None:
+        self.cleans[order.uuid] = (order, since)
+
+    def is_clean(self, order: CleanOrder) -> bool:
+        under_way = self.cleans.get(order.uuid)
+        return under_way is not None and under_way[0] is order
+
+    def clean_ended(self, uuid: str, now: float) -> float | None:
+        """Since when it was under way."""
+        self.touched[uuid] = now
+        ended = self.cleans.pop(uuid, None)
+        return None if ended is None else ended[1]
+
+    def fenced(self, fence: Fence, order: CleanOrder) -> None:
+        self.fences[order.uuid] = (fence, order)
+
+    def unfenced(self, uuid: str) -> None:
+        self.fences.pop(uuid, None)

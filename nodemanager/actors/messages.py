@@ -1,0 +1,320 @@
+"""What the actors say to each other: commands in the imperative, facts in the past tense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nodemanager.core.history import Nodes, Records
+from nodemanager.core.model import Claim, CloudNode, Job, Outcome, Record, Size, StoreTime
+from nodemanager.core.plan import BootOrder
+from nodemanager.core.records import CleanEvidence, CleanOrder
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import ShutdownEvidence, ShutdownOrder
+from nodemanager.errors import RemoteError
+
+
+class Ref(Protocol):
+    """Whoever can be told something: a Pykka reference, or a test's or simulation's stand-in."""
+
+    def tell(self, message: Any) -> None: ...
+
+
+# To the polling actors.
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Poll now, and arrange for the next. `number` tells a due poll from one since replaced."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """The cloud asks for fewer calls: no poll before `until` (CLOCK_BOOTTIME)."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolling:
+    """New intervals, in seconds."""
+
+    poll_time: float
+    max_poll_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskNodes:
+    """Ask the cloud for these nodes by id (B3)."""
+
+    node_ids: tuple[str, ...]
+
+
+# From the polling actors.
+
+
+@dataclass(frozen=True, slots=True)
+class CloudPollStarted:
+    """A cloud poll is about to begin: pin the record listing it is judged with (C6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudListed:
+    listing: Nodes
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsListed:
+    """`answered_at` is when the nodes' own ping URL answered, None when it did not (D8)."""
+
+    listing: Records
+    store_id: str
+    store_time: StoreTime
+    slots: int | None
+    answered_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DemandPolled:
+    jobs: tuple[Job, ...]
+    started_at: float
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PollFailed:
+    """`source` is cloud, records or demand; `retry_s` is when the next try comes."""
+
+    source: str
+    error: Exception
+    retry_s: float
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAsked:
+    """The cloud's answers by id; a node it could not be asked about is left out."""
+
+    answers: Mapping[str, CloudNode | None]
+
+
+# Set-up.
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpNode:
+    """Claim a record and create a node on it. `claim.at` is left for the worker to stamp.
+
+    `store_offset` turns CLOCK_BOOTTIME into the store's clock; nothing is begun after
+    `not_after`.
+    """
+
+    order_id: int
+    boot: BootOrder
+    claim: Claim
+    store_offset: float
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordClaimed:
+    order_id: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCreated:
+    order_id: int
+    record: Record
+    node: CloudNode
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetupFailed:
+    """`record` is the claimed one, if it came that far; a `definite` error made no node (U6)."""
+
+    order_id: int
+    record: Record | None
+    error: Exception
+    definite: bool
+    stage: str
+
+
+# Shut-down.
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforeShutdown:
+    order: ShutdownOrder
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownLooked:
+    order: ShutdownOrder
+    found: ShutdownEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyNode:
+    order: ShutdownOrder
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDestroyed:
+    """The answer to a destroy; `outcome` is not yet the last word unless it is GONE (D3)."""
+
+    order: ShutdownOrder
+    outcome: Outcome
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskGone:
+    order: ShutdownOrder
+
+
+@dataclass(frozen=True, slots=True)
+class GoneAsked:
+    order: ShutdownOrder
+    node: CloudNode | None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckGone:
+    """The timer's reminder that a destroyed node is to be asked for again."""
+
+    node_id: str
+
+
+# Cleaning.
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforeClean:
+    """Re-read the record and ask the cloud (C11). `fenced` is the record once locked (C12)."""
+
+    order: CleanOrder
+    fenced: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fence in place: the record as judged, as fenced, and the secret to give back."""
+
+    judged: Record
+    fenced: Record
+    ping_secret: str | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLooked:
+    order: CleanOrder
+    found: CleanEvidence
+    fenced: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRecord:
+    order: CleanOrder
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFenced:
+    order: CleanOrder
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class LiftFence:
+    """Give the node its secret back; `skipped` is why the clean is off."""
+
+    order: CleanOrder
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLifted:
+    order: CleanOrder
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRecord:
+    """Write the clean, conditional on `record.version` where the store compares (C12)."""
+
+    order: CleanOrder
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCleaned:
+    order: CleanOrder
+    before: Record
+    after: Record
+
+
+@dataclass(frozen=True, slots=True)
+class CleanFailed:
+    order: CleanOrder
+    error: Exception
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanAgain:
+    """The timer's reminder of a clean after a shutdown that failed (C20)."""
+
+    order: CleanOrder
+
+
+# To and from the daemon.
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The daemon's workers. Several of a kind share the work; no node has an actor."""
+
+    cloud_list: Ref
+    record_list: Ref
+    demand: Ref | None
+    setups: tuple[Ref, ...]
+    shutdowns: tuple[Ref, ...]
+    cleaner: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    team: Team
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Take one decision from all that came in before this."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    settings: Settings
+    sizes: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Begin nothing more; call `done` when nothing is in the air."""
+
+    reason: str
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The watchdog asks whether the actor still answers; it calls `answered`."""
+
+    answered: Callable[[], None]

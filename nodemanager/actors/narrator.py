@@ -1,0 +1,307 @@
+"""Turns plans and facts into log lines; says each thing once, and again when it changes.
+
+It only tells. A reader finds here which line comes from which verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import ShutdownOrder
+from nodemanager.core.verdict import Verdict
+from nodemanager.log import DEBUG, INFO, WARNING, Logger
+
+TOLD_ELSEWHERE = frozenset(
+    {
+        Reason.PAIRED,
+        Reason.HOLDS_NOTHING,
+        Reason.IN_FLIGHT,
+        Reason.SHUTTING_DOWN,
+        Reason.NODE_ABSENT,
+        Reason.NODE_EXPECTED,
+        Reason.CHANGED_SINCE_LISTING,
+    }
+)
+"""Kept for a reason that another INFO line (paired, cleaned, created ...) already told."""
+
+SUMMARY_EVERY_S = 60.0
+"""A summary line that says what the last one said is DEBUG, but for one this often."""
+
+
+def record_fields(record: Record | None, uuid: str) -> dict[str, Any]:
+    if record is None:
+        return {"record": uuid}
+    return {"record": uuid, "slot": record.slot_number, "host": record.hostname}
+
+
+class Narrator:
+    """Remembers what it said of each record and node."""
+
+    def __init__(self, log: Logger, settings: Settings, mode: str) -> None:
+        self._log = log
+        self.settings = settings
+        self._mode = mode
+        self._records: dict[str, Reason] = {}
+        self._nodes: dict[str, Reason] = {}
+        self._pairs: dict[str, str] = {}
+        self._ambiguous: frozenset[str] = frozenset()
+        self._malformed: dict[str, tuple[str, ...]] = {}
+        self._failing: dict[str, int] = {}
+        self._refused: Mapping[tuple[str, Reason], int] = {}
+        self._slots_full = False
+        self._aborted: Reason | None = None
+        self._summary: dict[str, Any] = {}
+        self._summary_at = float("-inf")
+        self._dry: set[tuple[str, Reason]] = set()
+
+    # Polls.
+
+    def listed(self, source: str, items: int, took_s: float, complete: bool, **more: Any) -> None:
+        """INFO when it is news: the first one, and the first after failures."""
+        failed = self._failing.pop(source, None)
+        event = Event.LIST_OK if complete else Event.LIST_PARTIAL
+        level = DEBUG if complete and failed == 0 else INFO if complete else WARNING
+        self._log.event(event, level=level, source=source, items=items, took_s=took_s, **more)
+        self._failing[source] = 0
+
+    def list_failed(self, source: str, error: Exception, retry_s: float, took_s: float) -> None:
+        attempt = self._failing.get(source, 0) + 1
+        self._failing[source] = attempt
+        self._log.event(
+            Event.LIST_FAILED,
+            level=WARNING,
+            source=source,
+            attempt=attempt,
+            retry_s=retry_s,
+            took_s=took_s,
+            error=error,
+        )
+
+    def malformed(self, source: str, problems: tuple[str, ...]) -> None:
+        """Each malformed item, once for as long as it stays."""
+        before = self._malformed.get(source, ())
+        for problem in problems:
+            if problem not in before:
+                self._log.event(Event.LIST_ITEM, level=WARNING, source=source, problem=problem)
+        self._malformed[source] = problems
+
+    # Decisions.
+
+    def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+        if plan.aborted is not None:
+            reason, measures = plan.aborted
+            level = WARNING if reason is not self._aborted and plan.impossible else DEBUG
+            self._log.event(
+                Event.CYCLE_ABORTED, level=level, reason=reason, plan=plan.plan_id, **measures
+            )
+            self._aborted = reason
+            return
+        self._aborted = None
+        self._tell_pairs(plan)
+        self._tell_records(plan, records)
+        self._tell_nodes(plan)
+        self._tell_demand(plan)
+        self._tell_summary(plan, now)
+
+    def _tell_pairs(self, plan: Plan) -> None:
+        pairs = {node_id: record.uuid for node_id, record in plan.pairs.record_of.items()}
+        if pairs != self._pairs:
+            present = plan.history.present
+            for node_id, uuid in pairs.items():
+                if self._pairs.get(node_id) != uuid:
+                    record = plan.pairs.record_of[node_id]
+                    fields = record_fields(record, uuid)
+                    self._log.event(Event.NODE_PAIRED, node=node_id, **fields, plan=plan.plan_id)
+            for node_id, uuid in self._pairs.items():
+                if node_id not in pairs and node_id in present:
+                    self._log.event(
+                        Event.NODE_UNPAIRED,
+                        level=WARNING,
+                        node=node_id,
+                        record=uuid,
+                        plan=plan.plan_id,
+                    )
+            self._pairs = pairs
+        ambiguous = frozenset(plan.pairs.ambiguous)
+        for one in sorted(ambiguous - self._ambiguous):
+            is_node = one in plan.history.present
+            key = "node" if is_node else "record"
+            self._log.event(
+                Event.PAIR_AMBIGUOUS,
+                level=WARNING,
+                **{key: one},
+                candidates=",".join(plan.pairs.ambiguous[one]),
+                plan=plan.plan_id,
+            )
+        self._ambiguous = ambiguous
+
+    def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
+        before, after = self._records, {}
+        debug = self._log.enabled(DEBUG)
+        for verdict in plan.records:
+            uuid, reason = verdict.id, verdict.reason
+            after[uuid] = reason
+            changed = before.get(uuid) is not reason
+            if verdict.kind is Kind.CLEAN or not (changed or debug):
+                continue
+            event = Event.RECORD_KEEP if verdict.kind is Kind.KEEP else Event.RECORD_DEFERRED
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            self._verdict(event, level, verdict, record_fields(records.get(uuid), uuid), plan)
+        self._records = after
+
+    def _tell_nodes(self, plan: Plan) -> None:
+        before, after = self._nodes, {}
+        debug = self._log.enabled(DEBUG)
+        for view in plan.views:
+            verdict = view.verdict
+            reason = verdict.reason
+            after[verdict.id] = reason
+            changed = before.get(verdict.id) is not reason
+            if verdict.kind is Kind.SHUTDOWN or not (changed or debug):
+                continue
+            foreign = reason is Reason.FOREIGN_NODE
+            event = Event.NODE_FOREIGN if foreign else Event.NODE_KEEP
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            fields: dict[str, Any] = {"node": verdict.id}
+            if view.record is not None:
+                fields["host"] = view.record.hostname
+            self._verdict(event, level, verdict, fields, plan)
+        self._nodes = after
+
+    def _verdict(
+        self, event: Event, level: int, verdict: Verdict, fields: dict[str, Any], plan: Plan
+    ) -> None:
+        merged = {**fields, **(verdict.measures or {})}
+        self._log.event(event, level=level, reason=verdict.reason, **merged, plan=plan.plan_id)
+
+    def _tell_demand(self, plan: Plan) -> None:
+        if plan.wants is None or plan.slots is None:
+            return
+        refused = plan.wants.refused
+        for (size, reason), count in refused.items():
+            known = (size, reason) in self._refused
+            self._log.event(
+                Event.NODE_BOOT_REFUSED,
+                level=DEBUG if known else INFO,
+                reason=reason,
+                size=size,
+                count=count,
+                plan=plan.plan_id,
+            )
+        self._refused = refused
+        slots = plan.slots
+        full = slots.free is not None and slots.free <= 0
+        wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
+        if full and wanting and not self._slots_full:
+            held_by = ",".join(f"{why}:{count}" for why, count in sorted(slots.held_by.items()))
+            self._log.event(
+                Event.SLOTS_FULL,
+                slots=slots.total,
+                free=slots.free,
+                held_by=held_by,
+                free_in_s=slots.earliest_free_s,
+                plan=plan.plan_id,
+            )
+        self._slots_full = full and wanting
+
+    def _tell_summary(self, plan: Plan, now: float) -> None:
+        counts = plan.counts
+        kinds = Counter(verdict.kind for verdict in plan.records)
+        summary = {
+            "nodes": counts.get("nodes", 0),
+            "paired": counts.get("nodes_paired", 0),
+            "busy": counts.get("nodes_busy", 0),
+            "idle": counts.get("nodes_idle", 0),
+            "booting": counts.get("nodes_booting", 0),
+            "down": counts.get("nodes_down", 0),
+            "unpaired": counts.get("nodes_unpaired", 0),
+            "shutting_down": counts.get("nodes_shutdown", 0),
+            "records": counts.get("records", 0),
+            "kept": kinds[Kind.KEEP],
+            "slots": plan.slots.total if plan.slots else None,
+            "free": plan.slots.free if plan.slots else None,
+            "boots": len(plan.boots),
+            "shutdowns": len(plan.shutdowns),
+            "cleans": len(plan.cleans),
+            "deferred": plan.deferred,
+            "breaker": plan.breaker.cause.value if plan.breaker.cause else "closed",
+        }
+        news = summary != self._summary or now - self._summary_at >= SUMMARY_EVERY_S
+        if news:
+            self._summary_at = now
+        self._summary = summary
+        self._log.event(
+            Event.CYCLE_DONE, level=INFO if news else DEBUG, plan=plan.plan_id, **summary
+        )
+
+    def is_news(self, id: str, reason: Reason) -> bool:
+        """For a dry run, which would order the same thing every cycle: say it once."""
+        if self._mode == "apply":
+            return True
+        news = (id, reason) not in self._dry
+        self._dry.add((id, reason))
+        return news
+
+    def clean_ordered(self, order: CleanOrder) -> None:
+        if not self.is_news(order.uuid, order.reason):
+            return
+        self._log.event(
+            Event.RECORD_CLEAN,
+            reason=order.reason,
+            record=order.uuid,
+            slot=order.slot,
+            host=order.hostname,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def shutdown_ordered(self, order: ShutdownOrder) -> None:
+        if not self.is_news(order.node_id, order.reason):
+            return
+        self._log.event(
+            Event.NODE_SHUTDOWN_STARTED,
+            reason=order.reason,
+            node=order.node_id,
+            record=order.record,
+            slot=order.slot,
+            host=order.hostname,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def breaker_changed(self, before: Breaker, after: Breaker) -> None:
+        if before.generation == after.generation:
+            return
+        if after.cause is not None:
+            self._log.event(
+                Event.BREAKER_OPENED,
+                level=WARNING,
+                cause=after.cause.value,
+                clear=HOW_TO_CLEAR[after.cause],
+                **after.detail,
+            )
+        else:
+            cause = before.cause.value if before.cause else None
+            self._log.event(Event.BREAKER_CLOSED, cause=cause)
+
+    def forget_node(self, node_id: str) -> None:
+        """A node we destroyed is not unpaired when it leaves the list."""
+        self._pairs.pop(node_id, None)
+
+    def items_with_problems(self, nodes: Iterable[CloudNode | Record]) -> tuple[str, ...]:
+        found = []
+        for item in nodes:
+            if item.problems:
+                name = item.uuid if isinstance(item, Record) else item.id
+                found.append(f"{name}: {'; '.join(item.problems)}")
+        return tuple(found)

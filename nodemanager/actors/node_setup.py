@@ -1,0 +1,84 @@
+"""Sets nodes up: claims a record, creates the node on it. It never cleans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.messages import NodeCreated, RecordClaimed, Ref, SetupFailed, SetUpNode
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver, CreateOrder
+from nodemanager.core.model import Record, Tags
+from nodemanager.core.settings import CREATE_WITHIN_S
+from nodemanager.errors import RemoteError
+from nodemanager.records.api import RecordStore
+
+UserData = Callable[[Record, str], str]
+"""The user data for a record's node, from the record and its ping URL."""
+
+
+class NodeSetupActor(RoleActor):
+    """Carries out one SetUpNode at a time and ends each in NodeCreated or SetupFailed (D5)."""
+
+    def __init__(
+        self,
+        *,
+        cloud: CloudDriver,
+        store: RecordStore,
+        daemon: Ref,
+        clock: Clock,
+        user_data: UserData,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        self._cloud = cloud
+        self._store = store
+        self._daemon = daemon
+        self._clock = clock
+        self._user_data = user_data
+
+    def on_SetUpNode(self, order: SetUpNode) -> None:
+        if self._clock.boottime() > order.not_after:
+            error = RemoteError("its order expired before it was begun")
+            self._daemon.tell(SetupFailed(order.order_id, None, error, True, "claim"))
+            return
+        try:
+            record = self._claim(order)
+        except RemoteError as error:
+            self._daemon.tell(SetupFailed(order.order_id, None, error, error.definite, "claim"))
+            return
+        self._daemon.tell(RecordClaimed(order.order_id, record))
+        self._create(order, record)
+
+    def _claim(self, order: SetUpNode) -> Record:
+        claim = replace(order.claim, at=order.store_offset + self._clock.boottime())
+        if order.boot.record is not None:
+            return self._store.claim(order.boot.record, claim)
+        return self._store.create(claim)
+
+    def _create(self, order: SetUpNode, record: Record) -> None:
+        began_at = self._clock.boottime()
+        try:
+            record = self._renewed(order, record)
+            create = CreateOrder(
+                name=order.claim.node_name,
+                size=order.boot.size,
+                tags=Tags(order.claim.pool, record.uuid, order.claim.incarnation),
+                client_token=order.claim.incarnation,
+                user_data=self._user_data(record, self._store.ping_url(record)),
+            )
+            node = self._cloud.create(create)
+        except RemoteError as error:
+            self._daemon.tell(SetupFailed(order.order_id, record, error, error.definite, "create"))
+            return
+        took_s = self._clock.boottime() - began_at
+        self._daemon.tell(NodeCreated(order.order_id, record, node, took_s))
+
+    def _renewed(self, order: SetUpNode, record: Record) -> Record:
+        """The claim renewed where it is too old to send a create on (U5, A2)."""
+        assert record.claim is not None
+        now = order.store_offset + self._clock.boottime()
+        if now - record.claim.at <= CREATE_WITHIN_S:
+            return record
+        return self._store.claim(record, replace(record.claim, at=now))

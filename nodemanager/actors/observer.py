@@ -1,0 +1,90 @@
+"""Who watches the daemon: the status page and the metrics, or nobody."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+
+
+class Observer(Protocol):
+    """Told of each fact as it happens; must return at once and never raise."""
+
+    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
+        """One decision was taken, in `took_s` seconds."""
+
+    def identified(self, kind: str, seen: str) -> None:
+        """What the account or the store called itself (L5)."""
+
+    def listed(self, source: str, took_s: float, items: int, started_at: float) -> None: ...
+
+    def list_partial(self, source: str) -> None: ...
+
+    def list_suspect(self, source: str) -> None: ...
+
+    def list_failed(self, source: str) -> None: ...
+
+    def booted(self, size: str) -> None: ...
+
+    def create_failed(self, kind: str) -> None: ...
+
+    def shut_down(self, reason: Reason, size: str) -> None: ...
+
+    def shutdown_skipped(self, reason: Reason) -> None: ...
+
+    def destroy_failed(self) -> None: ...
+
+    def cleaned(self, reason: Reason) -> None: ...
+
+    def clean_skipped(self, reason: Reason) -> None: ...
+
+    def clean_failed(self) -> None: ...
+
+
+class Nobody:
+    """Watches nothing: for tests and for `--once`."""
+
+    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
+        return
+
+    def identified(self, kind: str, seen: str) -> None:
+        return
+
+    def listed(self, source: str, took_s: float, items: int, started_at: float) -> None:
+        return
+
+    def list_partial(self, source: str) -> None:
+        return
+
+    def list_suspect(self, source: str) -> None:
+        return
+
+    def list_failed(self, source: str) -> None:
+        return
+
+    def booted(self, size: str) -> None:
+        return
+
+    def create_failed(self, kind: str) -> None:
+        return
+
+    def shut_down(self, reason: Reason, size: str) -> None:
+        return
+
+    def shutdown_skipped(self, reason: Reason) -> None:
+        return
+
+    def destroy_failed(self) -> None:
+        return
+
+    def cleaned(self, reason: Reason) -> None:
+        return
+
+    def clean_skipped(self, reason: Reason) -> None:
+        return
+
+    def clean_failed(self) -> None:
+        return

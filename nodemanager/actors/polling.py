@@ -1,0 +1,231 @@
+"""The three actors that poll: the cloud's nodes, the records, the demand.
+
+A failed poll is a fact of its own, never an empty list (SAFETY.md L1). Polls back off
+exponentially up to `max_poll_time` and honour Retry-After.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.messages import (
+    AskNodes,
+    BackOff,
+    ChangePolling,
+    CloudListed,
+    CloudPollStarted,
+    DemandPolled,
+    NodesAsked,
+    Poll,
+    PollFailed,
+    RecordsListed,
+    Ref,
+)
+from nodemanager.actors.timer import Timer
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.model import CloudNode, Job, Listing, StoreTime
+from nodemanager.errors import NodeManagerError, RemoteError
+from nodemanager.records.api import RecordStore
+
+ACCOUNT_EVERY_S = 600.0
+"""How often the account behind the credentials is looked at again (L5)."""
+
+
+class PollingActor(RoleActor):
+    """Polls again and again: `poll_time` from start to start, later after failures."""
+
+    source = ""
+
+    def __init__(
+        self,
+        *,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        self._daemon = daemon
+        self._timer = timer
+        self._clock = clock
+        self._poll_time = poll_time
+        self._max_poll_time = max_poll_time
+        self._failures = 0
+        self._number = 0
+        self._not_before = 0.0
+
+    def poll(self) -> None:
+        """One poll; tells the daemon what it found, raises NodeManagerError where it failed."""
+        raise NotImplementedError  # each subclass polls something else
+
+    def on_Poll(self, message: Poll) -> None:
+        if message.number != self._number:
+            return
+        started_at = self._clock.boottime()
+        if started_at < self._not_before:
+            self._poll_in(self._not_before - started_at)
+            return
+        try:
+            self.poll()
+        except NodeManagerError as error:
+            self._failed(error, started_at)
+        else:
+            self._failures = 0
+            took_s = self._clock.boottime() - started_at
+            self._poll_in(max(0.0, self._poll_time - took_s))
+
+    def on_ChangePolling(self, message: ChangePolling) -> None:
+        self._poll_time = message.poll_time
+        self._max_poll_time = message.max_poll_time
+
+    def on_BackOff(self, message: BackOff) -> None:
+        self._not_before = max(self._not_before, message.until)
+
+    def _failed(self, error: NodeManagerError, started_at: float) -> None:
+        self._failures += 1
+        retry_s = min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16))
+        asked_s = error.retry_after if isinstance(error, RemoteError) else None
+        if asked_s is not None:
+            retry_s = max(retry_s, asked_s)
+        took_s = self._clock.boottime() - started_at
+        self._daemon.tell(PollFailed(self.source, error, retry_s, took_s))
+        self._poll_in(retry_s)
+
+    def _poll_in(self, seconds: float) -> None:
+        self._number += 1
+        self._timer.after(seconds, self.actor_ref, Poll(self._number))
+
+
+class CloudNodeListActor(PollingActor):
+    """Lists the cloud's nodes, and asks for single ones by id where the daemon wants to know."""
+
+    source = "cloud"
+
+    def __init__(
+        self,
+        *,
+        cloud: CloudDriver,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            on_death=on_death,
+        )
+        self._cloud = cloud
+        self._account_at: float | None = None
+
+    def poll(self) -> None:
+        account = None
+        now = self._clock.boottime()
+        if self._account_at is None or now - self._account_at > ACCOUNT_EVERY_S:
+            account = self._cloud.account()
+        self._daemon.tell(CloudPollStarted())
+        started_at = self._clock.boottime()
+        listed = self._cloud.list_nodes()
+        ended_at = self._clock.boottime()
+        if account is not None:
+            self._account_at = now
+        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        self._daemon.tell(CloudListed(listing, account))
+
+    def on_AskNodes(self, message: AskNodes) -> None:
+        answers: dict[str, CloudNode | None] = {}
+        for node_id in message.node_ids:
+            try:
+                answers[node_id] = self._cloud.ask(node_id)
+            except RemoteError:
+                # No answer is no evidence; it is asked for again with the next plan.
+                break
+        self._daemon.tell(NodesAsked(answers))
+
+
+class RecordListActor(PollingActor):
+    """Lists the records; with each poll one probe of the nodes' own ping URL (D8)."""
+
+    source = "records"
+
+    def __init__(
+        self,
+        *,
+        store: RecordStore,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        on_death: OnDeath,
+        store_time: Callable[[], StoreTime] | None = None,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            on_death=on_death,
+        )
+        self._store = store
+        self._store_time = store_time or store.store_time
+
+    def poll(self) -> None:
+        store_id = self._store.store_id()
+        store_time = self._store_time()
+        started_at = self._clock.boottime()
+        listed = self._store.list_records()
+        ended_at = self._clock.boottime()
+        answered = self._store.probe()
+        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        self._daemon.tell(
+            RecordsListed(
+                listing=listing,
+                store_id=store_id,
+                store_time=store_time,
+                slots=self._store.slots(),
+                answered_at=self._clock.boottime() if answered else None,
+            )
+        )
+
+
+class DemandActor(PollingActor):
+    """Asks for the wishlist. It may not be polled at all, where `min_nodes` is all there is."""
+
+    source = "demand"
+
+    def __init__(
+        self,
+        *,
+        wishlist: Callable[[], tuple[Job, ...]],
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            on_death=on_death,
+        )
+        self._wishlist = wishlist
+
+    def poll(self) -> None:
+        started_at = self._clock.boottime()
+        jobs = self._wishlist()
+        self._daemon.tell(DemandPolled(jobs, started_at, self._clock.boottime()))

@@ -1,0 +1,77 @@
+"""The one writer that frees a record (SAFETY.md C11, C12)."""
+
+from __future__ import annotations
+
+from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.messages import (
+    CleanFailed,
+    CleanLooked,
+    Fence,
+    FenceLifted,
+    FenceRecord,
+    FreeRecord,
+    LiftFence,
+    LookBeforeClean,
+    RecordCleaned,
+    RecordFenced,
+    Ref,
+)
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.records import CleanEvidence, CleanOrder
+from nodemanager.errors import RemoteError
+from nodemanager.records.api import RecordStore
+
+
+class RecordCleanerActor(RoleActor):
+    """Looks, fences where the store can't compare, writes. The daemon decides in between."""
+
+    def __init__(
+        self, *, cloud: CloudDriver, store: RecordStore, daemon: Ref, on_death: OnDeath
+    ) -> None:
+        super().__init__(on_death)
+        self._cloud = cloud
+        self._store = store
+        self._daemon = daemon
+
+    def on_LookBeforeClean(self, message: LookBeforeClean) -> None:
+        found = self._look(message.order)
+        self._daemon.tell(CleanLooked(message.order, found, message.fenced))
+
+    def _look(self, order: CleanOrder) -> CleanEvidence:
+        try:
+            record = self._store.read(order.uuid)
+            tagged = self._cloud.find_by_record(order.uuid)
+            asked = order.instance_id or (record.instance_id if record is not None else None)
+            by_id = self._cloud.ask(asked) if asked is not None else None
+        except RemoteError as error:
+            return CleanEvidence(None, None, error=str(error))
+        return CleanEvidence(record, tagged, by_id, asked_id=asked is not None)
+
+    def on_FenceRecord(self, message: FenceRecord) -> None:
+        judged = message.record
+        try:
+            fenced = self._store.fence(judged)
+        except RemoteError as error:
+            self._daemon.tell(CleanFailed(message.order, error, "fence"))
+            return
+        fence = Fence(judged, fenced, judged.ping_secret)
+        self._daemon.tell(RecordFenced(message.order, fence))
+
+    def on_LiftFence(self, message: LiftFence) -> None:
+        fence = message.fence
+        error: RemoteError | None = None
+        if fence.ping_secret is not None:
+            try:
+                self._store.unfence(fence.fenced, fence.ping_secret)
+            except RemoteError as failed:
+                error = failed
+        self._daemon.tell(FenceLifted(message.order, error))
+
+    def on_FreeRecord(self, message: FreeRecord) -> None:
+        order, record = message.order, message.record
+        try:
+            after = self._store.clean(record, order.reason.value)
+        except RemoteError as error:
+            self._daemon.tell(CleanFailed(order, error, "write"))
+            return
+        self._daemon.tell(RecordCleaned(order, record, after))

@@ -1,0 +1,99 @@
+"""Messages in the future: nobody sleeps in a handler."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from typing import Any, Protocol
+
+from nodemanager.actors.messages import Ref
+from nodemanager.clock import Clock
+
+
+class Timer(Protocol):
+    def after(self, seconds: float, to: Ref, message: Any) -> None:
+        """Tell `to` the message once that much CLOCK_BOOTTIME has passed."""
+        ...
+
+
+class ThreadTimer:
+    """One thread for all reminders.
+
+    It waits on CLOCK_BOOTTIME in steps of at most a second, since a condition's own time-out
+    stands still while the machine is suspended.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Ref, Any]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join(timeout=5)
+
+    def after(self, seconds: float, to: Ref, message: Any) -> None:
+        due = self._clock.boottime() + max(0.0, seconds)
+        with self._changed:
+            heapq.heappush(self._heap, (due, next(self._numbers), to, message))
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return
+                now = self._clock.boottime()
+                due = []
+                while self._heap and self._heap[0][0] <= now:
+                    due.append(heapq.heappop(self._heap))
+                if not due:
+                    wait = self._heap[0][0] - now if self._heap else 1.0
+                    self._changed.wait(min(wait, 1.0))
+            for _, _, to, message in due:
+                tell(to, message)
+
+
+class ManualTimer:
+    """A timer that a test or a simulation turns by hand."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Ref, Any]] = []
+        self._numbers = itertools.count()
+
+    def after(self, seconds: float, to: Ref, message: Any) -> None:
+        due = self._clock.boottime() + max(0.0, seconds)
+        heapq.heappush(self._heap, (due, next(self._numbers), to, message))
+
+    @property
+    def next_due(self) -> float | None:
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self) -> int:
+        """Deliver all that is due; how many that were."""
+        fired = 0
+        while self._heap and self._heap[0][0] <= self._clock.boottime():
+            _, _, to, message = heapq.heappop(self._heap)
+            tell(to, message)
+            fired += 1
+        return fired
+
+
+def tell(to: Ref, message: Any) -> None:
+    """Tell, unless the actor has stopped: a reminder for the dead is not an error."""
+    import pykka
+
+    try:
+        to.tell(message)
+    except pykka.ActorDeadError:
+        return

@@ -1,0 +1,151 @@
+"""The `nodemanager` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from nodemanager import __version__
+from nodemanager.config import Config, load, show
+from nodemanager.errors import ConfigError, NodeManagerError
+
+ETC = Path("/etc/nodemanager")
+RUNTIME_FAILURE, USAGE = 1, 2
+
+
+class _Group(click.Group):
+    """`nodemanager --config FILE` means `run`, as old unit files have it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = set(self.commands) | {"--help", "-h", "--version"}
+        if args and not known & {args[0]} and (args[0].startswith("-") or Path(args[0]).is_file()):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+def _config_option(command: click.decorators.FC) -> click.decorators.FC:
+    argument = click.argument("file", required=False, type=click.Path(dir_okay=False))
+    option = click.option(
+        "--config",
+        "-c",
+        "config",
+        metavar="FILE",
+        help="The configuration file; else $NODEMANAGER_CONFIG, or the only file in "
+        "/etc/nodemanager.",
+    )
+    return argument(option(command))
+
+
+def _path(config: str | None, file: str | None) -> Path:
+    """The one configuration file that is meant."""
+    given = config or file or os.environ.get("NODEMANAGER_CONFIG")
+    if given:
+        return Path(given)
+    found = sorted(ETC.glob("*.cfg")) if ETC.is_dir() else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(path) for path in found)
+        raise click.UsageError(f"which one? give --config FILE; there are {names}")
+    raise click.UsageError(
+        f"no configuration file: give --config FILE, or put one into {ETC}; "
+        "etc/ of the distribution has one for each provider"
+    )
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Examples: nodemanager check-config --show /etc/nodemanager/ec2.cfg; "
+    "nodemanager run --dry-run --config /etc/nodemanager/ec2.cfg",
+)
+@click.version_option(__version__, prog_name="nodemanager")
+def group() -> None:
+    """Keeps a cluster's cloud nodes and their records in step, and never frees a live node's
+    record."""
+
+
+@group.command()
+@_config_option
+@click.option("--dry-run", is_flag=True, help="Take every decision, write nothing to anybody.")
+@click.option("--once", is_flag=True, help="Apply one plan, await its outcomes, and end.")
+@click.option("--foreground", is_flag=True, hidden=True, help="Accepted for old unit files.")
+def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
+    """Run the daemon, in the foreground.
+
+    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
+    """
+    from nodemanager import service, wiring
+
+    loaded = load(_path(config, file), accepts=wiring.accepted_keys)
+    sys.exit(service.run(loaded, dry_run=dry_run, once=once))
+
+
+@group.command("check-config")
+@_config_option
+@click.option("--show", "show_all", is_flag=True, help="Print each effective setting's origin.")
+def check_config(config: str | None, file: str | None, show_all: bool) -> None:
+    """Check a configuration file: exit 0, or 2 with every problem found."""
+    from nodemanager import service
+
+    checked, warnings = service.check(_path(config, file))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if show_all:
+        _print_settings(checked)
+    else:
+        click.echo(f"{checked.path}: fine; it serves pool {checked.daemon.pool}")
+
+
+@group.command()
+@_config_option
+def registry(config: str | None, file: str | None) -> None:
+    """Serve the record registry on its own, for daemons and nodes elsewhere."""
+    from nodemanager import service
+
+    loaded = load(_path(config, file), require_cloud=False)
+    sys.exit(service.serve_registry(loaded))
+
+
+def _print_settings(config: Config) -> None:
+    """A table on a terminal; `[Section] option = value  # origin` in a pipe."""
+    rows = show(config)
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo(f"[{row.section}] {row.option} = {row.value}  # {row.origin}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{config.path}: pool {config.daemon.pool}", title_justify="left")
+    for heading in ("section", "option", "value", "from"):
+        table.add_column(heading, overflow="fold")
+    section = None
+    for row in rows:
+        if section is not None and row.section != section:
+            table.add_section()
+        shown = row.section if row.section != section else ""
+        table.add_row(shown, row.option, row.value, row.origin)
+        section = row.section
+    Console().print(table)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command; errors become one clear line each and an exit code."""
+    try:
+        group.main(args=None if argv is None else list(argv), prog_name="nodemanager")
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        sys.exit(USAGE)
+    except NodeManagerError as error:
+        click.echo(f"nodemanager: {error}", err=True)
+        sys.exit(RUNTIME_FAILURE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Where EC2's keys come from: the configuration, or Amazon's standard chain."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nodemanager.errors import Unauthorized
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a request is signed with. `token` belongs to temporary keys only."""
+
+    key: str
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+class KeySource(Protocol):
+    def keys(self) -> Keys:
+        """Keys that are valid now; Unauthorized when there are none."""
+        ...
+
+    def refused(self) -> None:
+        """The cloud refused the keys: search for them afresh before the next request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedKeys:
+    """The keys of `[Cloud Credentials]`."""
+
+    fixed: Keys
+
+    def keys(self) -> Keys:
+        return self.fixed
+
+    def refused(self) -> None:
+        pass
+
+
+class ChainKeys:
+    """Environment, shared files, container or instance role: botocore's chain, renewed by it.
+
+    botocore is imported at the first use: it is heavy, and installations with keys in their
+    configuration never need it.
+    """
+
+    def __init__(self, profile: str | None, timeout: float) -> None:
+        self._profile = profile
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._found: Any = None
+
+    def keys(self) -> Keys:
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            with self._lock:
+                if self._found is None:
+                    self._found = self._search()
+                # A role's keys are renewed here when their end is near; the lock keeps several
+                # threads from asking the metadata service at once.
+                frozen = self._found.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise Unauthorized(f"EC2 credentials: {type(error).__name__}: {error}") from error
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def refused(self) -> None:
+        # Keys in a shared file are renewed by whoever writes it, and botocore reads it once.
+        with self._lock:
+            self._found = None
+
+    def _search(self) -> Any:
+        from botocore.session import Session
+
+        session = Session(profile=self._profile)
+        session.set_config_variable("metadata_service_timeout", max(1, int(self._timeout / 4)))
+        session.set_config_variable("metadata_service_num_attempts", 1)
+        found = session.get_credentials()
+        if found is None:
+            raise Unauthorized(
+                "EC2 credentials: none in [Cloud Credentials] (key and secret), the "
+                "environment, the shared files or the instance's role"
+            )
+        return found
+
+
+def key_source(credentials: Mapping[str, str], timeout: float) -> KeySource:
+    """The configuration's keys where it gives them, else the chain."""
+    if credentials.get("key"):
+        return FixedKeys(
+            Keys(credentials["key"], credentials["secret"], credentials.get("token") or None)
+        )
+    return ChainKeys(credentials.get("profile") or None, timeout)

@@ -1,0 +1,43 @@
+"""Where an API answers, as a file names it."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an API answers. `path` is '' or begins with a slash."""
+
+    host: str
+    port: int
+    secure: bool = True
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.path}"
+
+    @classmethod
+    def parse(cls, text: str, insecure: bool) -> Endpoint:
+        """`host[:port]` (https) or a URL; plain http only to loopback, unless `insecure`.
+
+        ValueError says what is wrong with it.
+        """
+        url = urlsplit(text if "://" in text else f"https://{text}")
+        host, port = url.hostname or "", url.port
+        if url.scheme not in ("https", "http") or not host or url.username or url.query:
+            raise ValueError("neither host[:port] nor an http(s) URL")
+        secure = url.scheme == "https"
+        if not secure and not insecure and not _is_loopback(host):
+            raise ValueError("plain http is for loopback, unless insecure = yes")
+        host = f"[{host}]" if ":" in host else host
+        return cls(host, port or (443 if secure else 80), secure, url.path.rstrip("/"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,162 @@
+"""What EC2's own error codes mean to us (SAFETY.md D6, U6): the code decides, not the HTTP status.
+
+The codes are those of Amazon's "Error codes for the Amazon EC2 API" and, for the shared ones, of
+its "Common errors". EC2 sends `InsufficientInstanceCapacity` with status 500 and
+`RequestLimitExceeded` with 503, although neither did anything.
+"""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+
+QUOTA = frozenset(
+    {
+        "AddressLimitExceeded",
+        "InstanceLimitExceeded",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxIOPSLimitExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "NetworkInterfaceLimitExceeded",
+        "PendingVerification",
+        "PrivateIpAddressLimitExceeded",
+        "ResourceCountExceeded",
+        "ResourceLimitExceeded",
+        "VcpuLimitExceeded",
+        "VolumeLimitExceeded",
+    }
+)
+"""No more nodes of any size; a subnet without free addresses has the same cure as a limit."""
+
+CAPACITY = frozenset(
+    {
+        "InsufficientAddressCapacity",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientReservedInstancesCapacity",
+        "InsufficientVolumeCapacity",
+        "ReservationCapacityExceeded",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "Unsupported",
+    }
+)
+"""None of this size now, or not in this zone (`Unsupported`): another size may do."""
+
+THROTTLED = frozenset(
+    {
+        "EC2ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+
+UNAUTHORIZED = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "Blocked",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSecurity",
+        "InvalidSecurityToken",
+        "MissingAuthenticationToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnauthorizedOperation",
+        "UnrecognizedClientException",
+        "ValidationError.SignatureExpired",
+    }
+)
+
+UNDECIDED = frozenset(
+    {
+        "IdempotentParameterMismatch",
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServerInternal",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "Unavailable",
+    }
+)
+"""The request may have taken effect. A client token that was used with other parameters is here
+since the call it was used for may have made a node."""
+
+NO_SUCH_INSTANCE = "InvalidInstanceID.NotFound"
+
+NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "UnsupportedOperation"})
+
+
+class Refusal(Exception):
+    """An answer that carries one of EC2's own codes."""
+
+    def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
+        code = code.removeprefix("Client.").removeprefix("Server.")
+        super().__init__()
+        self.code = code
+        self.message = " ".join(message.split())
+        self.status = status
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+def typed(refusal: Refusal, text: str) -> CloudError:
+    """The error of ours that the refusal's code stands for."""
+    return _kind(refusal.code, refusal.status)(text, retry_after=refusal.retry_after)
+
+
+def _kind(code: str, status: int) -> type[CloudError]:
+    for codes, kind in (
+        (QUOTA, QuotaExceeded),
+        (CAPACITY, CapacityUnavailable),
+        (THROTTLED, Throttled),
+        (UNAUTHORIZED, Unauthorized),
+        (UNDECIDED, CloudError),
+    ):
+        if code in codes:
+            return kind
+    return CloudError if status >= 500 else BadRequest
+
+
+def wait_asked_for(header: str | None) -> float | None:
+    """Seconds of a Retry-After header, which is a number or a date; None where it is neither."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        except ValueError:
+            return None
+    return seconds if 0 < seconds < float("inf") else None

@@ -1,0 +1,80 @@
+"""An instance as an EC2 answer shows it, read field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from xml.etree.ElementTree import Element
+
+POOL_TAG = "nodemanager-pool"
+RECORD_TAG = "nodemanager-record"
+INCARNATION_TAG = "nodemanager-incarnation"
+HOLD_TAG = "nodemanager-hold"
+OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, HOLD_TAG, "Name"})
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One `item` of an instancesSet. What can't be read raises where it is read (P3).
+
+    `id` is empty where the answer has none.
+    """
+
+    item: Element
+    namespace: str
+    id: str
+
+    @classmethod
+    def of(cls, item: Element, namespace: str) -> Instance:
+        found = item.findtext(f"{{{namespace}}}instanceId") or ""
+        return cls(item, namespace, found.strip())
+
+    def text(self, *path: str) -> str | None:
+        """The text under `path`; None where the answer has none."""
+        found = self.item.findtext("/".join(f"{{{self.namespace}}}{step}" for step in path))
+        return found.strip() or None if found is not None else None
+
+    @property
+    def name(self) -> str:
+        """The Name tag, as EC2's own console shows it, else the id."""
+        try:
+            return self.tags.get("Name") or self.id
+        except ValueError:
+            return self.id
+
+    @property
+    def state(self) -> str:
+        """EC2's own word: pending, running, shutting-down, terminated, stopping or stopped."""
+        state = self.text("instanceState", "name")
+        if state is None:
+            raise ValueError("no instanceState")
+        return state
+
+    @property
+    def terminating_state(self) -> str | None:
+        """The state in an answer of TerminateInstances."""
+        return self.text("currentState", "name")
+
+    @property
+    def tags(self) -> dict[str, str]:
+        tags: dict[str, str] = {}
+        for item in self.item.iterfind(f"{{{self.namespace}}}tagSet/{{{self.namespace}}}item"):
+            key = item.findtext(f"{{{self.namespace}}}key")
+            if not key:
+                raise ValueError("a tag without a key")
+            tags[key] = item.findtext(f"{{{self.namespace}}}value") or ""
+        return tags
+
+    @property
+    def launch_time(self) -> datetime | None:
+        text = self.text("launchTime")
+        return None if text is None else datetime.fromisoformat(text)
+
+    @property
+    def size(self) -> str | None:
+        return self.text("instanceType")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        found = (self.text("privateIpAddress"), self.text("ipAddress"))
+        return tuple(address for address in found if address)

@@ -1,0 +1,376 @@
+"""The pass-through sections of an EC2 file, read into settings; every problem at once.
+
+The names are the forerunner's and libcloud's (a file of Arvados Node Manager 2.0.4 loads
+unchanged) and ours beside them; doc/ec2.rst has a row for each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodemanager.cloud.ec2_endpoint import Endpoint
+from nodemanager.cloud.ec2_instance import OUR_TAGS
+from nodemanager.errors import ConfigError
+
+CREDENTIALS = "Cloud Credentials"
+LIST = "Cloud List"
+CREATE = "Cloud Create"
+
+STATE_FILTERS = frozenset(
+    {
+        "instance-state-code",
+        "instance-state-name",
+        "reason",
+        "state-reason-code",
+        "state-reason-message",
+    }
+)
+"""Taken out of `[Cloud List]` (T5): by them a node would vanish while it still exists."""
+
+FILTERS = STATE_FILTERS | {
+    "architecture",
+    "availability-zone",
+    "availability-zone-id",
+    "client-token",
+    "dns-name",
+    "host-id",
+    "hypervisor",
+    "iam-instance-profile.arn",
+    "iam-instance-profile.id",
+    "image-id",
+    "instance-id",
+    "instance-lifecycle",
+    "instance-type",
+    "instance.group-id",
+    "instance.group-name",
+    "key-name",
+    "launch-time",
+    "network-interface.subnet-id",
+    "network-interface.vpc-id",
+    "owner-id",
+    "placement-group-name",
+    "platform",
+    "private-dns-name",
+    "product-code",
+    "requester-id",
+    "reservation-id",
+    "root-device-name",
+    "root-device-type",
+    "spot-instance-request-id",
+    "subnet-id",
+    "tag-key",
+    "tenancy",
+    "virtualization-type",
+    "vpc-id",
+}
+
+ALIASES = {
+    "ex_assign_public_ip": "assign_public_ip",
+    "ex_ebs_optimized": "ebs_optimized",
+    "ex_iamprofile": "iam_instance_profile",
+    "ex_keyname": "key_name",
+    "ex_placement_group": "placement_group",
+    "ex_spot": "spot",
+    "ex_spot_max_price": "spot_max_price",
+    "ex_terminate_on_shutdown": "terminate_on_shutdown",
+}
+"""libcloud's names, which the forerunner passed through, and ours."""
+
+TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
+"""Keys of any tag. `tag_` is the forerunner's: each underscore is a colon, `tag_a` is `tag:a`."""
+
+ACCEPTED: Mapping[str, frozenset[str]] = {
+    CREDENTIALS: frozenset(
+        {
+            "ca_bundle",
+            "endpoint",
+            "host",
+            "insecure",
+            "key",
+            "port",
+            "profile",
+            "region",
+            "secret",
+            "secure",
+            "sts_endpoint",
+            "timeout",
+            "token",
+        }
+    ),
+    LIST: FILTERS | TAG_KEYS,
+    CREATE: frozenset(
+        {
+            "availability_zone",
+            "image_id",
+            "ping_host",
+            "scratch_device",
+            "scratch_volume_type",
+            "security_groups",
+            "ssh_key",
+            "subnet_id",
+            "user_data",
+            *ALIASES,
+            *ALIASES.values(),
+            *TAG_KEYS,
+        }
+    ),
+}
+"""The keys of each section; `*` and `?` in them are patterns, as in fnmatch."""
+
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
+_YES = {"1": True, "yes": True, "true": True, "on": True}
+_NO = {"0": False, "no": False, "false": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`[Cloud Credentials]`: where to ask, as whom, and how long to wait (seconds)."""
+
+    region: str
+    endpoint: Endpoint
+    sts: Endpoint
+    amazon: bool
+    timeout: float
+    trust: str | bool | None
+    keys: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`[Cloud Create]`: what every node is made from. `tags` are set beside our own."""
+
+    image_id: str
+    subnet_id: str | None = None
+    group_ids: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+    key_name: str | None = None
+    ssh_key: bytes | None = None
+    iam_instance_profile: str | None = None
+    availability_zone: str | None = None
+    placement_group: str | None = None
+    assign_public_ip: bool = False
+    ebs_optimized: bool = False
+    terminate_on_shutdown: bool = False
+    spot: bool = False
+    spot_max_price: str | None = None
+    scratch_device: str = "/dev/xvdt"
+    scratch_volume_type: str = "gp3"
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Reader:
+    """One section's values, and the problems found in them."""
+
+    def __init__(self, section: str, values: Mapping[str, str], problems: list[str]) -> None:
+        self.section = section
+        self.values = values
+        self.problems = problems
+
+    def wrong(self, key: str, why: str, value: str | None = None) -> None:
+        shown = f" = {value}" if value is not None else ""
+        self.problems.append(f"[{self.section}] {key}{shown}: {why}")
+
+    def text(self, key: str) -> str | None:
+        return self.values.get(key, "").strip() or None
+
+    def number(self, key: str) -> float | None:
+        text = self.text(key)
+        if text is None:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 < number < float("inf"):
+            self.wrong(key, "not a number above zero", text)
+            return None
+        return number
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        text = self.text(key)
+        if text is None:
+            return default
+        known = {**_YES, **_NO}.get(text.lower())
+        if known is None:
+            self.wrong(key, "neither yes nor no", text)
+            return default
+        return known
+
+
+def tag_name(key: str) -> str | None:
+    """The tag that an option key such as `tag:NAME` or `tag_NAME` means; None for other keys."""
+    if key.startswith("tag:"):
+        return key[4:] or None
+    if key.startswith("tag_"):
+        return key[4:].replace("_", ":") or None
+    return None
+
+
+def read(
+    credentials: Mapping[str, str],
+    listing: Mapping[str, str],
+    create: Mapping[str, str],
+    timeout: float,
+    known_host: Callable[[str], str | None],
+) -> tuple[Access, dict[str, str], Template]:
+    """The three sections; the filters of `[Cloud List]` under EC2's own names, states taken out.
+
+    `known_host` gives a region's host where libcloud knows it. Raises ConfigError with every
+    problem of the three.
+    """
+    problems: list[str] = []
+    access = _access(_Reader(CREDENTIALS, credentials, problems), timeout, known_host)
+    filters = _filters(_Reader(LIST, listing, problems))
+    template = _template(_Reader(CREATE, create, problems), filters)
+    if problems:
+        raise ConfigError(problems)
+    return access, filters, template
+
+
+def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | None]) -> Access:
+    region = given.text("region") or "us-east-1"
+    host = known_host(region)
+    if host is None:
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        host = f"ec2.{region}.{domain}"
+        if not _REGION.fullmatch(region) and not given.text("endpoint"):
+            given.wrong("region", "no region's name (they look like us-east-1)", region)
+    for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
+        if given.text(one) and not given.text(other):
+            given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
+    if given.text("profile") and given.text("key"):
+        given.wrong("profile", "contradicts key: give one of them")
+    insecure = given.flag("insecure")
+    own = given.text("endpoint")
+    endpoint = _endpoint(given, "endpoint", own or _host_and_port(given, host), insecure)
+    amazon = endpoint.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    domain = "amazonaws.com.cn" if endpoint.host.endswith(".cn") else "amazonaws.com"
+    sts = given.text("sts_endpoint")
+    if sts is not None:
+        sts_endpoint = _endpoint(given, "sts_endpoint", sts, insecure)
+    else:
+        sts_endpoint = Endpoint(f"sts.{region}.{domain}", 443) if amazon else endpoint
+    return Access(
+        region=region,
+        endpoint=endpoint,
+        sts=sts_endpoint,
+        amazon=amazon,
+        timeout=given.number("timeout") or timeout,
+        trust=False if insecure else given.text("ca_bundle"),
+        keys={
+            key: given.values[key]
+            for key in ("key", "secret", "token", "profile")
+            if given.text(key)
+        },
+    )
+
+
+def _host_and_port(given: _Reader, host: str) -> str:
+    """libcloud's own `host`, `port` and `secure`, as a URL."""
+    scheme = "https" if given.flag("secure", default=True) else "http"
+    port = given.text("port")
+    return f"{scheme}://{given.text('host') or host}" + (f":{port}" if port else "")
+
+
+def _endpoint(given: _Reader, key: str, text: str, insecure: bool) -> Endpoint:
+    try:
+        return Endpoint.parse(text, insecure)
+    except ValueError as error:
+        given.wrong(key, str(error), text)
+        return Endpoint("", 443)
+
+
+def _filters(given: _Reader) -> dict[str, str]:
+    filters: dict[str, str] = {}
+    for key, value in given.values.items():
+        tag = tag_name(key)
+        name = key if tag is None else f"tag:{tag}"
+        if name in STATE_FILTERS:
+            continue
+        if name in filters:
+            given.wrong(key, f"{name} is given twice")
+        if not value.strip():
+            given.wrong(key, "an empty filter matches nothing; leave it out")
+        filters[name] = value.strip()
+    return filters
+
+
+def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
+    values = _without_aliases(given)
+    given = _Reader(given.section, values, given.problems)
+    image = given.text("image_id")
+    if image is None:
+        given.wrong("image_id", "is missing: the AMI that nodes boot from")
+    groups = [name.strip() for name in (given.text("security_groups") or "").split(",")]
+    group_ids = tuple(name for name in groups if name.startswith("sg-"))
+    group_names = tuple(name for name in groups if name and not name.startswith("sg-"))
+    public = given.flag("assign_public_ip")
+    if group_names and (given.text("subnet_id") or public):
+        given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
+    price = given.number("spot_max_price")
+    return Template(
+        image_id=image or "",
+        subnet_id=given.text("subnet_id"),
+        group_ids=group_ids,
+        group_names=group_names,
+        key_name=given.text("key_name"),
+        ssh_key=_public_key(given),
+        iam_instance_profile=given.text("iam_instance_profile"),
+        availability_zone=given.text("availability_zone"),
+        placement_group=given.text("placement_group"),
+        assign_public_ip=public,
+        ebs_optimized=given.flag("ebs_optimized"),
+        terminate_on_shutdown=given.flag("terminate_on_shutdown"),
+        spot=given.flag("spot"),
+        spot_max_price=None if price is None else given.text("spot_max_price"),
+        scratch_device=given.text("scratch_device") or "/dev/xvdt",
+        scratch_volume_type=given.text("scratch_volume_type") or "gp3",
+        tags=_create_tags(given, filters),
+    )
+
+
+def _public_key(given: _Reader) -> bytes | None:
+    path = given.text("ssh_key")
+    if path is None:
+        return None
+    if given.text("key_name"):
+        given.wrong("ssh_key", "contradicts key_name: give one of them")
+        return None
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError as error:
+        given.wrong("ssh_key", f"can't be read: {error.strerror}", path)
+        return None
+
+
+def _without_aliases(given: _Reader) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for key, value in given.values.items():
+        name = ALIASES.get(key, key)
+        if name in values:
+            given.wrong(key, f"means the same as {name}, which is given, too")
+        values[name] = value
+    return values
+
+
+def _create_tags(given: _Reader, filters: Mapping[str, str]) -> dict[str, str]:
+    """The tags of `[Cloud List]`, so that what we boot matches it, and those of this section.
+
+    A filter with a wildcard names no one value, so it makes no tag.
+    """
+    tags = {
+        name[4:]: value
+        for name, value in filters.items()
+        if name.startswith("tag:") and not set(value) & {"*", "?"} and name[4:] not in OUR_TAGS
+    }
+    for key, value in given.values.items():
+        tag = tag_name(key)
+        if tag is None:
+            continue
+        if tag in OUR_TAGS:
+            given.wrong(key, "this tag is set by nodemanager itself")
+        tags[tag] = value.strip()
+    return tags

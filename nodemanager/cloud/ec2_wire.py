@@ -1,0 +1,164 @@
+"""One request to an EC2-like API through libcloud's signed connection, and its answer judged.
+
+libcloud 3.9 by itself reads a foreign XML namespace and another service's answer as an empty
+list, never follows `nextToken`, sends user data and so the ping secret in the URL, and decides
+an error by its HTTP status. So we take its connection (signing, TLS, proxies) and judge the
+answers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from nodemanager.cloud.ec2_credentials import Keys
+from nodemanager.cloud.ec2_errors import Refusal, wait_asked_for
+from nodemanager.cloud.ec2_instance import Instance
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+
+FORM = "application/x-www-form-urlencoded; charset=utf-8"
+MOST_PAGES = 10_000
+
+
+class Answer:
+    """What the server sent, unjudged: libcloud's own response classes raise by HTTP status."""
+
+    def __init__(self, response: Any, connection: Any) -> None:
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.content: bytes = response.content
+
+
+class WholeAnswers:
+    """Mixed into a libcloud connection class: answers unjudged, nothing sent twice.
+
+    `trust` is the certificates to verify the server by, False for none, None for the system's.
+    """
+
+    responseCls = Answer
+    trust: str | bool | None = None
+
+    def connect(self, *args: Any, **kwargs: Any) -> None:
+        super().connect(*args, **kwargs)  # type: ignore[misc]
+        transport: Any = self.connection  # type: ignore[attr-defined]
+        # A redirect would send the request, a create too, for a second time.
+        transport.session.max_redirects = 0
+        # Otherwise requests puts ~/.netrc in place of the signature.
+        transport.session.auth = _keep_signature
+        if self.trust is not None:
+            transport.ca_cert = self.trust
+
+
+def _keep_signature(request: Any) -> Any:
+    return request
+
+
+class Wire:
+    """An API on one connection, used by one thread: `namespace` is that of its answers."""
+
+    def __init__(self, connection: Any, keys: Keys, *, namespace: str, version: str) -> None:
+        connection.user_id, connection.key, connection.token = keys.key, keys.secret, keys.token
+        connection.signer.access_key = keys.key
+        connection.signer.access_secret = keys.secret
+        self._connection = connection
+        self._version = version
+        self.namespace = namespace
+
+    def call(self, action: str, params: Mapping[str, str]) -> Element:
+        """The root of the answer; Refusal for EC2's own error codes, CloudError for other answers.
+
+        Sent once, as a form: user data neither fits into a URL nor belongs into proxies' logs.
+        """
+        body = urlencode({"Action": action, "Version": self._version, **params})
+        answer = self._connection.request(
+            "/", method="POST", data=body, headers={"Content-Type": FORM}, retry_failed=False
+        )
+        return judged(answer, action, self.namespace)
+
+    def instances(self, params: Mapping[str, str], page_size: int | None) -> list[Instance]:
+        """Every instance that DescribeInstances gives for `params`, over all pages.
+
+        `page_size` None leaves MaxResults out, as EC2 wants it beside instance ids.
+        """
+        asked = dict(params)
+        if page_size is not None:
+            asked["MaxResults"] = str(page_size)
+        found: list[Instance] = []
+        tokens: set[str] = set()
+        while True:
+            root = self.call("DescribeInstances", asked)
+            for reservation in self._items(root, "reservationSet"):
+                found += [
+                    Instance.of(item, self.namespace)
+                    for item in self._items(reservation, "instancesSet")
+                ]
+            token = root.findtext(f"{{{self.namespace}}}nextToken")
+            if not token:
+                return found
+            if token in tokens or len(tokens) >= MOST_PAGES:
+                raise IncompleteListing("DescribeInstances: the pages repeat without an end")
+            tokens.add(token)
+            asked["NextToken"] = token
+
+    def items(self, root: Element, name: str) -> list[Instance]:
+        """The instances under `name`, which must be there."""
+        return [Instance.of(item, self.namespace) for item in self._items(root, name)]
+
+    def _items(self, parent: Element, name: str) -> Iterator[Element]:
+        """The items of a set. A set that is empty is there; one that is not there is an error."""
+        found = parent.find(f"{{{self.namespace}}}{name}")
+        if found is None:
+            raise ForeignAnswer(f"the answer has no {name}: not an EC2 answer, or not a whole one")
+        for child in found:
+            if child.tag != f"{{{self.namespace}}}item":
+                raise ForeignAnswer(f"the answer's {name} holds {_local(child)}, not items")
+            yield child
+
+
+def judged(answer: Answer, action: str, namespace: str) -> Element:
+    """The answer's root when it is `action`'s answer; else the error that it stands for."""
+    wait = wait_asked_for(answer.headers.get("retry-after"))
+    try:
+        # From bytes: without a charset in the header requests would take UTF-8 for Latin-1. The
+        # standard parser fetches nothing, and expat bounds what entities grow to.
+        root: Element = ElementTree.fromstring(answer.content)  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise _without_code(answer, action, wait, f"no whole XML ({error})") from error
+    code, message = _refusal(root)
+    if code:
+        raise Refusal(code, message, answer.status, wait)
+    if answer.status != 200:
+        raise _without_code(answer, action, wait, f"a {_local(root)} without an error code")
+    if root.tag != f"{{{namespace}}}{action}Response":
+        raise ForeignAnswer(f"{action}: answered by {root.tag[:120]}, not {namespace}")
+    return root
+
+
+def _without_code(answer: Answer, action: str, wait: float | None, found: str) -> CloudError:
+    """The error for an answer in which EC2 itself says nothing: a proxy's, or a broken one."""
+    text = f"{action}: HTTP {answer.status}, {found}"
+    if answer.status == 429:
+        return Throttled(text, retry_after=wait)
+    if answer.status >= 500:
+        return CloudError(text, retry_after=wait)
+    if answer.status == 200 and action.startswith("Describe"):
+        return IncompleteListing(text)
+    return ForeignAnswer(text)
+
+
+def _refusal(root: Element) -> tuple[str, str]:
+    """Code and message of an error answer; EC2 and STS wrap it differently."""
+    if _local(root) not in ("Response", "ErrorResponse"):
+        return "", ""
+    for element in root.iter():
+        if _local(element) == "Error":
+            said = {_local(child): (child.text or "").strip() for child in element}
+            return said.get("Code", ""), said.get("Message", "")
+    return "", ""
+
+
+def _local(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]

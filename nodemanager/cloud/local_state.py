@@ -1,0 +1,204 @@
+"""The state directory of a `local` cloud: which nodes there are, and which still run.
+
+lock            held while a node is created
+first-use       epoch seconds of the first create; vanish_after counts from it
+vanished        the id of the node that vanished
+next-address    how many addresses were given out
+nodes/ID/       meta.json, process.json, user-data (0600), log, stopping, ended.json
+nodes/.new-*/   a node that has not started yet, or never will
+gone/ID         nodes no longer listed; an id is never used again
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from nodemanager.cloud.local_node import (
+    FIRST_USE,
+    GONE,
+    META,
+    PROCESS,
+    USER_DATA,
+    boot_id,
+    process_stat,
+    write_atomic,
+)
+
+NODES, LOCK, NEXT_ADDRESS, STOPPING, ENDED = (
+    "nodes",
+    "lock",
+    "next-address",
+    "stopping",
+    "ended.json",
+)
+NEW = ".new-"
+NODE_ID = re.compile(r"local-[0-9a-f]{20}\Z")
+FIRST_ADDRESS = IPv4Address("127.0.0.2")
+ADDRESSES = 1 << 22
+ENDED_SHOWN = 60.0
+"""Seconds that a terminated node is still listed, as clouds do."""
+ATTEMPT_KEPT = 120.0
+"""Seconds after which a directory of a node that never started is swept away."""
+TERM_PATIENCE, KILL_PATIENCE = 1.0, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that can't be mistaken for a later one that was given the same pid."""
+
+    pid: int
+    start: int
+    boot_id: str
+
+    @property
+    def alive(self) -> bool:
+        """It runs; a zombie does not."""
+        if self.boot_id != boot_id():
+            return False
+        seen = process_stat(self.pid)
+        return seen is not None and seen[0] not in "ZXx" and seen[1] == self.start
+
+    def end(self) -> bool:
+        """End it and its process group, politely first; True when it is dead. Bounded in time."""
+        for number, patience in (
+            (signal.SIGTERM, TERM_PATIENCE),
+            (signal.SIGKILL, KILL_PATIENCE),
+        ):
+            if not self.alive:
+                return True
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+            deadline = time.monotonic() + patience
+            while self.alive and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return not self.alive
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDir:
+    """One node's directory."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def meta(self) -> dict[str, Any]:
+        """Name, size, tags and so on, as at the create; raises ValueError when malformed."""
+        meta = json.loads((self.path / META).read_text(encoding="utf-8"))
+        if not isinstance(meta, dict):
+            raise ValueError("meta.json holds no object")
+        return meta
+
+    def process(self) -> ProcessIdentity | None:
+        """Who the node is, as far as it said; None when that can't be read."""
+        try:
+            said = json.loads((self.path / PROCESS).read_text(encoding="utf-8"))
+            return ProcessIdentity(int(said["pid"]), int(said["start"]), str(said["boot_id"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def ended_at(self) -> float | None:
+        """Epoch seconds of the first sight of its end."""
+        try:
+            said = json.loads((self.path / ENDED).read_text(encoding="utf-8"))
+            return float(said["at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def stopping(self) -> bool:
+        return (self.path / STOPPING).exists()
+
+    def mark_stopping(self) -> None:
+        (self.path / STOPPING).touch(mode=0o600)
+
+    def mark_ended(self, at: float) -> None:
+        """Note the end once, and forget the secret."""
+        if self.ended_at() is None:
+            write_atomic(self.path / ENDED, {"at": at})
+        (self.path / USER_DATA).unlink(missing_ok=True)
+
+
+class StateDir:
+    """A local cloud's directory, made when it is not there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.nodes = self.root / NODES
+        self.gone = self.root / GONE
+        for directory in (self.root, self.nodes, self.gone):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """One create at a time, over threads and processes; a killed holder lets go."""
+        descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def note_first_use(self) -> None:
+        """Start the clock of vanish_after, at the first create only. Under `creating`."""
+        path = self.root / FIRST_USE
+        if not path.exists():
+            write_atomic(path, time.time())
+
+    def new_address(self) -> str:
+        """An address of 127/8 that no node had before, until they run out. Under `creating`."""
+        path = self.root / NEXT_ADDRESS
+        given = int(path.read_text(encoding="ascii")) if path.exists() else 0
+        write_atomic(path, given + 1)
+        return str(FIRST_ADDRESS + given % ADDRESSES)
+
+    def find(self, node_id: str) -> NodeDir | None:
+        if NODE_ID.match(node_id) is None or not (self.nodes / node_id).is_dir():
+            return None
+        return NodeDir(self.nodes / node_id)
+
+    def all(self) -> list[NodeDir]:
+        """Every listed node, in every state."""
+        names = sorted(entry.name for entry in os.scandir(self.nodes) if entry.is_dir())
+        return [NodeDir(self.nodes / name) for name in names if not name.startswith(".")]
+
+    def attempts(self) -> list[NodeDir]:
+        """Nodes that have not taken their place yet."""
+        names = sorted(entry.name for entry in os.scandir(self.nodes) if entry.is_dir())
+        return [NodeDir(self.nodes / name) for name in names if name.startswith(NEW)]
+
+    def new_attempt(self, node_id: str) -> Path:
+        path = self.nodes / f"{NEW}{node_id}-{os.urandom(4).hex()}"
+        path.mkdir(mode=0o700)
+        return path
+
+    def was_used(self, node_id: str) -> bool:
+        return (self.gone / node_id).exists()
+
+    def forget(self, node: NodeDir) -> None:
+        """Take an ended node out of the listing for good."""
+        with suppress(OSError):
+            os.rename(node.path, self.gone / node.id)
+
+    def drop_old_attempts(self) -> None:
+        """Remove what killed creates left, secrets and all, when it is too old to start."""
+        for attempt in self.attempts():
+            with suppress(FileNotFoundError):
+                age = time.time() - attempt.path.stat().st_mtime
+                process = attempt.process()
+                if age > ATTEMPT_KEPT and (process is None or not process.alive):
+                    shutil.rmtree(attempt.path, ignore_errors=True)

@@ -1,0 +1,248 @@
+"""What two options say together (SAFETY.md S1): refused, or read the safe way with a warning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nodemanager.config import kinds
+from nodemanager.config.reader import Draft
+from nodemanager.config.report import Place
+from nodemanager.config.values import (
+    Endpoint,
+    Listen,
+    StoreProvider,
+    is_loopback,
+    is_wildcard,
+)
+
+POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
+FRESH_POLLS = 2
+NEAR_PROVIDERS = frozenset({"", "local", "dummy"})
+"""Clouds whose nodes, if they are any, run on this machine."""
+PING_HOST = ("Cloud Create", "ping_host")
+
+
+def check_all(draft: Draft) -> None:
+    """Tell every contradiction, and put the values in place that are in force."""
+    _limits(draft)
+    _polls(draft)
+    _freshness(draft)
+    _settle(draft)
+    _store(draft)
+    _endpoints(draft)
+    _servers(draft)
+    _prices(draft)
+
+
+def _limits(draft: Draft) -> None:
+    least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
+    places = draft.place("Daemon", "min_nodes"), draft.place("Daemon", "max_nodes")
+    if least is not None and most is not None and least > most:
+        draft.report.clash(*places, "{one} asks for more nodes than {other} allows")
+    section = "Registry"
+    if draft.value("Records", "provider") is StoreProvider.ARVADOS:
+        section = "Records"
+    slots = draft.value(section, "slots")
+    if most is not None and slots is not None and most > slots:
+        draft.report.clash(
+            places[1],
+            draft.place(section, "slots"),
+            f"{{one}} allows more nodes than {{other}} can give a slot; {slots} is the most",
+            refuse=False,
+        )
+
+
+def _polls(draft: Draft) -> None:
+    cap = draft.value("Daemon", "max_poll_time")
+    longest = _longest_poll(draft)
+    if cap is None or longest is None or cap >= longest[1]:
+        return
+    _adjust(
+        draft,
+        draft.place("Daemon", "max_poll_time"),
+        longest[0],
+        longest[1],
+        "{one} is below {other}",
+    )
+
+
+def _freshness(draft: Draft) -> None:
+    fresh = draft.value("Daemon", "poll_stale_after")
+    window = draft.value("Daemon", "node_stale_after")
+    longest = _longest_poll(draft)
+    place = draft.place("Daemon", "poll_stale_after")
+    cause = place
+    if fresh is not None and window is not None and window <= fresh:
+        cause = draft.place("Daemon", "node_stale_after")
+        fresh = window / 2
+        _adjust(draft, place, cause, fresh, "{other} is not above {one}")
+    if fresh is not None and longest is not None and fresh < FRESH_POLLS * longest[1]:
+        in_force = f"polls are fresh for {kinds.show_number(fresh)} s by {{one}}"
+        needed = kinds.show_number(FRESH_POLLS * longest[1])
+        draft.report.clash(
+            cause, longest[0], f"{in_force}, which is below two polls of {{other}} ({needed} s)"
+        )
+
+
+def _settle(draft: Draft) -> None:
+    settle = draft.value("Cleaning", "settle")
+    poll = draft.value("Daemon", "cloudlist_poll_time")
+    if settle is not None and poll is not None and settle < poll:
+        _adjust(
+            draft,
+            draft.place("Cleaning", "settle"),
+            _poll_place(draft, "cloudlist_poll_time"),
+            poll,
+            "{one} is below {other}, one poll of the cloud",
+        )
+
+
+def _store(draft: Draft) -> None:
+    provider = draft.value("Records", "provider")
+    place, host = draft.place("Records", "provider"), draft.place("Arvados", "host")
+    if provider is StoreProvider.ARVADOS:
+        cause = place if place.line is not None else host
+        for name in ("host", "token"):
+            needed = draft.place("Arvados", name)
+            if draft.value("Arvados", name) is None and not _is_wrong(draft, "Arvados", name):
+                draft.report.clash(cause, needed, "the Arvados store needs [Arvados] " + name)
+    elif provider is StoreProvider.REGISTRY:
+        if draft.value("Arvados", "host") is not None:
+            draft.report.clash(
+                place, host, "{other} is not used, since {one} keeps the records", refuse=False
+            )
+        if draft.is_set("Records", "slots"):
+            draft.report.warn(
+                draft.place("Records", "slots"), "not used; the slots are [Registry] slots"
+            )
+
+
+def _endpoints(draft: Draft) -> None:
+    insecure = draft.value("Arvados", "insecure")
+    ping = _ping_host(draft)
+    for key, endpoint in (
+        (("Arvados", "host"), draft.value("Arvados", "host")),
+        (PING_HOST, ping),
+    ):
+        if endpoint is None or insecure is None or insecure:
+            continue
+        if endpoint.is_plain and not endpoint.is_loopback:
+            draft.report.clash(
+                draft.places[key],
+                draft.place("Arvados", "insecure"),
+                "{one} is plain http to another machine, which {other} forbids",
+            )
+    _ping_reaches_us(draft, ping)
+
+
+def _ping_host(draft: Draft) -> Endpoint | None:
+    section, key = PING_HOST
+    written = draft.keys[section].get(key)
+    if written is None:
+        return None
+    try:
+        endpoint = kinds.endpoint().parse(written)
+    except ValueError as error:
+        draft.report.wrong(draft.places[PING_HOST], str(error))
+        return None
+    draft.values[PING_HOST] = endpoint
+    return endpoint
+
+
+def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
+    """Warn when the nodes of a remote cloud are told to ping a place they can't, or shouldn't."""
+    provider = draft.value("Cloud", "provider")
+    if provider is None or provider in NEAR_PROVIDERS or _is_wrong(draft, *PING_HOST):
+        return
+    place, loopback, plain = _ping_target(draft, ping)
+    if place is None:
+        return
+    hint = "" if place.section == PING_HOST[0] else "; set [Cloud Create] ping_host"
+    if loopback:
+        draft.report.warn(place, f"nodes of {provider} can't ping this machine's loopback{hint}")
+    elif plain:
+        draft.report.warn(place, f"nodes of {provider} would ping in plain http{hint}")
+
+
+def _ping_target(draft: Draft, ping: Endpoint | None) -> tuple[Place | None, bool, bool]:
+    """The option that says where nodes ping, whether that is loopback, whether it is plain."""
+    if ping is not None:
+        return draft.places[PING_HOST], ping.is_loopback, ping.is_plain
+    if draft.value("Records", "provider") is StoreProvider.ARVADOS:
+        host: Endpoint | None = draft.value("Arvados", "host")
+        place = None if host is None else draft.place("Arvados", "host")
+        return place, host is not None and host.is_loopback, host is not None and host.is_plain
+    listen: Listen | None = draft.value("Registry", "listen")
+    if listen is None:
+        return None, False, False
+    plain = draft.value("Registry", "tls_cert") is None
+    return draft.place("Registry", "listen"), is_loopback(listen.host), plain
+
+
+def _servers(draft: Draft) -> None:
+    cert, key = draft.place("Registry", "tls_cert"), draft.place("Registry", "tls_key")
+    given = [place.line is not None and place.written != "" for place in (cert, key)]
+    if given[0] != given[1]:
+        one, other = (cert, key) if given[0] else (key, cert)
+        draft.report.clash(one, other, "{one} needs {other} as well")
+    listen: Listen | None = draft.value("Registry", "listen")
+    port, address = draft.value("Manage", "port"), draft.value("Manage", "address")
+    if port is not None and address is not None and not is_loopback(address):
+        draft.report.warn(
+            draft.place("Manage", "address"),
+            "the management server has no TLS, so its token can be read on the way",
+        )
+    if listen is None or port is None or address is None:
+        return
+    overlap = address == listen.host or is_wildcard(address) or is_wildcard(listen.host)
+    if port and port == listen.port and overlap:
+        draft.report.clash(
+            draft.place("Manage", "port"),
+            draft.place("Registry", "listen"),
+            "{one} and {other} are one port",
+        )
+
+
+def _prices(draft: Draft) -> None:
+    if not draft.value("Daemon", "max_total_price"):
+        return
+    for size in draft.sizes:
+        if size.price == 0:
+            draft.report.clash(
+                draft.place(f"Size {size.name}", "price"),
+                draft.place("Daemon", "max_total_price"),
+                "{one} means that nobody knows the price, so {other} never lets it boot",
+                refuse=False,
+            )
+
+
+def _adjust(draft: Draft, what: Place, other: Place, value: float, why: str) -> None:
+    key = (what.section, what.option)
+    draft.values[key] = value
+    draft.places[key] = replace(what, adjusted=True)
+    in_force = f"; in force is {what.option} = {kinds.show_number(value)}"
+    draft.report.clash(what, other, why + in_force, refuse=False)
+
+
+def _longest_poll(draft: Draft) -> tuple[Place, float] | None:
+    known = [(draft.value("Daemon", name), name) for name in POLLS]
+    if any(value is None for value, _ in known):
+        return None
+    value, name = max(known, key=lambda each: float(each[0]))
+    return _poll_place(draft, name), value
+
+
+def _poll_place(draft: Draft, name: str) -> Place:
+    """The option that sets this poll: itself, or the poll_time it follows."""
+    return draft.place("Daemon", name if draft.is_set("Daemon", name) else "poll_time")
+
+
+def _is_wrong(draft: Draft, section: str, option: str) -> bool:
+    """Set, and without a value: a complaint was made already."""
+    place = draft.places.get((section, option))
+    return (
+        place is not None
+        and place.line is not None
+        and place.written != ""
+        and draft.value(section, option) is None
+    )

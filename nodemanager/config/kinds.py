@@ -1,0 +1,357 @@
+"""How a written value becomes a typed one, and what is wrong with it when it can't.
+
+A `parse` raises ValueError with the end of the sentence `[Section] option = value: ...`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from nodemanager.config.values import MASK, Endpoint, Listen, LogLevel, Secret
+
+T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 3650 * 86400.0
+_DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_DURATION = re.compile(rf"({_DECIMAL})\s*([smhd]?)", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_NUMBER = re.compile(_DECIMAL, re.ASCII | re.IGNORECASE)
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
+_PATTERN = re.compile(r"[^%]*%\(slot_number\)\d{0,2}d[^%]*", re.ASCII)
+_YES = frozenset({"yes", "on", "true", "1"})
+_NO = frozenset({"no", "off", "false", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type of value: what the docs call it, how it is read, how it is written again."""
+
+    doc: str
+    parse: Callable[[str], T]
+    show: Callable[[T], str] = str
+    secret: bool = False
+    multiline: bool = False
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """`; did you mean 'x'?`, or nothing when no known word is near."""
+    lowered = {name.lower(): name for name in reversed(known)}
+    near = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return f"; did you mean '{lowered[near[0]]}'?" if near else ""
+
+
+def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
+    """Seconds, above zero and finite (S2)."""
+
+    def parse(text: str) -> float:
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise ValueError("not a duration; write seconds, or 30m, 2h, 1d")
+        seconds = float(match[1]) * UNITS[match[2].lower()]
+        if not math.isfinite(seconds):
+            raise ValueError("a duration must be finite")
+        if seconds <= 0:
+            raise ValueError("a duration must be above zero")
+        if longest is not None and seconds > longest:
+            raise ValueError(f"longer than {show_number(longest)} s (ten years)")
+        return seconds
+
+    return Kind("duration", parse, show_number)
+
+
+def whole(least: int, most: int | None = None, unit: str = "") -> Kind[int]:
+    of = f" of {unit}" if unit else ""
+    upper = "or more" if most is None else f"to {most}"
+
+    def parse(text: str) -> int:
+        if _WHOLE.fullmatch(text) is None:
+            raise ValueError("not a whole number")
+        value = int(text)
+        if value < least:
+            raise ValueError(f"must be at least {least}")
+        if most is not None and value > most:
+            raise ValueError(f"must be at most {most}")
+        return value
+
+    return Kind(f"whole number{of}, {least} {upper}", parse)
+
+
+def number(
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    unit: str = "",
+) -> Kind[float]:
+    """A finite decimal number; `above` and `below` leave the bound itself out."""
+    limits = [
+        f"{word} {bound:g}"
+        for word, bound in (
+            ("at least", least),
+            ("above", above),
+            ("at most", most),
+            ("below", below),
+        )
+        if bound is not None
+    ]
+
+    def parse(text: str) -> float:
+        if _NUMBER.fullmatch(text) is None:
+            raise ValueError("not a number")
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError("must be finite")
+        if (
+            (least is not None and value < least)
+            or (above is not None and value <= above)
+            or (most is not None and value > most)
+            or (below is not None and value >= below)
+        ):
+            raise ValueError(f"must be {' and '.join(limits)}")
+        return value
+
+    what = f"number ({unit})" if unit else "number"
+    return Kind(", ".join([what, *limits]), parse, show_number)
+
+
+def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:
+    def parse(text: str) -> bool:
+        if text.lower() in _YES:
+            return True
+        if text.lower() in _NO:
+            return False
+        raise ValueError(f"write {yes} or {no}")
+
+    return Kind(f"{yes} or {no}", parse, lambda value: yes if value else no)
+
+
+def on_off() -> Kind[bool]:
+    return yes_no("on", "off")
+
+
+def choice(of: type[Choice]) -> Kind[Choice]:
+    names = [member.value for member in of]
+
+    def parse(text: str) -> Choice:
+        try:
+            return of(text.lower())
+        except ValueError:
+            raise ValueError(f"must be {' or '.join(names)}{did_you_mean(text, names)}") from None
+
+    return Kind(" or ".join(names), parse)
+
+
+def log_level() -> Kind[LogLevel]:
+    names = [member.value for member in LogLevel]
+    aliases = {"WARN": LogLevel.WARNING, "FATAL": LogLevel.CRITICAL}
+
+    def parse(text: str) -> LogLevel:
+        name = text.upper()
+        if name in aliases:
+            return aliases[name]
+        if name not in names:
+            raise ValueError(
+                f"no log level{did_you_mean(text, names) or '; one of ' + ', '.join(names)}"
+            )
+        return LogLevel(name)
+
+    return Kind("DEBUG, INFO, WARNING, ERROR or CRITICAL", parse)
+
+
+def text() -> Kind[str]:
+    def parse(value: str) -> str:
+        if not value:
+            raise ValueError("must not be empty")
+        return value
+
+    return Kind("text", parse)
+
+
+def any_text() -> Kind[str]:
+    return Kind("text", lambda value: value)
+
+
+def secret() -> Kind[Secret]:
+    def parse(value: str) -> Secret:
+        if not value:
+            raise ValueError("must not be empty")
+        return Secret(value)
+
+    return Kind("secret", parse, secret=True)
+
+
+def database() -> Kind[Secret]:
+    """An SQLAlchemy URL; only its password is hidden."""
+
+    def parse(value: str) -> Secret:
+        scheme, separator, rest = value.partition("://")
+        if not separator or scheme.split("+")[0] not in ("sqlite", "postgresql"):
+            raise ValueError("not a database URL; write sqlite:////PATH or postgresql://...")
+        if (
+            scheme.startswith("sqlite")
+            and not rest.startswith("//")
+            and rest not in ("", "/:memory:")
+        ):
+            raise ValueError("the path must be absolute: sqlite:/// and a path that begins with /")
+        return Secret(value, re.sub(r"//([^:/@\s]*):.*@", rf"//\1:{MASK}@", value))
+
+    return Kind("database URL", parse, lambda value: value.shown, secret=True)
+
+
+def path() -> Kind[Path]:
+    def parse(value: str) -> Path:
+        if not value.startswith("/"):
+            raise ValueError("must be an absolute path")
+        return Path(value)
+
+    return Kind("absolute path", parse)
+
+
+def pool_name() -> Kind[str]:
+    def parse(value: str) -> str:
+        if _POOL.fullmatch(value) is None:
+            raise ValueError(
+                "must be letters, digits, '.', '_', '-', at most 63, no '-' or '.' first"
+            )
+        return value
+
+    return Kind("name", parse)
+
+
+def hostname_pattern() -> Kind[str]:
+    """A pattern that makes a different host name of every slot."""
+
+    def parse(value: str) -> str:
+        if _PATTERN.fullmatch(value) is None:
+            raise ValueError("must hold %(slot_number)d once, like compute%(slot_number)d")
+        first = value % {"slot_number": 1}
+        if _LABEL.fullmatch(first) is None:
+            raise ValueError(f"makes {first!r} of slot 1, which is no host name")
+        return value
+
+    return Kind("pattern", parse)
+
+
+def command() -> Kind[tuple[str, ...]]:
+    """A command and its arguments, split as a shell would, run without one."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        try:
+            words = tuple(shlex.split(value))
+        except ValueError as error:
+            raise ValueError(f"can't be split into words: {error}") from None
+        if not words:
+            raise ValueError("must not be empty")
+        return words
+
+    return Kind("command line, run without a shell", parse, shlex.join, multiline=True)
+
+
+def dotted_name() -> Kind[str]:
+    def parse(value: str) -> str:
+        words = value.split(".")
+        if len(words) < 2 or not all(word.isidentifier() for word in words):
+            raise ValueError("write module.Class")
+        return value
+
+    return Kind("module.Class", parse)
+
+
+def listen() -> Kind[Listen]:
+    def parse(value: str) -> Listen:
+        host, separator, port = value.rpartition(":")
+        if not separator or _WHOLE.fullmatch(port) is None or not 0 <= int(port) <= 65535:
+            raise ValueError("write ADDRESS:PORT")
+        if ":" in host and not (host.startswith("[") and host.endswith("]")):
+            raise ValueError("put an IPv6 address in brackets: [::1]:8990")
+        if not host:
+            raise ValueError("write ADDRESS:PORT; 0.0.0.0 serves on every address")
+        return Listen(host.strip("[]"), int(port))
+
+    return Kind("ADDRESS:PORT", parse)
+
+
+def endpoint() -> Kind[Endpoint]:
+    """`host[:port]`, which means https, or a whole http or https URL."""
+
+    def parse(value: str) -> Endpoint:
+        if not value or any(character.isspace() for character in value):
+            raise ValueError("write host, host:port or a whole URL")
+        try:
+            url = urlsplit(value if "://" in value else f"https://{value}")
+            port = url.port
+        except ValueError as error:
+            raise ValueError(f"not an address: {str(error).lower()}") from None
+        if url.scheme not in ("http", "https"):
+            raise ValueError("must be http or https")
+        if url.username is not None or url.password is not None:
+            raise ValueError("must not hold a user or password")
+        if not url.hostname or url.query or url.fragment:
+            raise ValueError("write host, host:port or a whole URL")
+        return Endpoint(url.scheme, url.hostname, port, url.path.rstrip("/"))
+
+    return Kind("host[:port] (https) or a whole URL", parse)
+
+
+def port_or_off() -> Kind[int | None]:
+    """-1 is off, as the forerunner has it; 0 takes any free port."""
+    inner = whole(-1, 65535)
+
+    def parse(value: str) -> int | None:
+        port = inner.parse(value)
+        return None if port == -1 else port
+
+    return Kind("port, or -1 for none", parse, lambda port: "-1" if port is None else str(port))
+
+
+def shutdown_windows() -> Kind[tuple[float, ...]]:
+    """Minutes as written, seconds as read: keep N1, may stop N2, keep N3, ..."""
+
+    def parse(value: str) -> tuple[float, ...]:
+        minutes = []
+        for word in value.split(","):
+            if _NUMBER.fullmatch(word.strip()) is None or not math.isfinite(float(word)):
+                raise ValueError("write minutes with commas between, like 54, 5, 1")
+            minutes.append(float(word))
+        if len(minutes) < 2:
+            raise ValueError("needs at least two windows: keep so long, then may stop so long")
+        if min(minutes) < 0:
+            raise ValueError("no window can be negative")
+        if min(minutes[1::2]) == 0:
+            raise ValueError("a window in which nodes may stop (every second one) is zero")
+        return tuple(60 * number for number in minutes)
+
+    def show(windows: tuple[float, ...]) -> str:
+        return ", ".join(show_number(window / 60) for window in windows)
+
+    return Kind("minutes, separated by commas", parse, show)
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """Blank is a value of its own: None."""
+
+    def parse(value: str) -> T | None:
+        return kind.parse(value) if value else None
+
+    def show(value: T | None) -> str:
+        return "" if value is None else kind.show(value)
+
+    return Kind(f"{kind.doc}, or blank", parse, show, kind.secret, kind.multiline)
+
+
+def show_number(value: float) -> str:
+    """As short as it can be read again."""
+    return repr(value).removesuffix(".0")

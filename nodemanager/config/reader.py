@@ -1,0 +1,276 @@
+"""Options read by their declarations, every problem told and none fatal to the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodemanager.config import kinds
+from nodemanager.config.ini import Entry, IniFile
+from nodemanager.config.kinds import did_you_mean
+from nodemanager.config.options import Derived, Option, Section
+from nodemanager.config.report import Place, Report, shown
+from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE
+from nodemanager.config.values import Credentials, SizeOverride, sounds_secret
+
+FILE_SUFFIX = "_file"
+CREDENTIALS = "Cloud Credentials"
+_OPTION = re.compile(r"[\w.:-]+\s*=")
+LITERAL_FILE_KEYS = frozenset({"credential_file"})
+"""Keys that a libcloud driver itself takes by this name (GCE)."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """What was read so far. A value is None where it is unset, or wrong and told of."""
+
+    ini: IniFile
+    report: Report
+    pool_from_name: str
+    environ: Mapping[str, str]
+    values: dict[tuple[str, str], Any] = field(default_factory=dict)
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    keys: dict[str, dict[str, str]] = field(default_factory=dict)
+    sizes: list[SizeOverride] = field(default_factory=list)
+    log_levels: dict[str, str] = field(default_factory=dict)
+
+    def value(self, section: str, option: str) -> Any:
+        return self.values.get((section, option))
+
+    def place(self, section: str, option: str) -> Place:
+        return self.places[section, option]
+
+    def is_set(self, section: str, option: str) -> bool:
+        """Whether the file says so itself."""
+        place = self.places.get((section, option))
+        return place is not None and place.line is not None
+
+
+def read_all(draft: Draft, *, require_cloud: bool) -> None:
+    """Read every section of `draft.ini` into the draft."""
+    known = [section.name for section in SECTIONS]
+    for name in draft.ini.sections:
+        if name in known or name in PASS_THROUGH:
+            continue
+        if name.split(None, 1)[:1] == ["Size"]:
+            _read_size(draft, name)
+            continue
+        hint = did_you_mean(name, [*known, *PASS_THROUGH, "Size NAME"])
+        draft.report.at_line(draft.ini.lines[name], f"[{name}]: no such section{hint}")
+    for section in SECTIONS:
+        _read_section(draft, section, require_cloud=require_cloud)
+    for name in PASS_THROUGH:
+        _read_keys(draft, name)
+
+
+def _read_section(draft: Draft, section: Section, *, require_cloud: bool) -> None:
+    written = _by_option(draft, section, draft.ini.sections.get(section.name, []))
+    for option in section.options:
+        key = (section.name, option.name)
+        if option.name in written:
+            place, value = _written(draft, option, written[option.name])
+        elif option.default is not None:
+            place, value = _default(draft, option)
+        else:
+            place, value = Place(section.name, option.name, ""), ""
+            if require_cloud:
+                line = draft.ini.lines.get(section.name, 1)
+                draft.report.at_line(line, f"{place}: must be given; {option.help}")
+        draft.places[key] = place
+        draft.values[key] = value
+
+
+def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str, Entry]:
+    """The entries by the option they set; what is unknown or repeated is told and left out."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        option = _option_of(section, entry.name)
+        if option is None:
+            if section.name == "Logging":
+                _read_logger(draft, section, entry)
+            else:
+                _unknown(draft, section, entry)
+        elif option.name in found:
+            _repeated(draft, section.name, found[option.name], entry, option.kind.secret)
+        else:
+            found[option.name] = entry
+    return found
+
+
+def _option_of(section: Section, name: str) -> Option | None:
+    option = section.option(name)
+    if option is None and name.lower().endswith(FILE_SUFFIX):
+        option = section.option(name[: -len(FILE_SUFFIX)])
+        if option is not None and not option.kind.secret:
+            return None
+    return option
+
+
+def _repeated(draft: Draft, section: str, first: Entry, again: Entry, secret: bool) -> None:
+    secret = secret and not again.name.lower().endswith(FILE_SUFFIX)
+    place = Place(section, again.name, shown(again.value, secret=secret), again.line)
+    if first.name.lower() == again.name.lower():
+        draft.report.wrong(place, f"already set at line {first.line}")
+    else:
+        draft.report.wrong(place, f"[{section}] {first.name} is set, too, at line {first.line}")
+
+
+def _unknown(draft: Draft, section: Section, entry: Entry) -> None:
+    names = [option.name for option in section.options]
+    secrets = any(option.kind.secret for option in section.options)
+    names += [f"{each.name}{FILE_SUFFIX}" for each in section.options if each.kind.secret]
+    place = Place(section.name, entry.name, shown(entry.value, secret=secrets), entry.line)
+    others = [each.name for each in SECTIONS if each is not section and each.option(entry.name)]
+    hint = f"; it belongs in [{others[0]}]" if others else did_you_mean(entry.name, names)
+    draft.report.wrong(place, f"no such option{hint}")
+
+
+def _written(draft: Draft, option: Option, entry: Entry) -> tuple[Place, Any]:
+    from_file = entry.name.lower() != option.name.lower()
+    secret = option.kind.secret and not from_file
+    place = Place(
+        option.section,
+        entry.name if from_file else option.name,
+        shown(entry.value, secret=secret),
+        entry.line,
+    )
+    value = _content(draft, place, entry.value) if from_file else entry.value
+    if value is None:
+        return place, None
+    if option.kind.secret and _lost(draft, place, entry):
+        return place, None
+    if "\n" in value and not option.kind.multiline and not from_file:
+        draft.report.wrong(place, "goes on over more than one line; an option must not be indented")
+        return place, None
+    try:
+        parsed = option.kind.parse(" ".join(value.split("\n")) if not from_file else value)
+    except ValueError as error:
+        draft.report.wrong(place, str(error))
+        return place, None
+    if option.no_effect and entry.value.lower() not in option.no_effect_unless:
+        draft.report.warn(place, option.no_effect)
+    return place, parsed
+
+
+def _default(draft: Draft, option: Option) -> tuple[Place, Any]:
+    value: Any
+    if isinstance(option.default, Derived):
+        value = option.default.of(draft)
+        text = value if isinstance(value, str) else None
+    else:
+        value, text = None, option.default or ""
+    if text is not None:
+        try:
+            value = option.kind.parse(text)
+        except ValueError as error:
+            place = Place(option.section, option.name, text)
+            draft.report.wrong(place, f"{error}; set it in the file")
+            return place, None
+    written = "" if value is None else option.kind.show(value)
+    return Place(option.section, option.name, shown(written, secret=False)), value
+
+
+def _content(draft: Draft, place: Place, name: str) -> str | None:
+    """What NAME_file points to, without the newline at its end."""
+    if not name:
+        draft.report.wrong(place, "must name a file")
+        return None
+    path = draft.ini.path.parent / name
+    credentials = draft.environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and (Path(credentials) / name).exists():
+        path = Path(credentials) / name
+    try:
+        content = path.read_bytes().decode("utf-8").rstrip("\r\n")
+    except OSError as error:
+        draft.report.wrong(place, f"can't be read: {error.strerror}")
+        return None
+    except UnicodeDecodeError:
+        draft.report.wrong(place, "is not UTF-8 text")
+        return None
+    if not content:
+        draft.report.wrong(place, "is empty")
+        return None
+    return content
+
+
+def _lost(draft: Draft, place: Place, entry: Entry) -> bool:
+    if entry.cut:
+        draft.report.wrong(
+            place, f"'#' and ';' begin a comment; put such a value in a file: {place.option}_file"
+        )
+    return entry.cut
+
+
+def _read_logger(draft: Draft, section: Section, entry: Entry) -> None:
+    place = Place(section.name, entry.name, shown(entry.value, secret=False), entry.line)
+    first = draft.places.get((section.name, entry.name))
+    if first is not None and first.line is not None:
+        draft.report.wrong(place, f"already set at line {first.line}")
+        return
+    draft.places[section.name, entry.name] = place
+    try:
+        draft.log_levels[entry.name] = kinds.log_level().parse(entry.value).value
+    except ValueError as error:
+        hint = did_you_mean(entry.name, [option.name for option in section.options])
+        draft.report.wrong(
+            place, f"{error}{hint}" if "did you mean" not in str(error) else str(error)
+        )
+
+
+def _read_size(draft: Draft, header: str) -> None:
+    name = header.split(None, 1)[1].strip() if len(header.split(None, 1)) > 1 else ""
+    line = draft.ini.lines[header]
+    if not name:
+        draft.report.at_line(line, f"[{header}]: must name a size, like [Size m4.large]")
+        return
+    if any(size.name == name for size in draft.sizes):
+        draft.report.at_line(line, f"[{header}]: this size has a section already")
+        return
+    section = Section(f"Size {name}", SIZE.attribute, SIZE.doc, SIZE.type, SIZE.options)
+    given: dict[str, Any] = {}
+    for option_name, entry in _by_option(draft, section, draft.ini.sections[header]).items():
+        option = section.option(option_name)
+        assert option is not None
+        place, value = _written(draft, option, entry)
+        place = Place(section.name, option.name, place.written, entry.line)
+        draft.places[section.name, option.name] = place
+        given[option.name] = value
+    scratch = given.get("scratch")
+    draft.sizes.append(
+        SizeOverride(
+            name=name,
+            instance_type=given.get("instance_type") or name,
+            cores=given.get("cores"),
+            ram_mb=given.get("ram"),
+            scratch_mb=None if scratch is None else int(scratch * 1000),
+            price=given.get("price"),
+            preemptible=given.get("preemptible"),
+        )
+    )
+
+
+def _read_keys(draft: Draft, section: str) -> None:
+    """A section whose keys are the driver's own: case and all are kept as written."""
+    keys: dict[str, str] = Credentials() if section == CREDENTIALS else {}
+    draft.keys[section] = keys
+    first: dict[str, Entry] = {}
+    for entry in draft.ini.sections.get(section, []):
+        key, from_file = entry.name, False
+        if section == CREDENTIALS and key.endswith(FILE_SUFFIX) and key not in LITERAL_FILE_KEYS:
+            key, from_file = key[: -len(FILE_SUFFIX)], True
+        secret = not from_file and (section == CREDENTIALS or sounds_secret(key))
+        if key in first:
+            _repeated(draft, section, first[key], entry, secret)
+            continue
+        first[key] = entry
+        place = Place(section, entry.name, shown(entry.value, secret=secret), entry.line)
+        draft.places[section, key] = place
+        if any(_OPTION.match(line) for line in entry.value.split("\n")[1:]):
+            draft.report.wrong(place, "swallows the line below; an option must not be indented")
+            continue
+        value = _content(draft, place, entry.value) if from_file else entry.value
+        if value is not None and not (section == CREDENTIALS and _lost(draft, place, entry)):
+            keys[key] = value

@@ -1,0 +1,257 @@
+"""Every option there is: the sections of the services we talk to, and the list of all."""
+
+# ruff: noqa: RUF009 - `option` makes a dataclass field, not a shared value
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodemanager.config import kinds
+from nodemanager.config.daemon import Daemon, Logging, Manage
+from nodemanager.config.options import Derived, Draft, Section, option, section
+from nodemanager.config.values import (
+    AdoptUnclaimed,
+    Backlog,
+    Endpoint,
+    Listen,
+    Secret,
+    StoreProvider,
+)
+
+
+def _provider(draft: Draft) -> StoreProvider:
+    if draft.value("Arvados", "host") is None:
+        return StoreProvider.REGISTRY
+    return StoreProvider.ARVADOS
+
+
+def _database(draft: Draft) -> Secret:
+    url = f"sqlite:///{draft.value('Daemon', 'state_dir')}/registry.db"
+    return Secret(url, url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arvados:
+    """The Arvados server that keeps the records, where one does (before Arvados 3.0)."""
+
+    host: Endpoint | None = option(
+        kinds.optional(kinds.endpoint()),
+        "",
+        """The API server. Plain http is only for this machine's own loopback, unless
+        insecure = yes.""",
+    )
+    token: Secret | None = option(
+        kinds.optional(kinds.secret()), "", "An administrator's token; others don't see all nodes."
+    )
+    timeout: float = option(kinds.duration(), "15", "How long to wait for one answer.")
+    insecure: bool = option(
+        kinds.yes_no(), "no", "Take any certificate, and plain http from anywhere."
+    )
+    jobs_queue: bool = option(
+        kinds.yes_no(),
+        "yes",
+        "Accepted for old files. No Arvados server has a jobs queue any more.",
+        no_effect="no Arvados server has a jobs queue any more; demand is min_nodes and "
+        "wishlist_command",
+        no_effect_unless=("no", "off", "false", "0"),
+    )
+    slurm_queue: bool = option(
+        kinds.yes_no(),
+        "yes",
+        "Accepted for old files. Slurm's queue is not asked yet.",
+        no_effect="Slurm's queue is not asked; demand is min_nodes and wishlist_command",
+        no_effect_unless=("no", "off", "false", "0"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloud:
+    """Which cloud, and when its nodes may be shut down."""
+
+    provider: str = option(kinds.text(), None, "The adapter to use: local, dummy or ec2.")
+    driver_class: str | None = option(
+        kinds.optional(kinds.dotted_name()),
+        "",
+        "A libcloud driver class, as module.Class, to use instead of the provider's own.",
+    )
+    shutdown_windows: tuple[float, ...] = option(
+        kinds.shutdown_windows(),
+        "20, 999999",
+        """Minutes since its boot: a node stays for the first number, may be shut down during the
+        second, stays for the third, and so on, round and round. Where the cloud bills by the
+        hour, 54, 5, 1 makes use of the hour that is paid.""",
+        reload=True,
+    )
+    timeout: float | None = option(
+        kinds.optional(kinds.duration()),
+        "",
+        "Accepted for old files. The time-out of the cloud is [Cloud Credentials] timeout.",
+        no_effect="the cloud's time-out is [Cloud Credentials] timeout; this one does nothing",
+        no_effect_unless=("",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Which store keeps the records."""
+
+    provider: StoreProvider = option(
+        kinds.choice(StoreProvider),
+        Derived("arvados when [Arvados] host is set, else registry", _provider),
+        "An Arvados server, or the registry of this program.",
+    )
+    slots: int = option(
+        kinds.whole(1),
+        "64",
+        "How many slots the Arvados server gives out (its max_compute_nodes).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """The record registry of this program: in the daemon, or on its own."""
+
+    database: Secret = option(
+        kinds.database(),
+        Derived("sqlite:///STATE_DIR/registry.db", _database),
+        "Where the records are: SQLite for one machine, postgresql://... for more.",
+    )
+    slots: int = option(kinds.whole(1), "64", "How many slots there are.")
+    hostname: str = option(
+        kinds.hostname_pattern(), "compute%(slot_number)d", "The host name that goes with a slot."
+    )
+    domain: str = option(kinds.any_text(), "", "The domain of those host names.")
+    listen: Listen | None = option(
+        kinds.optional(kinds.listen()),
+        "127.0.0.1:8990",
+        "Where nodes ping and clients ask. Blank serves nothing.",
+    )
+    token: Secret | None = option(
+        kinds.optional(kinds.secret()),
+        "",
+        """The administrator's token of the API. When it is blank, one is made at the first start
+        and kept in the state directory.""",
+    )
+    tls_cert: Path | None = option(
+        kinds.optional(kinds.path()), "", "The certificate chain to serve https with, in PEM."
+    )
+    tls_key: Path | None = option(
+        kinds.optional(kinds.path()), "", "The key of that certificate, in PEM."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """What must be certain before anything is freed or destroyed, and how much at once."""
+
+    settle: float = option(
+        kinds.duration(),
+        "60",
+        """A node must be missing from the listings for this long before its record may be freed;
+        at least one poll of the cloud.""",
+        reload=True,
+    )
+    absent_listings: int = option(
+        kinds.whole(1, unit="listings"),
+        "2",
+        "And from this many complete listings in a row.",
+        reload=True,
+    )
+    collapse_fraction: float = option(
+        kinds.number(above=0, below=1),
+        "0.3",
+        """A listing that suddenly lacks more than this part of what was known is not believed, and
+        all freeing and destroying stops.""",
+        reload=True,
+    )
+    max_cleans_per_cycle: int = option(
+        kinds.whole(1, unit="records"),
+        "25",
+        "Free at most this many records at once; the others follow.",
+        reload=True,
+    )
+    max_shutdowns_per_cycle: int = option(
+        kinds.whole(1, unit="nodes"),
+        "5",
+        "Destroy at most this many nodes at once for any reason but idleness.",
+        reload=True,
+    )
+    action_timeout: float = option(
+        kinds.duration(),
+        "900",
+        "What is under way for a node or record, and has no outcome by then, is judged afresh.",
+        reload=True,
+    )
+    visible_after: float | None = option(
+        kinds.optional(kinds.duration()),
+        "",
+        """How long after its create a node is surely known to the cloud: until then "no such
+        node" proves nothing. Blank is what is known of the provider.""",
+        reload=True,
+    )
+    claim_expiry: bool = option(
+        kinds.on_off(),
+        "on",
+        """A claimed record that never pinged expires boot_fail_after + 120 s + visible_after after
+        its claim. off: or node_stale_after, whichever is longer.""",
+        reload=True,
+    )
+    adopt_unclaimed: AdoptUnclaimed = option(
+        kinds.choice(AdoptUnclaimed),
+        "auto",
+        """Whether records that name no pool are this manager's to free. auto: yes while the store
+        knows no other pool.""",
+    )
+    backlog: Backlog = option(
+        kinds.choice(Backlog),
+        "hold",
+        """When the first plan of all would free more than max_cleans_per_cycle records: hold frees
+        none of them and says so, clean frees them.""",
+    )
+
+
+SECTIONS: tuple[Section, ...] = (
+    section("Daemon", "daemon", Daemon),
+    section("Manage", "manage", Manage),
+    section("Logging", "logging", Logging),
+    section("Arvados", "arvados", Arvados),
+    section("Cloud", "cloud", Cloud),
+    section("Records", "records", Records),
+    section("Registry", "registry", Registry),
+    section("Cleaning", "cleaning", Cleaning),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A size to use, cheapest first; one section each. What is given here replaces the cloud's own
+    word; a size that the cloud library does not know needs cores, ram and price."""
+
+    instance_type: str | None = option(
+        kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
+    )
+    cores: int | None = option(kinds.optional(kinds.whole(1)), "", "How many cores it has.")
+    ram: int | None = option(
+        kinds.optional(kinds.whole(1, unit="MB")), "", "Its memory, before node_mem_scaling."
+    )
+    scratch: float | None = option(
+        kinds.optional(kinds.number(least=0, unit="GB")), "", "Its scratch space."
+    )
+    price: float | None = option(
+        kinds.optional(kinds.number(least=0)), "", "Its price per hour; 0 means that nobody knows."
+    )
+    preemptible: bool | None = option(
+        kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
+    )
+
+
+SIZE = section("Size", "size", Size)
+
+PASS_THROUGH: dict[str, str] = {
+    "Cloud Credentials": """How to prove to the cloud who we are; passed to the driver. Any key may
+    be written KEY_file = PATH.""",
+    "Cloud List": """Which of the account's nodes this manager manages; passed to the driver. It
+    chooses what is managed, never what exists.""",
+    "Cloud Create": """How nodes are created; passed to the driver.""",
+}

@@ -1,0 +1,170 @@
+"""The configuration as the program sees it: frozen, typed, with an origin for every value."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodemanager.config import ini
+from nodemanager.config.checks import PING_HOST, check_all
+from nodemanager.config.daemon import Daemon, Logging, Manage
+from nodemanager.config.kinds import did_you_mean
+from nodemanager.config.reader import Draft, read_all
+from nodemanager.config.report import Place, Places, Report
+from nodemanager.config.sections import SECTIONS, Arvados, Cleaning, Cloud, Records, Registry
+from nodemanager.config.values import Credentials, Endpoint, SizeOverride, StoreProvider
+from nodemanager.errors import ConfigError
+
+Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
+"""From a provider, the keys its adapter takes in each pass-through section; None: unknown."""
+
+SUFFIXES = (".cfg", ".ini")
+_NAMED = re.compile(r"\[([^\]]+)\] ([^\s=:]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One file, read whole. Every time in it is in seconds.
+
+    `warnings` are finished lines, for options that were adjusted (S1) or do less than they say.
+    `places` has the origin of every value, by section and option.
+    """
+
+    path: Path
+    daemon: Daemon
+    manage: Manage
+    logging: Logging
+    arvados: Arvados
+    cloud: Cloud
+    records: Records
+    registry: Registry
+    cleaning: Cleaning
+    cloud_credentials: Credentials
+    cloud_list: dict[str, str]
+    cloud_create: dict[str, str]
+    ping_host: Endpoint | None
+    sizes: tuple[SizeOverride, ...]
+    log_levels: dict[str, str]
+    warnings: tuple[str, ...]
+    places: Places = field(repr=False)
+
+    @property
+    def slots(self) -> int:
+        """How many slots the chosen store gives out."""
+        if self.records.provider is StoreProvider.ARVADOS:
+            return self.records.slots
+        return self.registry.slots
+
+    def origin(self, section: str, option: str) -> str:
+        """`FILE:LINE`, `default`, or `adjusted` where another value than the file's is in force."""
+        place = self.places[section, option]
+        if place.adjusted:
+            return "adjusted"
+        return "default" if place.line is None else f"{self.path}:{place.line}"
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    accepts: Accepts | None = None,
+    require_cloud: bool = True,
+) -> Config:
+    """The configuration in the file at `path`.
+
+    Raises ConfigError with every problem of the file. `accepts` lets the adapters' keys be
+    checked in the same go; `require_cloud` is False for a registry on its own, which needs no
+    `[Cloud] provider`. `environ` gives STATE_DIRECTORY and CREDENTIALS_DIRECTORY.
+    """
+    path = Path(path)
+    read = ini.read(path)
+    report = Report(path)
+    for line, text in read.problems:
+        report.at_line(line, text)
+    environ = os.environ if environ is None else environ
+    draft = Draft(read, report, pool_name_of(path), environ)
+    read_all(draft, require_cloud=require_cloud)
+    check_all(draft)
+    provider = draft.value("Cloud", "provider")
+    accepted = accepts(provider) if accepts is not None and provider else None
+    for section, names in (accepted or {}).items():
+        for place, text in _foreign(section, draft.keys[section], names, draft.places):
+            report.wrong(place, text)
+    if report.problems:
+        raise ConfigError(report.problems)
+    return _finished(draft)
+
+
+def check_keys(config: Config, section: str, accepted: Iterable[str]) -> list[str]:
+    """A problem for each key of a pass-through section that is not `accepted`.
+
+    An accepted name may be a pattern: `tag_*`. `[Cloud Create] ping_host` is always accepted.
+    """
+    keys = {
+        "Cloud Credentials": config.cloud_credentials,
+        "Cloud List": config.cloud_list,
+        "Cloud Create": config.cloud_create,
+    }[section]
+    report = Report(config.path)
+    for place, text in _foreign(section, keys, accepted, config.places):
+        report.wrong(place, text)
+    return report.problems
+
+
+def located(config: Config, problems: Iterable[str]) -> list[str]:
+    """An adapter's `[Section] key...: what is wrong`, each with the file and line it is about."""
+    finished = []
+    for problem in problems:
+        named = _NAMED.match(problem)
+        place = config.places.get((named[1], named[2])) if named else None
+        line = 1 if place is None or place.line is None else place.line
+        finished.append(f"{config.path}:{line}: {problem}")
+    return finished
+
+
+def pool_name_of(path: Path) -> str:
+    """The pool a file serves when it does not say."""
+    return path.stem if path.suffix in SUFFIXES else path.name
+
+
+def _foreign(
+    section: str, keys: Iterable[str], accepted: Iterable[str], places: Places
+) -> list[tuple[Place, str]]:
+    names = sorted(accepted)
+    if section == PING_HOST[0]:
+        names.append(PING_HOST[1])
+    found = []
+    for key in keys:
+        if not any(fnmatch.fnmatchcase(key, name) for name in names):
+            hint = did_you_mean(key, [name for name in names if "*" not in name])
+            found.append((places[section, key], f"the provider has no such key{hint}"))
+    return found
+
+
+def _finished(draft: Draft) -> Config:
+    sections: dict[str, Any] = {
+        section.attribute: section.type(
+            **{
+                option.attribute: draft.value(section.name, option.name)
+                for option in section.options
+            }
+        )
+        for section in SECTIONS
+    }
+    return Config(
+        path=draft.ini.path,
+        **sections,
+        cloud_credentials=Credentials(draft.keys["Cloud Credentials"]),
+        cloud_list=draft.keys["Cloud List"],
+        cloud_create=draft.keys["Cloud Create"],
+        ping_host=draft.value(*PING_HOST),
+        sizes=tuple(draft.sizes),
+        log_levels=draft.log_levels,
+        warnings=tuple(draft.report.warnings),
+        places=draft.places,
+    )

@@ -1,0 +1,176 @@
+"""The types of settings that are more than a number or a string."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+MASK = "***"
+_SECRET_NAME = re.compile(r"secret|passw|token", re.IGNORECASE)
+_USER_INFO = re.compile(r"//[^/@\s]*@")
+
+
+class Secret:
+    """A value that no repr, log or format shows; `reveal()` gives it to whoever needs it.
+
+    `shown` is what may be seen of it, such as a database URL without its password.
+    """
+
+    __slots__ = ("_value", "shown")
+
+    def __init__(self, value: str, shown: str = MASK) -> None:
+        self._value = value
+        self.shown = shown
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Secret({self.shown!r})"
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+
+class Credentials(dict[str, str]):
+    """`[Cloud Credentials]` for the driver: a plain dict whose repr shows its keys alone."""
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{key!r}: {MASK!r}" for key in self) + "}"
+
+    __str__ = __repr__
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is reached: `[Arvados] host`, `[Cloud Create] ping_host`."""
+
+    scheme: str
+    host: str
+    port: int | None = None
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """Without a slash at the end; an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.scheme == "http"
+
+    def __str__(self) -> str:
+        return self.url
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address to serve on; port 0 takes any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOverride:
+    """A `[Size NAME]` section: a size we may boot, and what replaces the cloud's word on it.
+
+    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is before
+    node_mem_scaling; `price` is per hour, and 0 is unknown (S4).
+    """
+
+    name: str
+    instance_type: str
+    cores: int | None = None
+    ram_mb: int | None = None
+    scratch_mb: int | None = None
+    price: float | None = None
+    preemptible: bool | None = None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Enough is given to use a size that the cloud library does not list (S4)."""
+        return self.cores is not None and self.ram_mb is not None and bool(self.price)
+
+
+class StoreProvider(StrEnum):
+    ARVADOS = "arvados"
+    REGISTRY = "registry"
+
+
+class LogFormat(StrEnum):
+    LOGFMT = "logfmt"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The standard library's level names, which `Logger.setLevel` takes."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
+
+
+class AdoptUnclaimed(StrEnum):
+    """Who handles a record that names no pool (T3)."""
+
+    YES = "yes"
+    NO = "no"
+    AUTO = "auto"
+
+
+class Backlog(StrEnum):
+    """What a first plan may clean beyond the cap (S5)."""
+
+    HOLD = "hold"
+    CLEAN = "clean"
+
+
+class Dispatcher(StrEnum):
+    SLURM = "slurm"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether serving on `host` serves on every address."""
+    return host in ("", "*", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+
+
+def sounds_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
+def without_user_info(text: str) -> str:
+    """`text` with the user and password of any URL in it taken out."""
+    return _USER_INFO.sub(f"//{MASK}@", text)

@@ -1,0 +1,111 @@
+"""A configuration laid out for people, and one compared with another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.config.sections import SECTIONS
+from nodemanager.config.settings import Config
+from nodemanager.config.values import MASK, SizeOverride, sounds_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One effective setting. `value` is masked where it is secret; for `origin` see `Config`."""
+
+    section: str
+    option: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One option that differs; None where one side does not have it. Secrets are masked."""
+
+    section: str
+    option: str
+    old: str | None
+    new: str | None
+    reloadable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    raw: Any
+    shown: str
+    reloadable: bool
+
+
+def show(config: Config) -> list[Row]:
+    """Every effective setting, section by section, and where it came from."""
+    return [
+        Row(section, option, setting.shown, config.origin(section, option))
+        for (section, option), setting in _settings(config)
+    ]
+
+
+def diff(old: Config, new: Config) -> list[Change]:
+    """What a reload from `old` to `new` would change, and whether it may without a restart."""
+    before, after = dict(_settings(old)), dict(_settings(new))
+    changes = []
+    for key in dict.fromkeys([*before, *after]):
+        was, now = before.get(key), after.get(key)
+        if was is not None and now is not None and was.raw == now.raw:
+            continue
+        known = now or was
+        assert known is not None
+        changes.append(
+            Change(
+                *key,
+                old=None if was is None else was.shown,
+                new=None if now is None else now.shown,
+                reloadable=known.reloadable,
+            )
+        )
+    return changes
+
+
+def reloaded(old: Config, new: Config) -> Config:
+    """`old` with what a running daemon may take over of `new`: the windows and the limits."""
+    sections: dict[str, Any] = {}
+    places = dict(old.places)
+    for section in SECTIONS:
+        taken = {}
+        for option in section.options:
+            if option.reload:
+                taken[option.attribute] = getattr(getattr(new, section.attribute), option.attribute)
+                places[section.name, option.name] = new.places[section.name, option.name]
+        sections[section.attribute] = replace(getattr(old, section.attribute), **taken)
+    return replace(old, **sections, places=places, warnings=new.warnings)
+
+
+def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
+    for section in SECTIONS:
+        values = getattr(config, section.attribute)
+        for option in section.options:
+            value = getattr(values, option.attribute)
+            yield (
+                (section.name, option.name),
+                _Setting(value, option.kind.show(value), option.reload),
+            )
+        if section.name == "Logging":
+            for name, level in config.log_levels.items():
+                yield (section.name, name), _Setting(level, level, False)
+    for key, value in config.cloud_credentials.items():
+        yield ("Cloud Credentials", key), _Setting(value, MASK, False)
+    for title, keys in (("Cloud List", config.cloud_list), ("Cloud Create", config.cloud_create)):
+        for key, value in keys.items():
+            yield (title, key), _Setting(value, MASK if sounds_secret(key) else value, False)
+    for size in config.sizes:
+        for option_name, value in _given(config, size):
+            yield (f"Size {size.name}", option_name), _Setting(value, str(value), False)
+
+
+def _given(config: Config, size: SizeOverride) -> Iterator[tuple[str, str]]:
+    """What the file gives of a size, as written."""
+    for (section, option), place in config.places.items():
+        if section == f"Size {size.name}":
+            yield option, place.written

@@ -1,0 +1,269 @@
+"""The log: one event a line, its name and keys from closed lists, secrets masked.
+
+    log = get(__name__)
+    log.event(Event.RECORD_CLEAN, reason=Reason.STALE_SLOT, record=uuid, idle_s=9012.0)
+
+Lines travel through the standard logging, so that a test reads them with `caplog` and
+`fields_of`, and a library's own lines come out in the same form, as `event=library`.
+
+INFO is the level that a line need not name: nearly every decision is one, and a `level=` that
+stands only where something is amiss can be searched for. JSON always has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import EventDict, WrappedLogger
+
+from nodemanager import redact
+from nodemanager.core.keys import Key
+from nodemanager.core.reasons import Event
+from nodemanager.errors import StartError
+from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
+from nodemanager.logline import RENDERERS, describe, timestamp
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+CRITICAL = logging.CRITICAL
+
+_OURS = "nodemanager"
+_KEYS = frozenset(key.value for key in Key)
+# sd-daemon(3): the journal takes this off the line and files it under that priority; without one
+# a line is priority 6, which is INFO's.
+_PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
+
+
+class Logger:
+    """A named source of lines; a line below its level costs a look-up."""
+
+    __slots__ = ("_out", "_std")
+
+    strict = False
+    """Raise on an event or key that is in no list, where production would log it all the same."""
+
+    def __init__(self, name: str) -> None:
+        self._std = logging.getLogger(name)
+        self._out: Any = structlog.wrap_logger(
+            self._std,
+            processors=[_masked, ProcessorFormatter.wrap_for_formatter],
+            wrapper_class=structlog.stdlib.BoundLogger,
+        ).bind()
+
+    def enabled(self, level: int) -> bool:
+        """Whether a line of `level` would be written: ask before gathering what is costly."""
+        return self._std.isEnabledFor(level)
+
+    def event(self, event: Event, /, *, level: int = INFO, **fields: object) -> None:
+        """Write one line. Fields that are None are left out; `error=` takes an exception."""
+        if self.strict:
+            _check(event, fields)
+        if self._std.isEnabledFor(level):
+            self._out.log(level, event, **fields)
+
+    def failure(
+        self, event: Event, error: BaseException, /, *, level: int = ERROR, **fields: object
+    ) -> None:
+        """Write one line with `error=` and its `traceback=`: for what should not happen."""
+        if self.strict:
+            _check(event, fields)
+        if self._std.isEnabledFor(level):
+            fields |= {Key.ERROR: error, Key.TRACEBACK: _traceback(error)}
+            self._out.log(level, event, **fields)
+
+
+def get(name: str) -> Logger:
+    """The logger of that name: a module's `__name__`."""
+    return Logger(name)
+
+
+def setup(
+    file: str, level: str, levels: Mapping[str, str] | None = None, format: str = "logfmt"
+) -> None:
+    """Send the log to `file`, from `level` up; may be called again with other settings.
+
+    `file` is a path, or `/dev/stderr`, `stderr`, `-` or nothing for standard error (the same with
+    stdout). `levels` has a level per logger name. Libraries are heard from WARNING up unless
+    `levels` names them: their DEBUG lines drown ours and quote requests. Raises StartError, and
+    leaves the log as it was, when a setting can't be used.
+    """
+    wanted = _levels(level, levels or {})
+    if format not in RENDERERS:
+        raise StartError(f"[Logging] format = {format}: is neither of {', '.join(RENDERERS)}")
+    handler = _handler(file)
+    descriptor = stdio_descriptor(file)
+    journal = descriptor is not None and journal_listens(
+        os.environ.get("JOURNAL_STREAM"), descriptor
+    )
+    handler.setFormatter(_Formatter(format, journal=journal))
+    handler.lost_line = _lost_line
+
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if isinstance(each, (FileHandler, StdioHandler))]:
+        for name in old.levels:
+            logging.getLogger(name).setLevel(logging.NOTSET)
+        root.removeHandler(old)
+        old.close()
+    handler.levels = frozenset(wanted) - {""}
+    for name, number in wanted.items():
+        logging.getLogger(name).setLevel(number)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+
+
+def hide(*secrets: str | None) -> None:
+    """Never show these values, in any line from now on, whatever key or text they turn up in."""
+    redact.HIDDEN.add(*secrets)
+
+
+def catch_uncaught() -> None:
+    """Log what no one caught, in any thread or in a finaliser, as one line and not as a page."""
+    out = get(_OURS)
+
+    def of_main(kind: type[BaseException], error: BaseException, _: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, error.__traceback__)
+        else:
+            out.failure(Event.UNCAUGHT, error, level=CRITICAL)
+
+    def of_thread(seen: threading.ExceptHookArgs) -> None:
+        if seen.exc_value is not None and not isinstance(seen.exc_value, SystemExit):
+            name = seen.thread.name if seen.thread else None
+            out.failure(Event.UNCAUGHT, seen.exc_value, level=CRITICAL, thread=name)
+
+    def of_finaliser(seen: UnraisableHookArgs) -> None:
+        if seen.exc_value is not None:
+            out.failure(Event.UNCAUGHT, seen.exc_value, problem=seen.err_msg)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = of_main, of_thread, of_finaliser
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields of one of our lines, `event` first, as a test wants them; {} for a library's."""
+    return dict(record.msg) if isinstance(record.msg, dict) else {}
+
+
+class _Formatter(ProcessorFormatter):
+    def __init__(self, format: str, *, journal: bool) -> None:
+        self._render = RENDERERS[format]
+        self._always_level = format == "json"
+        self._journal = journal
+        super().__init__(foreign_pre_chain=[_library, _masked], processors=[self._line])
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            return super().format(record)
+        except Exception as error:
+            # A library's line whose arguments don't fit its text, mostly: still a line.
+            fields: EventDict = {
+                "_record": record,
+                Key.EVENT: Event.LIBRARY,
+                Key.LOGGER: record.name,
+                Key.MESSAGE: redact.text(repr(record.msg)),
+                Key.ERROR: redact.text(describe(error)),
+            }
+            return self._line(None, "", fields)
+
+    def _line(self, _: WrappedLogger, method: str, fields: EventDict) -> str:
+        record: logging.LogRecord = fields.pop("_record")
+        fields.pop("_from_structlog", None)
+        level = record.levelname.lower()
+        head: EventDict = {}
+        if not self._journal:
+            head[Key.TS] = timestamp(record.created)
+        head[Key.EVENT] = fields.pop(Key.EVENT)
+        if record.levelno != INFO or self._always_level:
+            head[Key.LEVEL] = level
+        line = self._render({**head, **fields})
+        return _PRIORITY.get(level, "") + line if self._journal else line
+
+
+def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    """A library's message and exception as the fields of an event."""
+    record: logging.LogRecord = fields["_record"]
+    found: EventDict = {
+        "_record": record,
+        Key.EVENT: Event.LIBRARY,
+        Key.LOGGER: record.name,
+        Key.MESSAGE: fields[Key.EVENT].strip(),
+    }
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None:
+        found.update({Key.ERROR: error, Key.TRACEBACK: _traceback(error)})
+    return found
+
+
+def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    secret_option = redact.is_secret(str(fields.get(Key.OPTION, "")))
+    for key, given in fields.items():
+        if key == "_record":
+            continue
+        if isinstance(given, BaseException):
+            given = describe(given)
+        if secret_option and key in (Key.OLD, Key.NEW) and given is not None:
+            fields[key] = redact.MASK
+        else:
+            fields[key] = redact.value(key, given)
+    return fields
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(format_exception(error)).strip()
+
+
+def _check(event: Event, fields: Mapping[str, object]) -> None:
+    if not isinstance(event, Event):
+        raise TypeError(f"{event!r} is no Event; add it to core.reasons")
+    if unknown := sorted(set(fields) - _KEYS):
+        raise ValueError(f"{event.value}: no such key: {', '.join(unknown)}; see core.keys")
+
+
+def _levels(level: str, levels: Mapping[str, str]) -> dict[str, int]:
+    """The level of each logger by name; "" is the root, which only libraries inherit from."""
+    ours = _level("level", level)
+    return {"": max(ours, WARNING), _OURS: ours} | {
+        name: _level(name, wanted) for name, wanted in levels.items()
+    }
+
+
+def _level(option: str, level: str) -> int:
+    known = logging.getLevelNamesMapping()
+    word = level.strip().upper()
+    if word.isdecimal():
+        return int(word)
+    if word not in known:
+        raise StartError(
+            f"[Logging] {option} = {level}: is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"
+        )
+    return known[word]
+
+
+def _handler(file: str) -> FileHandler | StdioHandler:
+    descriptor = stdio_descriptor(file)
+    if descriptor is not None:
+        return StdioHandler(descriptor)
+    try:
+        return FileHandler(file)
+    except OSError as error:
+        raise StartError(
+            f"[Logging] file = {file}: {error.strerror}; the log can't be written there"
+        ) from error
+
+
+def _lost_line(lost: int) -> logging.LogRecord:
+    record = logging.LogRecord(_OURS, WARNING, "", 0, "", (), None)
+    record.msg = {Key.EVENT: Event.LOG_LOST, Key.COUNT: lost}
+    # What wrap_for_formatter leaves on a record, by which its formatter knows our lines.
+    record._logger = None
+    record._name = "warning"
+    return record

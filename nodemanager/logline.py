@@ -1,0 +1,152 @@
+"""Makes one line of text of one event's fields: logfmt, or JSON.
+
+Whatever the fields hold, the result is one line, and in logfmt it reads back into the same keys:
+a value is quoted unless it is plain, and every character that can't be seen (newlines, control
+characters, direction marks, lone surrogates) is written as an escape.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+
+Fields = Mapping[str, object]
+
+# The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.
+LONGEST_VALUE = 2_000
+LONGEST = {"message": 20_000, "traceback": 20_000}
+
+_PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
+_NOT_A_KEY = re.compile(r"[^A-Za-z0-9_.-]")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def timestamp(at: float) -> str:
+    """Epoch seconds as RFC 3339 in UTC, with milliseconds."""
+    milliseconds = math.floor(at * 1000)
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
+
+
+def logfmt(fields: Fields) -> str:
+    """`key=value key="other value"`; a None is left out."""
+    return " ".join(
+        f"{_NOT_A_KEY.sub('_', key) or '_'}={_quoted(_text(value, key))}"
+        for key, value in fields.items()
+        if value is not None
+    )
+
+
+def as_json(fields: Fields) -> str:
+    """One JSON object, ASCII only; a None is left out, what JSON can't say becomes text."""
+    return json.dumps(
+        {key: _jsonable(value, key) for key, value in fields.items() if value is not None},
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+
+
+RENDERERS: Mapping[str, Callable[[Fields], str]] = {"logfmt": logfmt, "json": as_json}
+
+
+def number(value: float) -> str:
+    """At most three decimals, and none that say nothing."""
+    if not math.isfinite(value):
+        return str(value)
+    shown = f"{value:.3f}".rstrip("0").rstrip(".")
+    return "0" if shown == "-0" else shown
+
+
+def describe(error: BaseException) -> str:
+    """The error's kind and words, and those of what led to it, on one line of text."""
+    said: list[str] = []
+    link: BaseException | None = error
+    while link is not None and len(said) < 4:
+        words = _safely(str, link).strip()
+        said.append(f"{type(link).__name__}: {words}" if words else type(link).__name__)
+        link = link.__cause__
+    return " <- ".join(said)
+
+
+def _text(value: object, key: str) -> str:
+    if isinstance(value, str):
+        return _clipped(str(value), key)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return number(value)
+    return _clipped(_container_or_other(value, key), key)
+
+
+def _container_or_other(value: object, key: str) -> str:
+    if isinstance(value, Enum):
+        return _safely(str, value.value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, BaseException):
+        return describe(value)
+    if isinstance(value, datetime):
+        return timestamp(value.timestamp()) if value.tzinfo else value.isoformat()
+    if isinstance(value, Mapping):
+        return _safely(lambda given: json.dumps(_jsonable(given, key)), value)
+    if isinstance(value, (set, frozenset)):
+        return ",".join(sorted(_text(inner, key) for inner in value))
+    if isinstance(value, (list, tuple)):
+        return ",".join(_text(inner, key) for inner in value)
+    return _safely(str, value)
+
+
+def _jsonable(value: object, key: str) -> object:
+    if isinstance(value, float):
+        return round(value, 3) if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(inner, key) for name, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        inner = [_jsonable(each, key) for each in value]
+        return sorted(inner, key=str) if isinstance(value, (set, frozenset)) else inner
+    return _text(value, key)
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    if value.isprintable() and '"' not in value and "\\" not in value:
+        return f'"{value}"' if not value or " " in value or "=" in value else value
+    return '"' + "".join(_escaped(character) for character in value) + '"'
+
+
+def _escaped(character: str) -> str:
+    if (short := _ESCAPES.get(character)) is not None:
+        return short
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _clipped(value: str, key: str) -> str:
+    """A traceback keeps its end, where the error is; anything else its beginning."""
+    longest = LONGEST.get(key, LONGEST_VALUE)
+    if len(value) <= longest:
+        return value
+    if key == "traceback":
+        return f"(+{len(value) - longest})...{value[-longest:]}"
+    return f"{value[:longest]}...(+{len(value) - longest})"
+
+
+def _safely(make: Callable[..., str], value: object) -> str:
+    try:
+        return make(value)
+    except Exception:
+        return f"<unprintable {type(value).__name__}>"

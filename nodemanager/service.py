@@ -1,0 +1,342 @@
+"""The process: start in order, heed signals, keep the watchdogs, stop in order."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pykka
+import pykka.debug
+
+from nodemanager import __version__, log, sdnotify, wiring
+from nodemanager.actors.base import OnDeath
+from nodemanager.actors.daemon import Once
+from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
+from nodemanager.actors.observer import Nobody, Observer
+from nodemanager.actors.timer import ThreadTimer
+from nodemanager.clock import Clock, SystemClock
+from nodemanager.config import Config, diff, load, reloaded
+from nodemanager.core.reasons import Event
+from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.state import StateDirectory
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.observer import WebObserver
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+
+_log = log.get(__name__)
+
+STOP_S = 10.0
+"""How long after the last remote call's time-out an orderly stop may take."""
+REMOTE_CALL_S = 60.0
+BEAT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Signal:
+    number: signal.Signals
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    actor: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    code: int
+
+
+@dataclass
+class Pulse:
+    """Whether each actor still answers. Beats go through the same mailboxes as all else."""
+
+    clock: Clock
+    actors: tuple[pykka.ActorRef[Any], ...]
+    answered: dict[str, float] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+    def beat(self) -> None:
+        now = self.clock.boottime()
+        for actor in self.actors:
+            urn = actor.actor_urn
+            self.answered.setdefault(urn, now)
+            if urn not in self.asked:
+                self.asked.add(urn)
+                actor.tell(Beat(self._answer_for(urn)))
+
+    def _answer_for(self, urn: str) -> Callable[[], None]:
+        def answered() -> None:
+            self.answered[urn] = self.clock.boottime()
+            self.asked.discard(urn)
+
+        return answered
+
+    def stuck(self, longest: float) -> list[tuple[str, float]]:
+        """Actors that have not answered for longer than that, and for how long."""
+        now = self.clock.boottime()
+        return [
+            (actor.actor_class.__name__, now - self.answered[actor.actor_urn])
+            for actor in self.actors
+            if actor.actor_urn in self.asked and now - self.answered[actor.actor_urn] > longest
+        ]
+
+
+class Service:
+    """One run of the daemon. `run` returns the exit code."""
+
+    def __init__(self, config: Config, *, dry_run: bool = False, once: bool = False) -> None:
+        self._config = config
+        self._dry_run = dry_run
+        self._once = once
+        self._clock: Clock = SystemClock()
+        self._inbox: queue.SimpleQueue[_Signal | _Death | _Finished] = queue.SimpleQueue()
+
+    def run(self) -> int:
+        """Start, serve, stop. Raises ConfigError or StartError before anything was begun."""
+        with ExitStack() as stack:
+            self._heed_signals()
+            system = self._start(stack)
+            code, reason = self._serve(system)
+            self._stop(system, reason)
+        _log.event(Event.DAEMON_STOPPED, reason=reason, pool=self._config.daemon.pool, code=code)
+        return code
+
+    # Start.
+
+    def _start(self, stack: ExitStack) -> wiring.System:
+        config, clock = self._config, self._clock
+        state = StateDirectory(config.daemon.state_dir, clock=clock)
+        if not self._dry_run:
+            lease = state.lock()
+            stack.callback(lease.release)
+            _log.event(Event.LEASE_ACQUIRED, file=str(lease.path), pool=config.daemon.pool)
+        for warning in config.warnings:
+            _log.event(Event.CONFIG_WARNING, level=log.WARNING, message=warning)
+        cloud = wiring.build_cloud(config, clock)
+        stack.callback(cloud.close)
+        records = wiring.build_records(config, state, clock)
+        stack.callback(records.store.close)
+        if records.face is not None:
+            records.face.start()
+            stack.callback(records.face.stop)
+            records.served()
+            _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
+        settings = wiring.settings_of(config, cloud, records.store)
+        observer = self._manage(stack, state)
+        timer = ThreadTimer(clock)
+        timer.start()
+        stack.callback(timer.stop)
+        system = wiring.start_actors(
+            config,
+            cloud,
+            records,
+            settings,
+            timer=timer,
+            clock=clock,
+            log=log.get("nodemanager.daemon"),
+            identity=wiring.RememberedIdentity(state, writes=not self._dry_run),
+            on_death=self._on_death(),
+            dry_run=self._dry_run,
+            once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
+            observer=observer,
+        )
+        _log.event(
+            Event.DAEMON_STARTED,
+            version=__version__,
+            file=str(config.path),
+            pool=config.daemon.pool,
+            provider=config.cloud.provider,
+            store=records.store.provider,
+            mode="dry-run" if self._dry_run else "apply",
+            min_nodes=settings.min_nodes,
+            max_nodes=settings.max_nodes,
+            node_stale_after_s=settings.node_stale_after,
+            poll_stale_after_s=settings.poll_stale_after,
+            boot_fail_after_s=settings.boot_fail_after,
+            settle_s=settings.settle,
+            poll_s=config.daemon.poll_time,
+        )
+        sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
+        return system
+
+    def _manage(self, stack: ExitStack, state: StateDirectory) -> Observer:
+        config = self._config
+        if config.manage.port is None or self._once:
+            return Nobody()
+        given = config.manage.management_token
+        token = given.reveal() if given is not None else state.token("management")
+        board = Board(self._clock)
+        metrics = Metrics(config.daemon.pool, self._clock)
+        server = ManagementServer(
+            board,
+            metrics,
+            listen=(config.manage.address, config.manage.port),
+            token=token,
+            healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
+        )
+        server.start()
+        stack.callback(server.stop)
+        mode = "dry-run" if self._dry_run else "apply"
+        return WebObserver(board, metrics, mode=mode, holder=str(state.path))
+
+    def _on_death(self) -> OnDeath:
+        return lambda actor, error: self._inbox.put(_Death(actor, error))
+
+    def _heed_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda n, _: self._inbox.put(_Signal(signal.Signals(n))))
+
+    # Serve.
+
+    def _serve(self, system: wiring.System) -> tuple[int, str]:
+        """Until something ends it: the exit code, and why."""
+        pulse = Pulse(self._clock, system.actors)
+        interval = sdnotify.watchdog_interval()
+        wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
+        while True:
+            pulse.beat()
+            stuck = pulse.stuck(self._config.daemon.watchdog)
+            for actor, age_s in stuck:
+                _log.event(Event.ACTOR_STUCK, level=log.ERROR, actor=actor, age_s=age_s)
+            if stuck:
+                pykka.debug.log_thread_tracebacks()
+                return 1, "an actor is stuck"
+            sdnotify.notify("WATCHDOG=1")
+            try:
+                news = self._inbox.get(timeout=wait_s)
+            except queue.Empty:
+                continue
+            if isinstance(news, _Finished):
+                return news.code, "done once" if news.code == 0 else "a listing failed"
+            if isinstance(news, _Death):
+                _log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
+                return 1, f"{news.actor} died"
+            if news.number in (signal.SIGTERM, signal.SIGINT):
+                return 0, news.number.name
+            if news.number is signal.SIGHUP:
+                self._reload(system)
+            else:
+                self._dump(system)
+
+    def _reload(self, system: wiring.System) -> None:
+        """SIGHUP: windows and limits take effect; a wrong file changes nothing."""
+        sdnotify.reloading()
+        try:
+            new = load(self._config.path, accepts=wiring.accepted_keys)
+        except ConfigError as error:
+            for problem in error.problems:
+                _log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
+            _log.event(Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed")
+            sdnotify.notify("READY=1")
+            return
+        for change in diff(self._config, new):
+            _log.event(
+                Event.CONFIG_CHANGED,
+                level=log.INFO if change.reloadable else log.WARNING,
+                option=f"[{change.section}] {change.option}",
+                old=change.old,
+                new=change.new,
+                action="applied" if change.reloadable else "needs a restart",
+            )
+        self._config = taken = reloaded(self._config, new)
+        settings = wiring.settings_of(taken, system.cloud, system.records.store)
+        system.daemon.tell(ApplySettings(settings))
+        timing = taken.daemon
+        team = system.team
+        for poller, poll_time in (
+            (team.cloud_list, timing.cloudlist_poll_time),
+            (team.record_list, timing.nodelist_poll_time),
+            (team.demand, timing.wishlist_poll_time),
+        ):
+            if poller is not None:
+                poller.tell(ChangePolling(poll_time, timing.max_poll_time))
+        _log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
+        sdnotify.notify("READY=1")
+
+    def _dump(self, system: wiring.System) -> None:
+        for actor in system.actors:
+            waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
+            _log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
+        pykka.debug.log_thread_tracebacks()
+
+    # Stop.
+
+    def _stop(self, system: wiring.System, reason: str) -> None:
+        """Begin nothing more, let what is in the air end, then stop the actors."""
+        sdnotify.notify("STOPPING=1")
+        done = threading.Event()
+        for poller in (system.team.cloud_list, system.team.record_list, system.team.demand):
+            if isinstance(poller, pykka.ActorRef):
+                poller.stop(block=False)
+        if system.daemon.is_alive():
+            system.daemon.tell(Stop(reason, done.set))
+            done.wait(REMOTE_CALL_S + STOP_S)
+        for actor in system.actors:
+            actor.stop(block=False)
+
+
+def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
+    """Run the daemon until it is told to stop; the exit code."""
+    logging = config.logging
+    log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
+    log.catch_uncaught()
+    log.hide(*wiring.secrets_of(config))
+    return Service(config, dry_run=dry_run, once=once).run()
+
+
+def serve_registry(config: Config) -> int:
+    """Serve the registry on its own until SIGTERM or SIGINT."""
+    logging = config.logging
+    log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
+    log.hide(*wiring.secrets_of(config))
+    clock = SystemClock()
+    inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: inbox.put(n))
+    state = StateDirectory(config.daemon.state_dir, clock=clock)
+    records = wiring.build_registry(config, state, clock)
+    if records.face is None:
+        raise StartError("[Registry] listen is blank: there is nothing to serve")
+    records.face.start()
+    try:
+        _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
+        sdnotify.notify("READY=1", f"STATUS=serving on {records.face.url}")
+        interval = sdnotify.watchdog_interval()
+        while True:
+            sdnotify.notify("WATCHDOG=1")
+            try:
+                inbox.get(timeout=interval / 3 if interval is not None else None)
+            except queue.Empty:
+                continue
+            return 0
+    finally:
+        sdnotify.notify("STOPPING=1")
+        records.face.stop()
+        records.store.close()
+        _log.event(Event.DAEMON_STOPPED, name="registry")
+
+
+def check(path: Path) -> tuple[Config, list[str]]:
+    """The configuration as the daemon would use it, and what it would warn of.
+
+    Builds the adapters, so that their own complaints come too, but asks no server anything.
+    """
+    config = load(path, accepts=wiring.accepted_keys)
+    cloud = wiring.build_cloud(config, SystemClock())
+    try:
+        wiring.sizes_of(config, cloud)
+        wiring.user_data_of(config)
+    finally:
+        cloud.close()
+    return config, [*config.warnings, *wiring.warnings_of(config)]
+
+
+__all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

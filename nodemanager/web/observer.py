@@ -1,0 +1,151 @@
+"""Watches the daemon for the status page and the metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from nodemanager.core.breaker import HOW_TO_CLEAR
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import classify
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
+
+
+class WebObserver:
+    """Keeps the board and the metrics current; called by the daemon actor alone."""
+
+    def __init__(self, board: Board, metrics: Metrics, *, mode: str, holder: str) -> None:
+        self._board = board
+        self._metrics = metrics
+        self._mode = mode
+        self._holder = holder
+        self._polls: dict[str, Poll] = {}
+        self._known = {"account": "", "store": ""}
+        self._breaker_generation = 0
+
+    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
+        self._metrics.cycle(took_s)
+        if plan.aborted is not None:
+            self._metrics.cycle_aborted(plan.aborted[0].value)
+        if plan.breaker.cause is not None and plan.breaker.generation != self._breaker_generation:
+            self._metrics.breaker_opened(plan.breaker.cause.value)
+        self._breaker_generation = plan.breaker.generation
+        status = self._status(plan, snapshot, settings)
+        self._board.replace(status)
+        self._metrics.show(status)
+
+    def _status(self, plan: Plan, snapshot: Snapshot, settings: Settings) -> Status:
+        counts = plan.counts
+        reasons = Counter(verdict.reason.value for verdict in plan.records)
+        reasons.update(view.verdict.reason.value for view in plan.views)
+        return Status(
+            made_at=snapshot.now,
+            pool=settings.pool,
+            mode="read-only" if snapshot.read_only is not None else self._mode,
+            nodes=NodeCounts(
+                booting=counts.get("nodes_booting", 0),
+                unpaired=counts.get("nodes_unpaired", 0),
+                busy=counts.get("nodes_busy", 0),
+                idle=counts.get("nodes_idle", 0),
+                fail=counts.get("nodes_bad", 0),
+                down=counts.get("nodes_down", 0),
+                shutdown=counts.get("nodes_shutdown", 0),
+                wish=plan.wants.wishlist if plan.wants is not None else 0,
+            ),
+            errors=self._metrics.error_counts(),
+            max_nodes=settings.max_nodes,
+            quota=snapshot.limits.quota,
+            price=plan.wants.price if plan.wants is not None else 0.0,
+            idle_times={
+                view.node.name: snapshot.now - plan.history.idle_since[view.node.id]
+                for view in plan.views
+                if view.node.id in plan.history.idle_since
+            },
+            polls=dict(self._polls),
+            breaker=_breaker(plan),
+            lease_held=snapshot.lease,
+            holder=self._holder,
+            slots=_slots(plan),
+            records=_record_states(plan, snapshot, settings),
+            plan=plan.plan_id,
+            reasons=dict(reasons),
+            deferred=plan.deferred,
+            account=self._known["account"],
+            store=self._known["store"],
+        )
+
+    def identified(self, kind: str, seen: str) -> None:
+        self._known[kind] = seen
+
+    def listed(self, source: str, took_s: float, items: int, started_at: float) -> None:
+        self._metrics.list_ok(source, took_s, items)
+        self._polls[source] = Poll(started_at, items, 0)
+
+    def list_partial(self, source: str) -> None:
+        self._metrics.list_partial(source)
+
+    def list_suspect(self, source: str) -> None:
+        self._metrics.list_suspect(source)
+
+    def list_failed(self, source: str) -> None:
+        self._metrics.list_failed(source)
+        poll = self._polls.get(source, Poll())
+        self._polls[source] = replace(poll, failures_in_a_row=poll.failures_in_a_row + 1)
+
+    def booted(self, size: str) -> None:
+        self._metrics.boot(size)
+
+    def create_failed(self, kind: str) -> None:
+        self._metrics.create_failed(kind)
+
+    def shut_down(self, reason: Reason, size: str) -> None:
+        self._metrics.shutdown(reason.value)
+        if reason is Reason.BOOT_FAILED:
+            self._metrics.boot_failed(size)
+
+    def shutdown_skipped(self, reason: Reason) -> None:
+        self._metrics.shutdown_skipped(reason.value)
+
+    def destroy_failed(self) -> None:
+        self._metrics.destroy_failed()
+
+    def cleaned(self, reason: Reason) -> None:
+        self._metrics.clean(reason.value)
+
+    def clean_skipped(self, reason: Reason) -> None:
+        self._metrics.clean_skipped(reason.value)
+
+    def clean_failed(self) -> None:
+        self._metrics.clean_failed()
+
+
+def _breaker(plan: Plan) -> Breaker:
+    breaker = plan.breaker
+    if breaker.cause is None:
+        return Breaker()
+    counts = ", ".join(f"{name} {count}" for name, count in breaker.detail.items())
+    return Breaker(
+        reason=breaker.cause.value,
+        cause=f"{breaker.cause.value.replace('_', ' ')}: {counts}",
+        clear=HOW_TO_CLEAR[breaker.cause],
+        opened_at=breaker.opened_at,
+    )
+
+
+def _slots(plan: Plan) -> Slots:
+    slots = plan.slots
+    if slots is None:
+        return Slots()
+    used = sum(slots.held_by.values())
+    return Slots(used, slots.total, slots.earliest_free_s if slots.free == 0 else None)
+
+
+def _record_states(plan: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int]:
+    records = plan.history.records
+    if records is None:
+        return {}
+    return dict(Counter(classify(record, snapshot, settings).value for record in records.items))

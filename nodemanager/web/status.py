@@ -1,0 +1,192 @@
+"""What the daemon shows of itself: one immutable picture a cycle, and the board it hangs on.
+
+The names on the wire that stand in `_forerunner` are those of Arvados Node Manager's status.json,
+so that what reads that reads this; all others are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from nodemanager import __version__
+from nodemanager.clock import Clock
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """Cloud nodes by what they do, and how many demand calls for (`wish`)."""
+
+    booting: int = 0
+    unpaired: int = 0
+    busy: int = 0
+    idle: int = 0
+    fail: int = 0
+    down: int = 0
+    shutdown: int = 0
+    wish: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCounts:
+    """Failures since the process began; `Metrics.error_counts()` gives them."""
+
+    actor_exceptions: int = 0
+    boot_failures: int = 0
+    list_nodes_errors: int = 0
+    create_node_errors: int = 0
+    destroy_node_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The last whole answer of one source; `started_at` in boottime seconds, None before it."""
+
+    started_at: float | None = None
+    items: int = 0
+    failures_in_a_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Open when `reason` is set; `cause` and `clear` are sentences (SAFETY.md B4)."""
+
+    reason: str | None = None
+    cause: str = ""
+    clear: str = ""
+    opened_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Slots held, and how many there are where the store can say; `free_in_s` when all are held."""
+
+    used: int = 0
+    total: int | None = None
+    free_in_s: float | None = None
+
+    @property
+    def free(self) -> int | None:
+        return None if self.total is None else max(0, self.total - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One cycle's picture. Times are boottime seconds; `made_at` is when the cycle ended.
+
+    `mode` is apply, dry-run or read-only. `records` counts by record state, `reasons` the last
+    plan's verdicts by reason code. `idle_times` (node name -> seconds), `account`, `store` and
+    `holder` name things: they are shown only to who has the token, and so are the breaker's
+    sentences.
+    """
+
+    made_at: float
+    pool: str
+    mode: str = "apply"
+    version: str = __version__
+    nodes: NodeCounts = NodeCounts()
+    errors: ErrorCounts = ErrorCounts()
+    max_nodes: int = 0
+    quota: int | None = None
+    price: float = 0.0
+    idle_times: Mapping[str, float] = field(default_factory=dict)
+    polls: Mapping[str, Poll] = field(default_factory=dict)
+    breaker: Breaker = Breaker()
+    lease_held: bool = True
+    holder: str = ""
+    slots: Slots = Slots()
+    records: Mapping[str, int] = field(default_factory=dict)
+    plan: str = ""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    deferred: int = 0
+    account: str = ""
+    store: str = ""
+
+    def to_json(self, *, with_names: bool, now: float) -> Json:
+        """The picture as of `now` (boottime seconds); without names it is health and counts."""
+        shown = self._forerunner() | {
+            "pool": self.pool,
+            "mode": self.mode,
+            "cycle_age_s": _age(self.made_at, now),
+            "polls": {
+                source: {
+                    "age_s": _age(poll.started_at, now),
+                    "items": poll.items,
+                    "failures_in_a_row": poll.failures_in_a_row,
+                }
+                for source, poll in self.polls.items()
+            },
+            "breaker": self._breaker(with_names, now),
+            "lease": {"held": self.lease_held},
+            "slots": {
+                "used": self.slots.used,
+                "free": self.slots.free,
+                "total": self.slots.total,
+                "free_in_s": _rounded(self.slots.free_in_s),
+            },
+            "records": dict(self.records),
+            "plan": {"id": self.plan, "reasons": dict(self.reasons), "deferred": self.deferred},
+            "price": _rounded(self.price),
+        }
+        if with_names:
+            shown["idle_times"] = {
+                name: _rounded(idle_s) for name, idle_s in self.idle_times.items()
+            }
+            shown["lease"] = {"held": self.lease_held, "holder": self.holder}
+            shown["account"] = self.account
+            shown["store"] = self.store
+        return shown
+
+    def _forerunner(self) -> Json:
+        return {
+            "Version": self.version,
+            **{f"nodes_{name}": count for name, count in asdict(self.nodes).items()},
+            "node_quota": self.max_nodes if self.quota is None else self.quota,
+            "config_max_nodes": self.max_nodes,
+            **asdict(self.errors),
+        }
+
+    def _breaker(self, with_names: bool, now: float) -> Json:
+        breaker = self.breaker
+        shown: Json = {"open": breaker.reason is not None, "reason": breaker.reason}
+        if breaker.reason is not None:
+            shown["open_s"] = _age(breaker.opened_at, now)
+            if with_names:
+                shown |= {"cause": breaker.cause, "clear": breaker.clear}
+        return shown
+
+
+class Board:
+    """Where the daemon hangs its newest Status and the web's threads read it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since = clock.boottime()
+        self._status: Status | None = None
+
+    def replace(self, status: Status) -> None:
+        # One assignment of one immutable thing: readers need no lock.
+        self._status = status
+
+    def read(self) -> Status | None:
+        """The newest picture; None before the first cycle ended."""
+        return self._status
+
+    def now(self) -> float:
+        """Boottime seconds, the clock that a Status' times are on."""
+        return self._clock.boottime()
+
+    def age(self) -> float:
+        """Seconds since the last cycle ended; before the first, since the board was made."""
+        status = self._status
+        return self.now() - (self._since if status is None else status.made_at)
+
+
+def _age(at: float | None, now: float) -> float | None:
+    return None if at is None else _rounded(max(0.0, now - at))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,462 @@
+"""The composition root: from a configuration to adapters, settings and actors.
+
+The only module that names adapters; each is imported when it is chosen, since some are heavy.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pykka
+
+from nodemanager.actors.base import OnDeath
+from nodemanager.actors.daemon import Identity, NodeManagerDaemonActor, Once, Role
+from nodemanager.actors.messages import Begin, Team
+from nodemanager.actors.node_setup import NodeSetupActor
+from nodemanager.actors.node_shutdown import NodeShutdownActor
+from nodemanager.actors.observer import Nobody, Observer
+from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.actors.timer import Timer
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.config import (
+    AdoptUnclaimed,
+    Config,
+    SizeOverride,
+    StoreProvider,
+    is_loopback,
+    located,
+)
+from nodemanager.core.model import Record, Size
+from nodemanager.core.settings import Settings
+from nodemanager.errors import ConfigError
+from nodemanager.httpserver import HttpServer
+from nodemanager.log import Logger
+from nodemanager.records.api import RecordStore
+from nodemanager.state import StateDirectory
+
+SETUPS = 3
+SHUTDOWNS = 2
+REGISTRY_THREADS = 6
+STOP_TIMEOUT_S = 10.0
+
+PROVIDERS = ("dummy", "ec2", "local")
+
+
+def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
+    """The keys that a provider's adapter takes in each pass-through section; None: unknown."""
+    keys: Mapping[str, frozenset[str]]
+    if provider == "local":
+        from nodemanager.cloud.local import LocalCloud
+
+        keys = LocalCloud.ACCEPTED
+    elif provider == "dummy":
+        from nodemanager.cloud.dummy import DummyCloud
+
+        keys = DummyCloud.ACCEPTED
+    elif provider == "ec2":
+        from nodemanager.cloud.ec2 import Ec2Cloud
+
+        keys = Ec2Cloud.ACCEPTED
+    else:
+        return None
+    return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
+
+
+def build_cloud(config: Config, clock: Clock) -> CloudDriver:
+    """The adapter that `[Cloud] provider` names. Raises ConfigError for what it can't use."""
+    provider, pool = config.cloud.provider, config.daemon.pool
+    create = {key: value for key, value in config.cloud_create.items() if key != "user_data"}
+    driver_class = config.cloud.driver_class
+    try:
+        if provider == "local":
+            from nodemanager.cloud.local import LocalCloud
+
+            directory = config.daemon.state_dir / "local-cloud"
+            return LocalCloud(
+                pool=pool,
+                directory=directory,
+                create=create,
+                clock=clock,
+                driver_class=driver_class,
+            )
+        if provider == "dummy":
+            from nodemanager.cloud.dummy import DummyCloud
+
+            return DummyCloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                clock=clock,
+                driver_class=driver_class,
+            )
+        if provider == "ec2":
+            from nodemanager.cloud.ec2 import Ec2Cloud
+
+            return Ec2Cloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                listing=config.cloud_list,
+                create=create,
+                timeout=60.0,
+                driver_class=driver_class,
+            )
+    except ConfigError as error:
+        raise ConfigError(located(config, error.problems)) from error
+    names = ", ".join(PROVIDERS)
+    problem = f"[Cloud] provider = {provider}: there is no adapter for it yet; there are {names}"
+    raise ConfigError(located(config, [problem]))
+
+
+@dataclass(frozen=True)
+class Records:
+    """The record store, and the HTTP face of it that this process serves, if any."""
+
+    store: RecordStore
+    face: HttpServer | None = None
+    serve: Callable[[str], None] | None = None
+
+    def served(self) -> None:
+        """The face has a port now: nodes ping it there, unless told another address."""
+        if self.face is not None and self.serve is not None:
+            self.serve(self.face.url)
+
+
+def build_records(config: Config, state: StateDirectory, clock: Clock) -> Records:
+    """The store that `[Records] provider` names; the registry is served when it listens."""
+    if config.records.provider is StoreProvider.ARVADOS:
+        from nodemanager.records.arvados import ArvadosRecordStore
+
+        arvados = config.arvados
+        if arvados.host is None or arvados.token is None:
+            missing = "host" if arvados.host is None else "token"
+            problem = f"[Arvados] {missing}: is needed where the records are Arvados'"
+            raise ConfigError(located(config, [problem]))
+        return Records(
+            ArvadosRecordStore(
+                arvados.host.url,
+                arvados.token.reveal(),
+                timeout=arvados.timeout,
+                insecure=arvados.insecure,
+                slots=config.records.slots,
+                ping_url=config.ping_host.url if config.ping_host else None,
+                ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+                clock=clock,
+            )
+        )
+    return build_registry(config, state, clock)
+
+
+def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
+    """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
+    from nodemanager.records.sql import SqlRecordStore
+    from nodemanager.registry.app import build_app
+
+    registry = config.registry
+    store = SqlRecordStore(
+        registry.database.reveal(),
+        slots=registry.slots,
+        hostname=registry.hostname,
+        domain=registry.domain,
+        public_url=config.ping_host.url if config.ping_host else "",
+        clock=clock,
+        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+    )
+    if registry.listen is None:
+        if config.ping_host is None:
+            problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must say who serves"
+            raise ConfigError(located(config, [problem]))
+        return Records(store)
+    token = registry.token.reveal() if registry.token else state.token("registry")
+    face = HttpServer(
+        build_app(store, token),
+        registry.listen.host,
+        registry.listen.port,
+        option="[Registry] listen",
+        threads=REGISTRY_THREADS,
+        name="registry",
+        tls_cert=str(registry.tls_cert) if registry.tls_cert else None,
+        tls_key=str(registry.tls_key) if registry.tls_key else None,
+    )
+
+    def serve(url: str) -> None:
+        store.public_url = url
+
+    return Records(store, face, None if config.ping_host else serve)
+
+
+def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
+    """The sizes that may be booted: those of `[Size NAME]`, or all that the cloud has.
+
+    Raises ConfigError for a size that neither the cloud lists nor the file describes (S4).
+    """
+    known = {size.instance_type: size for size in cloud.list_sizes()}
+    if not config.sizes:
+        return tuple(known.values())
+    problems = []
+    sizes = []
+    for wanted in config.sizes:
+        listed = known.get(wanted.instance_type)
+        if listed is None and not wanted.stands_alone:
+            problems.append(
+                f"[Size {wanted.name}] instance_type = {wanted.instance_type}: the cloud lists no "
+                "such size; give cores, ram and price to use it all the same"
+            )
+            continue
+        sizes.append(_size(wanted, listed))
+    if problems:
+        raise ConfigError(located(config, problems))
+    return tuple(sizes)
+
+
+def _size(wanted: SizeOverride, listed: Size | None) -> Size:
+    base = listed or Size(wanted.name, wanted.instance_type, cores=1, ram_mb=0)
+    given = {
+        "cores": wanted.cores,
+        "ram_mb": wanted.ram_mb,
+        "scratch_mb": wanted.scratch_mb,
+        "price": wanted.price,
+        "preemptible": wanted.preemptible,
+    }
+    return replace(
+        base,
+        name=wanted.name,
+        **{key: value for key, value in given.items() if value is not None},  # type: ignore[arg-type]  # each is of its field's type
+    )
+
+
+_ADOPT = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
+
+
+def settings_of(config: Config, cloud: CloudDriver, store: RecordStore) -> Settings:
+    """What decisions are taken by."""
+    daemon, cleaning = config.daemon, config.cleaning
+    visible_after = cleaning.visible_after
+    return Settings(
+        pool=daemon.pool,
+        adopt_unclaimed=_ADOPT[cleaning.adopt_unclaimed],
+        node_stale_after=daemon.node_stale_after,
+        poll_stale_after=daemon.poll_stale_after,
+        boot_fail_after=daemon.boot_fail_after,
+        settle=cleaning.settle,
+        absent_listings=cleaning.absent_listings,
+        collapse_fraction=cleaning.collapse_fraction,
+        max_cleans_per_cycle=cleaning.max_cleans_per_cycle,
+        max_shutdowns_per_cycle=cleaning.max_shutdowns_per_cycle,
+        action_timeout=cleaning.action_timeout,
+        visible_after=cloud.visible_after if visible_after is None else visible_after,
+        claim_expiry=cleaning.claim_expiry,
+        ids_unique=cloud.ids_unique,
+        may_authorise=cloud.may_authorise and store.may_authorise,
+        compare_and_set=store.guarantee.value == "cas",
+        demand_polled=daemon.wishlist_command is not None,
+        min_nodes=daemon.min_nodes,
+        max_nodes=daemon.max_nodes,
+        max_total_price=daemon.max_total_price,
+        max_poll_time=daemon.max_poll_time,
+        consecutive_idle_count=daemon.consecutive_idle_count,
+        node_mem_scaling=daemon.node_mem_scaling,
+        shutdown_windows=_windows(config.cloud.shutdown_windows),
+        sizes=sizes_of(config, cloud),
+    )
+
+
+def _windows(windows: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(length for length in windows if math.isfinite(length))
+
+
+def user_data_of(config: Config) -> Callable[[Record, str], str]:
+    """The user data for a node: the template of `[Cloud Create] user_data`, or the bare ping URL.
+
+    Raises ConfigError for a template that can't be read or asks for something else.
+    """
+    path = config.cloud_create.get("user_data")
+    if path is None:
+        return lambda record, ping_url: ping_url
+    try:
+        template = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"[Cloud Create] user_data = {path}: can't be read: {error}"
+        raise ConfigError(located(config, [problem])) from error
+
+    def render(record: Record, ping_url: str) -> str:
+        values = {
+            "{ping_url}": ping_url,
+            "{record}": record.uuid,
+            "{hostname}": record.hostname or "",
+            "{incarnation}": record.incarnation or "",
+        }
+        text = template
+        # Not str.format: a shell script or cloud-init file is full of other braces.
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
+        return text
+
+    if "{ping_url}" not in template:
+        problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
+        raise ConfigError(located(config, [problem]))
+    return render
+
+
+class RememberedIdentity:
+    """L5 over restarts, in the state directory."""
+
+    def __init__(self, state: StateDirectory, *, writes: bool) -> None:
+        self._state = state
+        self._writes = writes
+
+    def check(self, kind: str, seen: str) -> str | None:
+        if not self._writes and self._state.recall(kind) is None:
+            return None
+        mismatch = self._state.check_identity(kind, seen)
+        if mismatch is None:
+            return None
+        return (
+            f"this is not the {kind} known before ({mismatch.known}) but {mismatch.seen}; "
+            f"if that is meant, forget the old one in {self._state.path}/facts.json"
+        )
+
+
+@dataclass(frozen=True)
+class System:
+    """All that one running daemon is made of."""
+
+    config: Config
+    cloud: CloudDriver
+    records: Records
+    settings: Settings
+    daemon: pykka.ActorRef[NodeManagerDaemonActor]
+    team: Team
+    actors: tuple[pykka.ActorRef[Any], ...]
+
+
+def start_actors(
+    config: Config,
+    cloud: CloudDriver,
+    records: Records,
+    settings: Settings,
+    *,
+    timer: Timer,
+    clock: Clock,
+    log: Logger,
+    identity: Identity,
+    on_death: OnDeath,
+    dry_run: bool = False,
+    once: Once | None = None,
+    observer: Observer | None = None,
+) -> System:
+    """Start the actors and tell the daemon to begin."""
+    store = records.store
+    role = Role(
+        manager=f"{socket.gethostname()}:{os.getpid()}",
+        mode="dry-run" if dry_run else "apply",
+        guarantee=store.guarantee,
+        fence_wait=store.settle_wait,
+        identity=identity,
+        observer=observer or Nobody(),
+        once=once,
+    )
+    daemon = NodeManagerDaemonActor.start(
+        settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death
+    )
+    timing = config.daemon
+    cloud_list = CloudNodeListActor.start(
+        cloud=cloud,
+        daemon=daemon,
+        timer=timer,
+        clock=clock,
+        poll_time=timing.cloudlist_poll_time,
+        max_poll_time=timing.max_poll_time,
+        on_death=on_death,
+    )
+    record_list = RecordListActor.start(
+        store=store,
+        daemon=daemon,
+        timer=timer,
+        clock=clock,
+        poll_time=timing.nodelist_poll_time,
+        max_poll_time=timing.max_poll_time,
+        on_death=on_death,
+    )
+    demand = None
+    if timing.wishlist_command is not None:
+        from nodemanager.schedulers.wishlist import WishlistCommand
+
+        demand = DemandActor.start(
+            wishlist=WishlistCommand(timing.wishlist_command, timing.wishlist_poll_time),
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=timing.wishlist_poll_time,
+            max_poll_time=timing.max_poll_time,
+            on_death=on_death,
+        )
+    user_data = user_data_of(config)
+    setups = tuple(
+        NodeSetupActor.start(
+            cloud=cloud,
+            store=store,
+            daemon=daemon,
+            clock=clock,
+            user_data=user_data,
+            on_death=on_death,
+        )
+        for _ in range(SETUPS)
+    )
+    shutdowns = tuple(
+        NodeShutdownActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
+        for _ in range(SHUTDOWNS)
+    )
+    cleaner = RecordCleanerActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
+    team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
+    daemon.tell(Begin(team))
+    others: tuple[pykka.ActorRef[Any], ...] = (
+        cloud_list,
+        record_list,
+        *setups,
+        *shutdowns,
+        cleaner,
+    )
+    actors = (daemon, *others) if demand is None else (daemon, *others, demand)
+    return System(config, cloud, records, settings, daemon, team, actors)
+
+
+def secrets_of(config: Config) -> list[str]:
+    """Every secret of the file, for the log to hide."""
+    given = (config.manage.management_token, config.arvados.token, config.registry.token)
+    secrets = [secret.reveal() for secret in given if secret is not None]
+    return [
+        *secrets,
+        *(value for key, value in config.cloud_credentials.items() if "secret" in key),
+    ]
+
+
+def warnings_of(config: Config) -> list[str]:
+    """What would work, but hardly as meant: where remote nodes are told to ping (check-config)."""
+    if config.cloud.provider in ("local", "dummy"):
+        return []
+    endpoint = config.ping_host
+    if endpoint is None and config.records.provider is StoreProvider.ARVADOS:
+        endpoint = config.arvados.host
+    if endpoint is None:
+        listen = config.registry.listen
+        if listen is not None and is_loopback(listen.host):
+            return [
+                f"[Registry] listen = {listen}: nodes in the cloud can't ping a loopback address; "
+                "listen on another one, and say in [Cloud Create] ping_host how nodes reach it"
+            ]
+        return [
+            "[Cloud Create] ping_host: is not set, so nodes are told to ping this machine's own"
+            " address; say how they reach the registry"
+        ]
+    if endpoint.is_loopback:
+        return [f"[Cloud Create] ping_host = {endpoint}: nodes in the cloud can't reach a loopback"]
+    if endpoint.is_plain:
+        return [f"[Cloud Create] ping_host = {endpoint}: ping secrets would travel in plain http"]
+    return []

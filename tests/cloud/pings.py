@@ -1,0 +1,114 @@
+"""A small real HTTP server that takes pings, and a way to wait for what it saw."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+DEADLINE = 20.0
+
+
+@dataclass(frozen=True)
+class Ping:
+    """One request: where it came from, what it asked, what was in its query and its form."""
+
+    address: str
+    method: str
+    path: str
+    query: dict[str, str]
+    form: dict[str, str]
+
+
+class PingServer:
+    """Answers `status` to everything; holds its answers back while `gate` is clear."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
+        self.pings: list[Ping] = []
+        self.pages: dict[str, str] = {}
+        seen = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+                parts = urlsplit(self.path)
+                ping = Ping(
+                    self.client_address[0],
+                    self.command,
+                    parts.path,
+                    flat(parts.query),
+                    flat(body),
+                )
+                seen.pings.append(ping)
+                seen.gate.wait(DEADLINE)
+                self.answer(seen.status, "{}")
+
+            def do_GET(self) -> None:
+                page = seen.pages.get(self.path)
+                if self.headers.get("X-aws-ec2-metadata-token") != "a-token==":
+                    self.answer(401, "")
+                elif page is None:
+                    self.answer(404, "")
+                else:
+                    self.answer(200, page)
+
+            def do_PUT(self) -> None:
+                known = self.path == "/latest/api/token" and bool(seen.pages)
+                self.answer(200 if known else 404, "a-token==" if known else "")
+
+            def answer(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def url(self, record: str = "zzzzz-7ekkf-000000000000001") -> str:
+        return f"{self.base}/arvados/v1/nodes/{record}/ping?ping_secret=s3cr3t-{record[-3:]}"
+
+    def of(self, instance_id: str) -> list[Ping]:
+        return [ping for ping in self.pings if ping.form.get("instance_id") == instance_id]
+
+
+def flat(text: str) -> dict[str, str]:
+    fields = parse_qs(text, keep_blank_values=True, strict_parsing=bool(text))
+    assert all(len(values) == 1 for values in fields.values())
+    return {key: values[0] for key, values in fields.items()}
+
+
+@contextmanager
+def ping_server() -> Iterator[PingServer]:
+    server = PingServer()
+    thread = threading.Thread(
+        target=server.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.gate.set()
+        server.server.shutdown()
+        server.server.server_close()
+        thread.join()
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    """Poll until it holds; fails with `what` after DEADLINE seconds."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"never saw: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,91 @@
+"""etc/iam/ec2.json allows what the adapter calls, and nothing more."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cloud.ec2_helpers import PUBLIC_KEY, cloud, order
+from tests.cloud.moto_server import MotoServer, shared
+
+ROOT = Path(__file__).parents[2]
+NEEDS_NO_PERMISSION = {"sts:GetCallerIdentity"}
+BEHIND_RUN_INSTANCES = {"ec2:CreateTags", "iam:PassRole"}
+
+
+@pytest.fixture
+def server() -> MotoServer:
+    moto = shared()
+    moto.reset()
+    return moto
+
+
+@pytest.fixture
+def statements() -> list[dict[str, Any]]:
+    policy = json.loads((ROOT / "etc" / "iam" / "ec2.json").read_text(encoding="utf-8"))
+    assert policy["Version"] == "2012-10-17"
+    statements: list[dict[str, Any]] = policy["Statement"]
+    return statements
+
+
+def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
+    public = tmp_path / "id.pub"
+    public.write_text(PUBLIC_KEY)
+    ec2 = cloud(
+        server,
+        listing={"tag:team": "physics"},
+        create={"image_id": "ami-1", "ssh_key": str(public)},
+    )
+    ec2.account()
+    ec2.list_sizes()
+    made = ec2.create(order(record="zzzzz-7ekkf-000000000000001"))
+    ec2.list_nodes()
+    ec2.find_by_record("zzzzz-7ekkf-000000000000001")
+    ec2.ask(made.id)
+    ec2.destroy(made.id)
+    ec2.close()
+    service = re.compile(r"Credential=[^,]*/([a-z0-9]+)/aws4_request")
+    found = set()
+    for call in server.calls:
+        signed = service.search(call.headers["authorization"])
+        assert signed is not None
+        found.add(f"{signed[1]}:{call.action}")
+    return found
+
+
+def test_the_policy_allows_every_call_and_nothing_more(
+    server: MotoServer, statements: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    allowed = {statement["Action"] for statement in statements}
+    called = called_by_everything(server, tmp_path)
+    assert called > NEEDS_NO_PERMISSION
+    assert allowed == called - NEEDS_NO_PERMISSION | BEHIND_RUN_INSTANCES
+
+
+def test_no_call_of_the_adapter_was_left_out_above(server: MotoServer, tmp_path: Path) -> None:
+    written = {
+        action
+        for source in (ROOT / "nodemanager" / "cloud").glob("ec2*.py")
+        for action in re.findall(r'\.call\(\s*"(\w+)"', source.read_text(encoding="utf-8"))
+    }
+    called = {action.partition(":")[2] for action in called_by_everything(server, tmp_path)}
+    assert written == called
+
+
+def test_what_changes_something_is_bound_to_the_pool_s_tag(
+    statements: list[dict[str, Any]],
+) -> None:
+    for statement in statements:
+        resources = statement["Resource"]
+        resources = [resources] if isinstance(resources, str) else resources
+        if any(":instance/" in resource for resource in resources):
+            conditions = statement["Condition"]["StringEquals"]
+            assert {"aws:RequestTag/nodemanager-pool", "aws:ResourceTag/nodemanager-pool"} & set(
+                conditions
+            )
+        if statement["Action"] != "ec2:DescribeInstances":
+            assert "*" not in resources

@@ -1,0 +1,249 @@
+"""What all libcloud adapters share, seen through a small one of the tests' own."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from libcloud.common.base import ConnectionKey
+from libcloud.compute.base import Node, NodeDriver, NodeSize
+
+from nodemanager.clock import ManualClock
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.dummy import DummyCloud
+from nodemanager.cloud.libcloud_base import LibcloudCloud, epoch, load_driver_class
+from nodemanager.core.model import CloudState, Outcome, Size, Tags
+from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
+from tests.cloud.pings import PingServer
+
+BOOTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class HttpDriver(NodeDriver):  # type: ignore[misc]
+    """Talks to a real server, so that libcloud's own connection is under test."""
+
+    name = "test"
+    connectionCls = ConnectionKey
+
+    def list_nodes(self) -> list[Node]:
+        self.connection.request("/nodes", method="POST")
+        return []
+
+
+class Cloud(LibcloudCloud):
+    """Two listings, as a cloud with tags and filters gives; answers are the test's."""
+
+    provider = "test"
+    raw_states = {"running": CloudState.RUNNING}
+
+    def __init__(self, *answers: tuple[object, bool], server: PingServer | None = None) -> None:
+        super().__init__(pool="mine", default_class=HttpDriver, timeout=0.3)
+        self.answers = answers
+        self.server = server
+
+    def _new_driver(self) -> NodeDriver:
+        if self.server is None:
+            return SimpleNamespace()
+        port = self.server.server.server_address[1]
+        return self.driver_type("key", secure=False, host="127.0.0.1", port=port)
+
+    def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        return self.answers or super()._listings(driver)
+
+    def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        return self.answers[0][0]
+
+    def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        return SimpleNamespace(id=None)
+
+    def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        raise RuntimeError(f"can't take {order.user_data}")
+
+    def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+        raise TimeoutError
+
+    def _tags_of(self, raw: Any) -> Tags:
+        return Tags(**raw.extra["tags"])
+
+
+def node(node_id: str = "n1", **changes: Any) -> Node:
+    made = Node(
+        id=node_id,
+        name="compute1",
+        state="running",
+        public_ips=["192.0.2.1"],
+        private_ips=["10.0.0.1"],
+        driver=None,
+        size=NodeSize("m1", "m1", 1, 1, None, 0.1, None),
+        created_at=BOOTED,
+        extra={"tags": {"pool": "mine", "record": "r1", "incarnation": "i1"}},
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_a_whole_node_is_read_whole() -> None:
+    (seen,) = Cloud(([node()], False)).list_nodes().items
+    assert (seen.id, seen.name, seen.state) == ("n1", "compute1", CloudState.RUNNING)
+    assert (seen.size, seen.created_at) == ("m1", BOOTED.timestamp())
+    assert (seen.tags, seen.managed, seen.problems) == (Tags("mine", "r1", "i1"), True, ())
+    assert seen.addresses == ("10.0.0.1", "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        pytest.param({"created_at": None}, "launch time is missing", id="no-launch-time"),
+        pytest.param({"created_at": "yesterday"}, "launch time can't be read", id="bad-time"),
+        pytest.param({"created_at": float("nan")}, "launch time can't be read", id="nan-time"),
+        pytest.param({"extra": {}}, "tags can't be read", id="no-tags"),
+        pytest.param({"extra": None}, "tags can't be read", id="no-extra"),
+        pytest.param({"size": "m1"}, "size can't be read", id="bad-size"),
+        pytest.param({"public_ips": None}, "addresses can't be read", id="bad-addresses"),
+    ],
+)
+def test_a_malformed_node_is_listed_with_what_is_wrong(
+    changes: dict[str, Any], problem: str
+) -> None:
+    listing = Cloud(([node("good"), node("bad", **changes)], True)).list_nodes()
+    assert listing.complete
+    good, bad = listing.items
+    assert (good.id, good.problems) == ("good", ())
+    assert bad.id == "bad"
+    assert [line.startswith(problem) for line in bad.problems] == [True]
+    assert [line.startswith(f"node bad: {problem}") for line in listing.problems] == [True]
+
+
+def test_an_unknown_raw_state_is_unknown_and_not_absent() -> None:
+    (seen,) = Cloud(([node(state="dreaming")], False)).list_nodes().items
+    assert (seen.state, seen.raw_state, seen.is_absent) == (CloudState.UNKNOWN, "dreaming", False)
+
+
+def test_the_union_of_two_listings_has_each_node_once_and_knows_who_manages_it() -> None:
+    other = {"tags": {"pool": "other"}}
+    by_tag = [node("ours")]
+    by_list = [node("ours"), node("untagged", extra={"tags": {}}), node("theirs", extra=other)]
+    listing = Cloud((by_tag, False), (by_list, True)).list_nodes()
+    assert [one.id for one in listing.items] == ["ours", "untagged", "theirs"]
+    assert all(one.managed for one in listing.items)
+    everything = Cloud(([node("theirs", extra=other)], False)).list_nodes()
+    assert [one.managed for one in everything.items] == [False]
+
+
+def test_an_id_twice_in_one_answer_stays_visible_as_the_contradiction_it_is() -> None:
+    listing = Cloud(([node("n1"), node("n1")], False), ([node("n2")], True)).list_nodes()
+    assert [one.id for one in listing.items] == ["n1", "n1", "n2"]
+
+
+def test_one_bad_answer_of_two_is_no_listing() -> None:
+    with pytest.raises(IncompleteListing):
+        Cloud(([node()], False), (None, True)).list_nodes()
+
+
+@pytest.mark.parametrize("bad", [None, node("x", extra={})], ids=["none", "no-tags"])
+def test_a_search_with_an_unreadable_item_denies_nothing(bad: object) -> None:
+    with pytest.raises(IncompleteListing):
+        Cloud(([node(), bad], False)).find_by_record("r1")
+
+
+def test_a_search_gives_only_that_records_nodes() -> None:
+    cloud = Cloud(([node(), node("n2", extra={"tags": {"record": "r2"}})], False))
+    assert [one.id for one in cloud.find_by_record("r2")] == ["n2"]
+
+
+def test_an_answer_without_an_id_to_a_question_by_id_is_an_error_not_a_denial() -> None:
+    with pytest.raises(CloudError, match="without an id"):
+        Cloud().ask("n1")
+
+
+def test_a_destroy_that_timed_out_is_not_definite() -> None:
+    with pytest.raises(CloudError) as caught:
+        Cloud().destroy("n1")
+    assert not caught.value.definite
+
+
+def test_a_traceback_of_a_failed_create_does_not_show_the_user_data() -> None:
+    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags(), "t", "http://x/?ping_secret=hidden")
+    with pytest.raises(CloudError) as caught:
+        Cloud().create(order)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "RuntimeError" in str(caught.value)
+    assert "hidden" not in shown.replace(repr(order), "")
+
+
+def test_each_thread_has_a_driver_of_its_own() -> None:
+    cloud = Cloud(([], False))
+    meet = threading.Barrier(3)
+
+    def drivers(_: int) -> tuple[int, int]:
+        meet.wait(10)
+        return id(cloud._driver), id(cloud._driver)
+
+    with ThreadPoolExecutor(3) as threads:
+        seen = list(threads.map(drivers, range(3)))
+    assert len({first for first, _ in seen}) == 3
+    assert all(first == second for first, second in seen)
+
+
+def test_a_call_ends_at_its_time_limit(pings: PingServer) -> None:
+    pings.gate.clear()
+    with pytest.raises(CloudError, match="list nodes: ReadTimeout") as caught:
+        Cloud(server=pings).list_nodes()
+    assert not caught.value.definite
+
+
+def test_nothing_is_asked_twice_even_where_libcloud_would(
+    pings: PingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "yes")
+    pings.status = 429
+    cloud = Cloud(server=pings)
+    with pytest.raises(Throttled):
+        cloud.list_nodes()
+    assert len(pings.pings) == 1
+    cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("dotted", "why"),
+    [
+        pytest.param("Plain", "give module and class", id="no-module"),
+        pytest.param("no.such.module.Driver", "can't be imported", id="no-such-module"),
+        pytest.param("libcloud.compute.base.Nothing", "has no Nothing", id="no-such-class"),
+        pytest.param("pathlib.Path", "it is no libcloud", id="no-driver"),
+        pytest.param("libcloud.compute.base.os", "it is no libcloud", id="no-class"),
+    ],
+)
+def test_a_wrong_driver_class_is_told_by_name(dotted: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_driver_class(dotted)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"[Cloud] driver_class = {dotted}: ")
+    assert why in problem
+
+
+def test_a_driver_class_takes_the_place_of_the_providers_own() -> None:
+    cloud = DummyCloud(
+        pool="mine",
+        credentials={"creds": "3"},
+        clock=ManualClock(),
+        driver_class=f"{__name__}.HoledDriver",
+    )
+    assert not cloud.list_nodes().complete
+
+
+class HoledDriver(load_driver_class("libcloud.compute.drivers.dummy.DummyNodeDriver")):  # type: ignore[misc]
+    def list_nodes(self) -> list[Node | None]:
+        return [*super().list_nodes(), None]
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert epoch(BOOTED.replace(tzinfo=None)) == BOOTED.timestamp()
+    assert epoch(None) is None

@@ -1,0 +1,225 @@
+"""Two options together: refused, or read the safe way with a warning (S1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.config.conftest import Read, Refused
+
+
+def test_a_stale_window_at_or_below_poll_staleness_halves_how_long_polls_are_fresh(
+    read: Read,
+) -> None:
+    config = read("[Daemon]\npoll_stale_after = 600\nnode_stale_after = 600\n")
+    assert config.daemon.poll_stale_after == 300
+    assert config.daemon.node_stale_after == 600
+    assert config.origin("Daemon", "poll_stale_after") == "adjusted"
+    assert config.warnings == (
+        f"{config.path}:3: [Daemon] node_stale_after = 600: this is not above "
+        "[Daemon] poll_stale_after = 600 (line 2); in force is poll_stale_after = 300",
+    )
+
+
+def test_a_stale_window_just_above_poll_staleness_is_left_alone(read: Read) -> None:
+    config = read("[Daemon]\npoll_stale_after = 600\nnode_stale_after = 601\n")
+    assert config.daemon.poll_stale_after == 600
+    assert config.warnings == ()
+
+
+def test_settle_below_one_poll_of_the_cloud_is_one_poll_of_the_cloud(read: Read) -> None:
+    config = read("[Cleaning]\nsettle = 10\n[Daemon]\ncloudlist_poll_time = 30\n")
+    assert config.cleaning.settle == 30
+    assert config.origin("Cleaning", "settle") == "adjusted"
+    assert config.warnings == (
+        f"{config.path}:4: [Daemon] cloudlist_poll_time = 30: [Cleaning] settle = 10 (line 2) is "
+        "below this, one poll of the cloud; in force is settle = 30",
+    )
+
+
+def test_a_cap_on_polls_below_a_poll_is_that_poll(read: Read) -> None:
+    config = read("[Daemon]\nmax_poll_time = 30\n")
+    assert config.daemon.max_poll_time == 60
+    assert len(config.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("[Daemon]\npoll_stale_after = 119\n", 2, id="against-the-default-poll"),
+        pytest.param("[Daemon]\npoll_time = 301\n[Cleaning]\nsettle = 301\n", 2, id="long-poll"),
+        pytest.param("[Daemon]\nwishlist_poll_time = 301\n", 2, id="longest-poll-counts"),
+        pytest.param(
+            "[Daemon]\npoll_time = 50\n\nnode_stale_after = 199\n", 4, id="after-adjustment"
+        ),
+    ],
+)
+def test_polls_fresh_for_less_than_two_polls_are_refused(
+    refused: Refused, text: str, line: int
+) -> None:
+    (problem,) = refused(text)
+    assert problem.startswith(f"{line}: [Daemon] ")
+    assert "two polls" in problem
+
+
+def test_polls_fresh_for_exactly_two_polls_will_do(read: Read) -> None:
+    assert read("[Daemon]\npoll_stale_after = 120\n").daemon.poll_stale_after == 120
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "min_nodes = 4\nmax_nodes = 2\n",
+            "3: [Daemon] max_nodes = 2: [Daemon] min_nodes = 4 (line 2) asks for more nodes than "
+            "this allows",
+            id="max-later",
+        ),
+        pytest.param(
+            "max_nodes = 2\nmin_nodes = 4\n",
+            "3: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 2 "
+            "(line 2) allows",
+            id="min-later",
+        ),
+        pytest.param(
+            "min_nodes = 4\n",
+            "2: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 1 "
+            "(default) allows",
+            id="against-a-default",
+        ),
+    ],
+)
+def test_a_contradiction_is_told_at_the_later_line_and_names_both(
+    refused: Refused, text: str, problem: str
+) -> None:
+    assert refused(f"[Daemon]\n{text}") == [problem]
+
+
+def test_a_contradiction_is_found_when_other_options_are_wrong(refused: Refused) -> None:
+    problems = refused("[Daemon]\nmin_nodes = 4\nwatchdog = 0\nmax_nodes = 2\nbogus = 1\n")
+    assert [problem.split(":")[0] for problem in problems] == ["3", "4", "5"]
+
+
+def test_more_nodes_than_slots_is_a_warning(read: Read) -> None:
+    config = read("[Daemon]\nmax_nodes = 8\n[Registry]\nslots = 4\n")
+    (warning,) = config.warnings
+    assert "[Registry] slots = 4" in warning
+    assert "[Daemon] max_nodes = 8 (line 2)" in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "[Arvados]\ntoken = t\nhost = http://a.example\n",
+            "3: [Arvados] host = http://a.example: this is plain http to another machine, which "
+            "[Arvados] insecure = no (default) forbids",
+            id="arvados",
+        ),
+        pytest.param(
+            "[Cloud Create]\nping_host = http://a.example\n",
+            "2: [Cloud Create] ping_host = http://a.example: this is plain http to another "
+            "machine, which [Arvados] insecure = no (default) forbids",
+            id="ping-host",
+        ),
+        pytest.param(
+            "[Cloud Create]\nping_host = hostname:port\n", "2: [Cloud Create] ping_host", id="port"
+        ),
+    ],
+)
+def test_plain_http_to_another_machine_is_refused(
+    refused: Refused, text: str, problem: str
+) -> None:
+    (told,) = refused(text)
+    assert told.startswith(problem)
+
+
+def test_plain_http_is_taken_where_it_is_insecure_on_purpose(read: Read) -> None:
+    config = read(
+        "[Arvados]\ntoken = t\nhost = http://a.example\ninsecure = yes\n"
+        "[Cloud Create]\nping_host = http://b.example:81\n"
+    )
+    assert config.arvados.host is not None
+    assert config.ping_host is not None
+    assert config.ping_host.url == "http://b.example:81"
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        pytest.param("", True, id="registry-on-loopback"),
+        pytest.param("[Cloud Create]\nping_host = 127.0.0.1:8990\n", True, id="loopback"),
+        pytest.param(
+            "[Arvados]\ninsecure = yes\n[Cloud Create]\nping_host = http://a.example\n",
+            True,
+            id="plain",
+        ),
+        pytest.param("[Registry]\nlisten = 10.0.0.1:8990\n", True, id="registry-without-tls"),
+        pytest.param("[Cloud Create]\nping_host = a.example\n", False, id="https"),
+        pytest.param("[Registry]\nlisten =\n", False, id="served-elsewhere"),
+    ],
+)
+def test_a_ping_url_that_a_remote_node_cannot_use_safely_is_a_warning(
+    read: Read, text: str, warned: bool
+) -> None:
+    config = read(f"[Cloud]\nprovider = ec2\n{text}", cloud=False)
+    assert bool(config.warnings) is warned
+
+
+def test_the_arvados_store_needs_host_and_token(refused: Refused) -> None:
+    assert refused("[Arvados]\nhost = a.example\n") == [
+        "2: [Arvados] host = a.example: the Arvados store needs [Arvados] token"
+    ]
+    assert refused("[Records]\nprovider = arvados\n") == [
+        "2: [Records] provider = arvados: the Arvados store needs [Arvados] host",
+        "2: [Records] provider = arvados: the Arvados store needs [Arvados] token",
+    ]
+
+
+def test_the_store_is_arvados_where_its_host_is_given_unless_the_file_says_so(read: Read) -> None:
+    arvados = read("[Arvados]\nhost = a.example\ntoken = t\n[Records]\nslots = 9\n")
+    assert (arvados.records.provider, arvados.slots) == ("arvados", 9)
+    registry = read(
+        "[Arvados]\nhost = a.example\ntoken = t\n[Records]\nprovider = registry\nslots = 9\n"
+    )
+    assert (registry.records.provider, registry.slots) == ("registry", 64)
+    assert len(registry.warnings) == 2
+
+
+def test_a_certificate_needs_its_key(refused: Refused, read: Read) -> None:
+    assert refused("[Registry]\ntls_cert = /a.crt\n") == [
+        "2: [Registry] tls_cert = /a.crt: this needs [Registry] tls_key = (default) as well"
+    ]
+    assert read("[Registry]\ntls_cert = /a.crt\ntls_key = /a.key\n").warnings == ()
+
+
+def test_one_port_for_two_servers_is_refused(refused: Refused) -> None:
+    (problem,) = refused("[Registry]\nlisten = 0.0.0.0:8989\n[Manage]\nport = 8989\n")
+    assert problem.startswith("4: [Manage] port = 8989: ")
+    assert "[Registry] listen = 0.0.0.0:8989 (line 2)" in problem
+
+
+def test_a_management_server_on_the_network_is_a_warning(read: Read) -> None:
+    assert len(read("[Manage]\nport = 8989\naddress = 0.0.0.0\n").warnings) == 1
+    assert len(read("[Manage]\naddress = 0.0.0.0\n").warnings) == 0
+
+
+def test_a_price_of_zero_under_a_cap_is_a_warning(read: Read) -> None:
+    config = read("[Size a]\nprice = 0\n[Daemon]\nmax_total_price = 1\n")
+    assert len(config.warnings) == 1
+    assert read("[Size a]\nprice = 0\n").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        pytest.param("[Daemon]\ndispatcher = slurm\n", True, id="dispatcher"),
+        pytest.param("[Arvados]\nslurm_queue = yes\n", True, id="slurm-queue"),
+        pytest.param("[Arvados]\njobs_queue = yes\n", True, id="jobs-queue"),
+        pytest.param("[Arvados]\njobs_queue = no\nslurm_queue = off\n", False, id="off"),
+        pytest.param("[Daemon]\ndispatcher =\n", False, id="blank"),
+    ],
+)
+def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
+    read: Read, text: str, warned: bool
+) -> None:
+    assert bool(read(text).warnings) is warned

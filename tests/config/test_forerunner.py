@@ -1,0 +1,92 @@
+"""Files of the forerunner's shape load unchanged, with its meanings and defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodemanager.config import load
+from tests.config.conftest import Read
+
+FILES = Path(__file__).parent / "files"
+
+
+def test_the_ec2_example_loads_with_its_meaning() -> None:
+    config = load(FILES / "ec2.cfg", environ={})
+    assert config.cloud.shutdown_windows == (3240.0, 300.0, 60.0)
+    assert config.daemon.node_stale_after == 14400
+    assert config.arvados.jobs_queue
+    assert config.cloud_credentials["secret"] == "abc/def+ghi%jkl"
+    assert config.cloud_list["tag_arvados-class"] == "dynamic-compute"
+    assert config.cloud_create["security_groups"] == "sg-1, sg-2"
+    assert config.records.provider == "arvados"
+    assert config.arvados.host is not None
+    assert config.arvados.host.url == "https://zzzzz.example.org"
+    assert [(s.name, s.instance_type, s.preemptible) for s in config.sizes] == [
+        ("m4.large", "m4.large", None),
+        ("m4.large.spot", "m4.large", True),
+    ]
+    assert config.log_levels == {"pykka": "WARNING", "apiclient": "WARNING"}
+
+
+def test_the_gce_example_loads_though_no_adapter_serves_it_yet() -> None:
+    config = load(FILES / "gce.cfg", environ={})
+    assert config.cloud.provider == "gce"
+    assert config.cloud_credentials["auth_type"] == "SA"
+    assert config.cloud_credentials["credential_file"] == "/etc/nodes/credential"
+
+
+def test_the_azure_example_loads_and_says_what_its_dispatcher_does_not_do() -> None:
+    config = load(FILES / "azure.cfg", environ={})
+    assert config.cloud_create["image"].count(":") == 3
+    assert [warning for warning in config.warnings if "dispatcher = slurm" in warning]
+
+
+def test_the_development_example_loads_with_its_stray_time_out() -> None:
+    config = load(FILES / "local.cfg", environ={})
+    assert config.cloud_credentials == {"creds": "dummycreds"}
+    assert config.daemon.poll_stale_after == 150
+    told = [warning.split(": ")[1] for warning in config.warnings]
+    assert told == ["[Daemon] node_stale_after = 300", "[Cloud] timeout = 15"]
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "default"),
+    [
+        ("daemon", "min_nodes", 0),
+        ("daemon", "max_nodes", 1),
+        ("daemon", "max_total_price", 0),
+        ("daemon", "poll_time", 60),
+        ("daemon", "cloudlist_poll_time", 60),
+        ("daemon", "nodelist_poll_time", 60),
+        ("daemon", "wishlist_poll_time", 60),
+        ("daemon", "max_poll_time", 300),
+        ("daemon", "poll_stale_after", 600),
+        ("daemon", "boot_fail_after", 1800),
+        ("daemon", "node_stale_after", 7200),
+        ("daemon", "consecutive_idle_count", 2),
+        ("daemon", "node_mem_scaling", 0.95),
+        ("daemon", "watchdog", 600),
+        ("daemon", "certs_file", None),
+        ("daemon", "dispatcher", None),
+        ("manage", "address", "127.0.0.1"),
+        ("manage", "port", None),
+        ("manage", "management_token", None),
+        ("logging", "file", Path("/dev/stderr")),
+        ("logging", "level", "INFO"),
+        ("arvados", "host", None),
+        ("arvados", "token", None),
+        ("arvados", "timeout", 15),
+        ("arvados", "insecure", False),
+        ("arvados", "jobs_queue", True),
+        ("arvados", "slurm_queue", True),
+        ("cloud", "driver_class", None),
+    ],
+)
+def test_defaults_are_the_forerunners_but_for_the_two_that_changed(
+    read: Read, section: str, option: str, default: object
+) -> None:
+    config = read("")
+    assert getattr(getattr(config, section), option) == default
+    assert config.warnings == ()

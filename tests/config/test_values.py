@@ -1,0 +1,235 @@
+"""Single values: what each option takes, and what it is told of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.config import Endpoint, Listen, kinds, load
+from nodemanager.errors import ConfigError
+from tests.config.conftest import Read, Refused
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        pytest.param("90", 90.0, id="seconds"),
+        pytest.param("0.5", 0.5, id="fraction"),
+        pytest.param("90s", 90.0, id="s"),
+        pytest.param("30m", 1800.0, id="m"),
+        pytest.param("2h", 7200.0, id="h"),
+        pytest.param("1.5 H", 5400.0, id="fraction-space-capital"),
+        pytest.param("1d", 86400.0, id="d"),
+    ],
+)
+def test_a_duration_is_seconds_or_has_a_unit(read: Read, text: str, seconds: float) -> None:
+    assert read(f"[Arvados]\ntimeout = {text}\n").arvados.timeout == seconds
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "Daemon.poll_time",
+        "Daemon.cloudlist_poll_time",
+        "Daemon.max_poll_time",
+        "Daemon.poll_stale_after",
+        "Daemon.boot_fail_after",
+        "Daemon.node_stale_after",
+        "Daemon.watchdog",
+        "Arvados.timeout",
+        "Cleaning.settle",
+        "Cleaning.action_timeout",
+        "Cleaning.visible_after",
+    ],
+)
+@pytest.mark.parametrize("value", ["0", "-1", "0m", "nan", "inf", "-inf", "1e999", "soon", "1h30"])
+def test_a_duration_that_is_none_is_refused_with_file_and_line(
+    refused: Refused, option: str, value: str
+) -> None:
+    section, name = option.split(".")
+    (problem,) = refused(f"\n[{section}]\n{name} = {value}\n")
+    assert problem.startswith(f"3: [{section}] {name} = {value}: ")
+
+
+@given(st.text(max_size=12))
+def test_whatever_is_read_as_a_duration_is_a_finite_positive_number(text: str) -> None:
+    try:
+        seconds = kinds.duration().parse(text)
+    except ValueError:
+        return
+    assert 0 < seconds <= kinds.LONGEST_S
+
+
+@given(st.floats(min_value=0.001, max_value=1e8))
+def test_a_duration_that_is_shown_can_be_read_again(seconds: float) -> None:
+    kind = kinds.duration()
+    assert kind.parse(kind.show(seconds)) == seconds
+
+
+def test_a_boot_that_may_take_for_ever_loads_as_the_forerunner_had_it(read: Read) -> None:
+    assert read("[Daemon]\nboot_fail_after = 9223372036854775807\n").daemon.boot_fail_after > 1e18
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "value"),
+    [
+        pytest.param("Daemon", "min_nodes", "0", id="min-nodes-0"),
+        pytest.param("Daemon", "max_nodes", "0", id="drain"),
+        pytest.param("Daemon", "max_total_price", "0", id="no-cap"),
+        pytest.param("Manage", "port", "-1", id="no-server"),
+        pytest.param("Manage", "port", "0", id="any-port"),
+        pytest.param("Manage", "ManagementToken", "", id="token-to-be-made"),
+        pytest.param("Registry", "listen", "", id="serve-nothing"),
+        pytest.param("Cleaning", "visible_after", "", id="the-adapters-own"),
+        pytest.param("Daemon", "wishlist_command", "", id="no-wishlist"),
+        pytest.param("Cloud", "shutdown_windows", "0, 5, 1", id="window-at-once"),
+    ],
+)
+def test_zero_minus_one_and_blank_load_where_they_mean_something(
+    read: Read, section: str, option: str, value: str
+) -> None:
+    header = "" if section == "Cloud" else f"[{section}]"
+    config = read(f"[Cloud]\nprovider = dummy\n{header}\n{option} = {value}\n", cloud=False)
+    assert config.origin(section, option) == f"{config.path}:4"
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "value"),
+    [
+        pytest.param("Daemon", "min_nodes", "-1", id="negative-nodes"),
+        pytest.param("Daemon", "max_nodes", "2.5", id="half-a-node"),
+        pytest.param("Daemon", "max_nodes", "\u0663", id="not-ascii-digit"),
+        pytest.param("Daemon", "max_total_price", "-1", id="negative-price"),
+        pytest.param("Daemon", "max_total_price", "inf", id="infinite-price"),
+        pytest.param("Daemon", "node_mem_scaling", "0", id="no-memory"),
+        pytest.param("Daemon", "node_mem_scaling", "1.1", id="more-than-all-memory"),
+        pytest.param("Daemon", "consecutive_idle_count", "0", id="never-seen-idle"),
+        pytest.param("Daemon", "pool", "a b", id="space-in-pool"),
+        pytest.param("Daemon", "pool", "-a", id="dash-first"),
+        pytest.param("Daemon", "state_dir", "state", id="relative-path"),
+        pytest.param("Daemon", "wishlist_command", "sh -c 'a", id="open-quote"),
+        pytest.param("Daemon", "dispatcher", "pbs", id="unknown-dispatcher"),
+        pytest.param("Manage", "port", "65536", id="port-too-high"),
+        pytest.param("Logging", "level", "LOUD", id="level"),
+        pytest.param("Logging", "format", "xml", id="format"),
+        pytest.param("Arvados", "insecure", "maybe", id="neither-yes-nor-no"),
+        pytest.param("Arvados", "host", "ftp://a", id="scheme"),
+        pytest.param("Arvados", "host", "a:port", id="port-placeholder"),
+        pytest.param("Arvados", "host", "https://a/?b", id="query"),
+        pytest.param("Records", "provider", "mysql", id="store"),
+        pytest.param("Records", "slots", "0", id="no-slot-arvados"),
+        pytest.param("Registry", "slots", "0", id="no-slot-registry"),
+        pytest.param("Registry", "listen", "8990", id="listen-without-address"),
+        pytest.param("Registry", "listen", "::1:8990", id="listen-bare-ipv6"),
+        pytest.param("Registry", "hostname", "compute", id="one-name-for-all"),
+        pytest.param("Registry", "hostname", "compute%(slot)d", id="unknown-field"),
+        pytest.param("Registry", "hostname", "a_%(slot_number)d", id="no-host-name"),
+        pytest.param("Registry", "database", "registry.db", id="no-url"),
+        pytest.param("Registry", "database", "sqlite:///registry.db", id="relative-database"),
+        pytest.param("Cleaning", "collapse_fraction", "1", id="all-may-collapse"),
+        pytest.param("Cleaning", "collapse_fraction", "0", id="none-may"),
+        pytest.param("Cleaning", "max_cleans_per_cycle", "0", id="no-cleans"),
+        pytest.param("Cleaning", "absent_listings", "0", id="no-listing"),
+        pytest.param("Cleaning", "backlog", "purge", id="backlog"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(
+    refused: Refused, section: str, option: str, value: str
+) -> None:
+    problems = refused(f"[{section}]\n{option} = {value}\n")
+    assert [p for p in problems if p.startswith(f"2: [{section}] {option} = ")] == problems[:1]
+
+
+@pytest.mark.parametrize("windows", ["54", "54, 0, 6", "54, -1", "a, b", "1,,2", "1, nan", ""])
+def test_shutdown_windows_that_never_open_or_are_no_minutes_are_refused(
+    refused: Refused, windows: str
+) -> None:
+    (problem,) = refused(f"[Cloud]\nprovider = dummy\nshutdown_windows = {windows}\n", cloud=False)
+    assert problem.startswith("3: [Cloud] shutdown_windows =")
+
+
+def test_shutdown_windows_are_written_in_minutes_and_read_in_seconds(read: Read) -> None:
+    config = read("[Cloud]\nprovider = ec2\nshutdown_windows = 54, 5, 1\n", cloud=False)
+    assert config.cloud.shutdown_windows == (3240.0, 300.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        pytest.param("a.example", "https://a.example", id="host"),
+        pytest.param("a.example:8443", "https://a.example:8443", id="host-and-port"),
+        pytest.param("[2001:db8::1]:8443", "https://[2001:db8::1]:8443", id="ipv6"),
+        pytest.param("http://127.0.0.1:8000/", "http://127.0.0.1:8000", id="loopback-http"),
+        pytest.param("https://a.example/base/", "https://a.example/base", id="url"),
+    ],
+)
+def test_a_host_is_https_unless_it_is_a_whole_url(read: Read, written: str, url: str) -> None:
+    host = read(f"[Arvados]\ntoken = t\nhost = {written}\n").arvados.host
+    assert host is not None
+    assert host.url == url
+
+
+def test_a_close_word_is_suggested_for_a_choice(refused: Refused) -> None:
+    assert refused("[Cleaning]\nbacklog = cleen\n") == [
+        "2: [Cleaning] backlog = cleen: must be hold or clean; did you mean 'clean'?"
+    ]
+
+
+def test_levels_may_be_set_for_each_logger_whose_name_is_kept_as_written(
+    read: Read, refused: Refused
+) -> None:
+    config = read("[Logging]\npykka = warning\nsqlalchemy.Engine = WARN\n")
+    assert config.log_levels == {"pykka": "WARNING", "sqlalchemy.Engine": "WARNING"}
+    assert refused("[Logging]\nfiel = /tmp/x\npykka = DEBG\n") == [
+        "2: [Logging] fiel = /tmp/x: no log level; one of DEBUG, INFO, WARNING, ERROR, CRITICAL; "
+        "did you mean 'file'?",
+        "3: [Logging] pykka = DEBG: no log level; did you mean 'DEBUG'?",
+    ]
+
+
+def test_a_wishlist_command_is_words_and_no_shell(read: Read) -> None:
+    config = read("[Daemon]\nwishlist_command = /bin/x 'a b' $HOME\n")
+    assert config.daemon.wishlist_command == ("/bin/x", "a b", "$HOME")
+
+
+def test_defaults_follow_from_the_file_name_the_environment_and_each_other(read: Read) -> None:
+    config = read("[Daemon]\npoll_time = 10\nnodelist_poll_time = 20\n")
+    assert config.daemon.pool == "pool"
+    assert config.daemon.cloudlist_poll_time == 10
+    assert config.daemon.nodelist_poll_time == 20
+    assert config.daemon.state_dir == Path("/var/lib/nodemanager/pool")
+    assert config.registry.database.reveal() == "sqlite:////var/lib/nodemanager/pool/registry.db"
+    assert config.registry.listen == Listen("127.0.0.1", 8990)
+    moved = read("", environ={"STATE_DIRECTORY": "/run/state:/other"})
+    assert moved.registry.database.reveal() == "sqlite:////run/state/registry.db"
+
+
+def test_a_file_name_that_makes_no_pool_name_asks_for_one(file: Callable[..., Path]) -> None:
+    path = file("", name="my pool.cfg")
+    with pytest.raises(ConfigError, match="set it in the file"):
+        load(path, environ={})
+
+
+def test_a_longest_poll_above_five_minutes_raises_the_cap_by_default(read: Read) -> None:
+    config = read("[Daemon]\npoll_time = 600\npoll_stale_after = 2000\n[Cleaning]\nsettle = 600\n")
+    assert config.daemon.max_poll_time == 600
+    assert config.warnings == ()
+
+
+def test_an_endpoint_of_ipv6_has_brackets_again() -> None:
+    assert Endpoint("https", "::1", 80).url == "https://[::1]:80"
+
+
+def test_a_size_says_what_it_replaces(read: Read) -> None:
+    (size,) = read("[Size big]\ncores = 4\nram = 8192\nscratch = 100\nprice = .5\n").sizes
+    assert (size.instance_type, size.cores, size.ram_mb, size.scratch_mb) == (
+        "big",
+        4,
+        8192,
+        100000,
+    )
+    assert (size.price, size.preemptible, size.stands_alone) == (0.5, None, True)

@@ -1,0 +1,123 @@
+"""What is in force and where it came from; what a reload changes; whose keys are whose."""
+
+from __future__ import annotations
+
+from nodemanager.config import Change, Row, check_keys, diff, located, reloaded, show
+from nodemanager.config.sections import SECTIONS
+from tests.config.conftest import Read, Refused
+
+ACCEPTED = {
+    "Cloud Credentials": frozenset({"key", "secret"}),
+    "Cloud List": frozenset({"vpc-id", "tag_*"}),
+    "Cloud Create": frozenset({"image_id"}),
+}
+
+
+def test_every_setting_is_shown_with_where_it_came_from(read: Read) -> None:
+    config = read(
+        "[Daemon]\nmax_nodes = 2\npoll_stale_after = 2h\n[Logging]\npykka = DEBUG\n"
+        "[Cloud Credentials]\nkey = k\n[Cloud List]\ntag_a = b\n[Size m]\nprice = 1.50\n"
+    )
+    rows = show(config)
+    names = {(row.section, row.option) for row in rows}
+    assert {(s.name, o.name) for s in SECTIONS for o in s.options} <= names
+    path = config.path
+    for row in (
+        Row("Daemon", "max_nodes", "2", f"{path}:2"),
+        Row("Daemon", "min_nodes", "0", "default"),
+        Row("Daemon", "poll_stale_after", "3600", "adjusted"),
+        Row("Logging", "pykka", "DEBUG", f"{path}:5"),
+        Row("Cloud Credentials", "key", "***", f"{path}:7"),
+        Row("Cloud List", "tag_a", "b", f"{path}:9"),
+        Row("Size m", "price", "1.50", f"{path}:11"),
+    ):
+        assert row in rows
+
+
+def test_what_is_shown_of_an_option_can_be_read_again(read: Read) -> None:
+    config = read("[Registry]\nlisten = [::1]:8990\n[Daemon]\nwishlist_command = /bin/x 'a b'\n")
+    for section in SECTIONS:
+        for option in section.options:
+            value = getattr(getattr(config, section.attribute), option.attribute)
+            if not option.kind.secret:
+                assert option.kind.parse(option.kind.show(value)) == value, option.name
+
+
+def test_a_reload_tells_each_changed_option_and_whether_it_may(read: Read) -> None:
+    old = read("[Daemon]\nmax_nodes = 2\n[Registry]\ntoken = a\n[Cloud List]\ntag_a = b\n")
+    new = read("[Daemon]\nmax_nodes = 3\n[Registry]\ntoken = b\n[Size m]\ncores = 2\n")
+    assert diff(old, new) == [
+        Change("Daemon", "max_nodes", "2", "3", True),
+        Change("Registry", "token", "***", "***", False),
+        Change("Cloud List", "tag_a", "b", None, False),
+        Change("Size m", "cores", None, "2", False),
+    ]
+    assert diff(old, old) == []
+
+
+def test_windows_and_limits_can_be_reloaded_and_nothing_that_needs_a_restart() -> None:
+    may = {o.name for section in SECTIONS for o in section.options if o.reload}
+    assert {"node_stale_after", "max_nodes", "settle", "shutdown_windows", "poll_time"} <= may
+    assert not may & {
+        "pool",
+        "state_dir",
+        "port",
+        "address",
+        "listen",
+        "database",
+        "provider",
+        "token",
+        "ManagementToken",
+        "file",
+        "slots",
+    }
+
+
+def test_a_running_daemon_takes_over_the_windows_and_limits_alone(read: Read) -> None:
+    old = read("[Daemon]\nmax_nodes = 2\n[Manage]\nport = 1\n")
+    new = read("[Daemon]\nmax_nodes = 3\nnode_stale_after = 300\n[Manage]\nport = 2\n")
+    taken = reloaded(old, new)
+    assert taken.daemon.max_nodes == 3
+    assert taken.daemon.poll_stale_after == 150
+    assert taken.origin("Daemon", "poll_stale_after") == "adjusted"
+    assert taken.manage.port == 1
+    assert taken.warnings == new.warnings
+    assert not [change for change in diff(taken, new) if change.reloadable]
+
+
+def test_keys_that_the_adapter_does_not_take_are_told_like_any_other_mistake(read: Read) -> None:
+    config = read(
+        "[Cloud Credentials]\nkye = x\nsecret = y\n[Cloud List]\ntag_a = b\n"
+        "[Cloud Create]\nimage = z\nping_host = a.example\n"
+    )
+    found = [each for name, keys in ACCEPTED.items() for each in check_keys(config, name, keys)]
+    assert found == [
+        f"{config.path}:2: [Cloud Credentials] kye = ***: the provider has no such key; "
+        "did you mean 'key'?",
+        f"{config.path}:7: [Cloud Create] image = z: the provider has no such key; "
+        "did you mean 'image_id'?",
+    ]
+
+
+def test_keys_are_checked_in_one_go_with_everything_else(refused: Refused, read: Read) -> None:
+    asked = []
+
+    def accepts(provider: str) -> dict[str, frozenset[str]] | None:
+        asked.append(provider)
+        return ACCEPTED if provider == "dummy" else None
+
+    problems = refused("[Daemon]\nwatchdog = 0\n[Cloud List]\nvpc = b\n", accepts=accepts)
+    assert problems == [
+        "2: [Daemon] watchdog = 0: a duration must be above zero",
+        "4: [Cloud List] vpc = b: the provider has no such key; did you mean 'vpc-id'?",
+    ]
+    assert read("[Cloud]\nprovider = gce\n[Cloud List]\nx = y\n", cloud=False, accepts=accepts)
+    assert asked == ["dummy", "gce"]
+
+
+def test_an_adapters_own_complaint_gets_its_file_and_line(read: Read) -> None:
+    config = read("\n[Cloud Create]\nimage_id = x\n")
+    assert located(config, ["[Cloud Create] image_id = x: no AMI", "[Cloud Create] spot: bad"]) == [
+        f"{config.path}:3: [Cloud Create] image_id = x: no AMI",
+        f"{config.path}:1: [Cloud Create] spot: bad",
+    ]

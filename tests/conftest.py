@@ -1,0 +1,85 @@
+"""What every test has: servers that may be missing, actors that end, Hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Generator, Iterator
+from glob import glob
+from typing import Any
+
+import hypothesis
+import pytest
+
+# What `@pytest.mark.server(NAME)` needs, as a program's name or as a pattern of its path. The
+# Debian packages that bring them are in etc/install/test-deps.
+SERVERS = {
+    "curl": "curl",
+    "logrotate": "/usr/sbin/logrotate",
+    "postgresql": "/usr/lib/postgresql/*/bin/postgres",
+    "systemd": "systemd-analyze",
+}
+
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+def required() -> bool:
+    """Nothing may be skipped for want of a server (set by .ci/run)."""
+    return os.environ.get("NODEMANAGER_REQUIRE") == "all"
+
+
+def servers_of(item: pytest.Item) -> list[str]:
+    return [str(name) for mark in item.iter_markers("server") for name in mark.args]
+
+
+def is_here(server: str) -> bool:
+    where = SERVERS[server]
+    return bool(glob(where)) if where.startswith("/") else shutil.which(where) is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    unknown = sorted({name for item in items for name in servers_of(item)} - SERVERS.keys())
+    if unknown:
+        raise pytest.UsageError(f"tests/conftest.py's SERVERS lacks {', '.join(unknown)}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    missing = [name for name in servers_of(item) if not is_here(name)]
+    if not missing:
+        return
+    reason = f"needs {' and '.join(missing)}: make test-deps"
+    if required():
+        pytest.fail(f"{reason} (NODEMANAGER_REQUIRE=all)", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    of_a_server = item.get_closest_marker("server") is not None
+    if report.skipped and required() and of_a_server and not hasattr(report, "wasxfail"):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{why} (a server test may not be skipped: NODEMANAGER_REQUIRE=all)"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any("make test-deps" in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line("")
+        terminalreporter.write_line("Some tests need servers that are not installed. For those:")
+        terminalreporter.write_line("    make test-deps")
+
+
+@pytest.fixture(autouse=True)
+def _no_actor_outlives_its_test() -> Iterator[None]:
+    yield
+    pykka = sys.modules.get("pykka")
+    if pykka is not None:
+        pykka.ActorRegistry.stop_all(timeout=10)

@@ -1,0 +1,167 @@
+"""The clouds that the contract suite runs on. A new adapter adds one entry to CLOUDS."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from libcloud.compute.types import NodeState
+
+from nodemanager.clock import ManualClock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.dummy import DummyCloud
+from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.ec2_wire import Wire
+from nodemanager.cloud.local import LocalCloud, sweep
+from nodemanager.cloud.local_driver import LocalNodeDriver
+from nodemanager.cloud.local_state import ProcessIdentity, StateDir
+from nodemanager.core.model import CloudState
+from tests.cloud import ec2_helpers, moto_server
+
+
+@dataclass(frozen=True)
+class CloudFixture:
+    """A cloud, and what the suite must know of it.
+
+    `open(pool)` gives an adapter to the one cloud. `states` brings a node of that id into a
+    state by other hands than the adapter's. `listing_through(change)` puts `change` between
+    the cloud's node listing and the adapter, which must make of it what the port says.
+    `driver_type` is the libcloud class whose errors are translated.
+    """
+
+    open: Callable[[str], CloudDriver]
+    listing_through: Callable[[Callable[[Any], Any]], AbstractContextManager[None]]
+    states: Mapping[CloudState, Callable[[str], None]] = field(default_factory=dict)
+    has_client_tokens: bool = True
+    unknown_id: str = "no-such-node"
+
+
+@contextmanager
+def method_through(cls: type, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Every answer of that libcloud method passes through `change`."""
+    original = getattr(cls, name)
+
+    def changed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return change(original(self, *args, **kwargs))
+
+    with mock.patch.object(cls, name, autospec=True, side_effect=changed):
+        yield
+
+
+@contextmanager
+def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
+    directory = tmp_path / "local"
+    clock = ManualClock()
+    # The nodes boot for ever: this suite is about the cloud, not about pings.
+    create = {"boot_delay": "1h"}
+    opened: list[LocalCloud] = []
+
+    def open_cloud(pool: str) -> LocalCloud:
+        opened.append(LocalCloud(pool=pool, directory=directory, create=create, clock=clock))
+        return opened[-1]
+
+    def process_of(node_id: str) -> ProcessIdentity:
+        entry = StateDir(directory).find(node_id)
+        assert entry is not None
+        process = entry.process()
+        assert process is not None
+        return process
+
+    def mark_stopping(node_id: str) -> None:
+        entry = StateDir(directory).find(node_id)
+        assert entry is not None
+        entry.mark_stopping()
+
+    def kill(node_id: str) -> None:
+        process = process_of(node_id)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.end()
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            listing_through=lambda change: method_through(LocalNodeDriver, "list_nodes", change),
+            states={
+                CloudState.PENDING: lambda node_id: None,
+                CloudState.RUNNING: lambda node_id: clock.advance(3600),
+                CloudState.STOPPING: mark_stopping,
+                CloudState.TERMINATED: kill,
+            },
+            unknown_id="local-" + 20 * "0",
+        )
+    finally:
+        for cloud in opened:
+            cloud.close()
+        sweep(directory)
+
+
+@contextmanager
+def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
+    first = DummyCloud(pool="first", credentials={"creds": "dummycreds"}, clock=ManualClock())
+
+    def put(state: NodeState) -> Callable[[str], None]:
+        def change(node_id: str) -> None:
+            first.book.nodes[node_id].state = state
+
+        return change
+
+    yield CloudFixture(
+        open=first.sharing,
+        listing_through=lambda change: method_through(
+            type(first.book.driver), "list_nodes", change
+        ),
+        states={
+            CloudState.PENDING: put(NodeState.PENDING),
+            CloudState.RUNNING: put(NodeState.RUNNING),
+            CloudState.STOPPING: put(NodeState.STOPPING),
+            CloudState.STOPPED: put(NodeState.SUSPENDED),
+            CloudState.TERMINATED: put(NodeState.TERMINATED),
+            CloudState.UNKNOWN: put(NodeState.UNKNOWN),
+        },
+    )
+
+
+@contextmanager
+def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    server = moto_server.shared()
+    server.reset()
+    opened: list[Ec2Cloud] = []
+
+    def open_cloud(pool: str) -> Ec2Cloud:
+        opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
+        return opened[-1]
+
+    def put(state: str) -> Callable[[str], None]:
+        return lambda node_id: server.put(node_id, state)
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            # libcloud's list_nodes follows no pages; this is where ours does.
+            listing_through=lambda change: method_through(Wire, "instances", change),
+            states={
+                CloudState.PENDING: put("pending"),
+                CloudState.RUNNING: put("running"),
+                CloudState.STOPPING: put("shutting-down"),
+                CloudState.STOPPED: put("stopped"),
+                CloudState.TERMINATED: put("terminated"),
+            },
+            unknown_id="i-0123456789abcdef0",
+        )
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
+CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
+    "local": local_cloud,
+    "dummy": dummy_cloud,
+    "ec2": ec2_cloud,
+}

@@ -1,0 +1,288 @@
+"""What every cloud adapter promises (nodemanager/cloud/api.py), on each of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
+from libcloud.common.types import InvalidCredsError
+
+from nodemanager.cloud.api import CloudDriver, CreateOrder
+from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
+from nodemanager.errors import CloudError, IncompleteListing, Throttled, Unauthorized
+from tests.contract.clouds import CLOUDS, CloudFixture
+
+SECRET_URL = "http://127.0.0.1:9/arvados/v1/nodes/u/ping?ping_secret=verysecret"
+POOL, OTHER_POOL = "mine", "another"
+
+
+@pytest.fixture(params=list(CLOUDS))
+def cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudFixture]:
+    with CLOUDS[request.param](tmp_path) as fixture:
+        yield fixture
+
+
+@pytest.fixture
+def driver(cloud: CloudFixture) -> Iterator[CloudDriver]:
+    opened = cloud.open(POOL)
+    yield opened
+    opened.close()
+
+
+numbers = itertools.count(1)
+
+
+def order(driver: CloudDriver, *, pool: str = POOL, token: str | None = None) -> CreateOrder:
+    number = next(numbers)
+    return CreateOrder(
+        name=f"compute{number}",
+        size=driver.list_sizes()[0],
+        tags=Tags(pool, f"zzzzz-7ekkf-{number:015}", f"{number:032x}"),
+        client_token=token or f"token-{number}",
+        user_data=SECRET_URL,
+    )
+
+
+def listed(driver: CloudDriver, node_id: str) -> CloudNode | None:
+    listing = driver.list_nodes()
+    assert listing.complete
+    return next((node for node in listing.items if node.id == node_id), None)
+
+
+def test_a_create_carries_all_three_tags_name_and_size(driver: CloudDriver) -> None:
+    asked = order(driver)
+    node = driver.create(asked)
+    assert (node.name, node.tags, node.size) == (
+        asked.name,
+        asked.tags,
+        asked.size.instance_type,
+    )
+    assert node.managed
+    assert not node.is_absent
+
+
+def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(
+    driver: CloudDriver,
+) -> None:
+    asked = order(driver)
+    made = driver.create(asked)
+    record = asked.tags.record
+    assert record is not None
+    views = [listed(driver, made.id), driver.ask(made.id), *driver.find_by_record(record)]
+    assert [view.id for view in views if view] == [made.id] * 3
+    for view in views:
+        assert view is not None
+        assert (view.tags, view.name, view.problems) == (asked.tags, asked.name, ())
+        assert view.created_at is not None
+
+
+def test_a_node_is_seen_in_every_state(cloud: CloudFixture, driver: CloudDriver) -> None:
+    for state, bring_into in cloud.states.items():
+        asked = order(driver)
+        made = driver.create(asked)
+        bring_into(made.id)
+        record = asked.tags.record
+        assert record is not None
+        views = [listed(driver, made.id), driver.ask(made.id), *driver.find_by_record(record)]
+        assert [view.state for view in views if view] == [state] * 3, state
+        assert all(view.is_absent == (state is CloudState.TERMINATED) for view in views if view)
+
+
+def test_an_unknown_id_and_an_unknown_record_are_answered_with_nothing(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    assert driver.ask(cloud.unknown_id) is None
+    assert driver.find_by_record("zzzzz-7ekkf-nosuchrecord000") == ()
+
+
+@pytest.mark.parametrize("odd", ["../../etc", "", "ä", "a b", "x" * 500])
+def test_an_odd_id_never_finds_a_node(driver: CloudDriver, odd: str) -> None:
+    driver.create(order(driver))
+    found = None
+    with suppress(CloudError):
+        found = driver.ask(odd)
+    assert found is None
+
+
+def test_destroy_ends_the_node_says_so_and_may_be_repeated(driver: CloudDriver) -> None:
+    made = driver.create(order(driver))
+    first = driver.destroy(made.id)
+    assert first in {Outcome.GONE, Outcome.ACCEPTED}
+    again = driver.destroy(made.id)
+    assert again in {Outcome.GONE, Outcome.ACCEPTED, Outcome.UNKNOWN}
+    if first is Outcome.GONE:
+        for view in (listed(driver, made.id), driver.ask(made.id)):
+            assert view is None or view.is_absent
+
+
+def test_destroying_what_is_not_there_is_unknown_not_gone(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    assert driver.destroy(cloud.unknown_id) is Outcome.UNKNOWN
+
+
+def test_destroying_one_node_leaves_the_others(driver: CloudDriver) -> None:
+    doomed, kept = driver.create(order(driver)), driver.create(order(driver))
+    driver.destroy(doomed.id)
+    survivor = driver.ask(kept.id)
+    assert survivor is not None
+    assert not survivor.is_absent
+
+
+def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    other = cloud.open(OTHER_POOL)
+    asked = order(other, pool=OTHER_POOL)
+    theirs = other.create(asked)
+    assert theirs.managed
+    assert asked.tags.record is not None
+    views = [driver.ask(theirs.id), *driver.find_by_record(asked.tags.record)]
+    assert [(view.id, view.tags.pool) for view in views if view] == [(theirs.id, OTHER_POOL)] * 2
+    seen = listed(driver, theirs.id)
+    assert seen is None or not seen.managed
+
+
+def test_the_same_client_token_twice_makes_one_node(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    if not cloud.has_client_tokens:
+        pytest.skip("this cloud has no client tokens")
+    asked = order(driver, token="the-same")
+    assert asked.tags.record is not None
+    first, second = driver.create(asked), driver.create(asked)
+    assert first.id == second.id
+    assert [node.id for node in driver.find_by_record(asked.tags.record)] == [first.id]
+
+
+def test_listing_twice_gives_the_same(driver: CloudDriver) -> None:
+    for _ in range(3):
+        driver.create(order(driver))
+    first, second = driver.list_nodes(), driver.list_nodes()
+    assert sorted(node.id for node in first.items) == sorted(node.id for node in second.items)
+    assert len({node.id for node in first.items}) == len(first.items)
+
+
+def test_sizes_are_sane_and_named_by_the_clouds_own_id(driver: CloudDriver) -> None:
+    sizes = driver.list_sizes()
+    assert sizes
+    assert len({size.name for size in sizes}) == len(sizes)
+    for size in sizes:
+        assert size.name == size.instance_type != ""
+        assert size.cores >= 1
+        assert size.ram_mb >= 0
+        assert size.scratch_mb >= 0
+        assert size.price is None or (size.price >= 0 and math.isfinite(size.price))
+
+
+def test_the_account_is_one_stable_line(cloud: CloudFixture, driver: CloudDriver) -> None:
+    line = driver.account()
+    assert line == cloud.open(OTHER_POOL).account()
+    assert line
+    assert "\n" not in line
+
+
+def test_none_in_a_listing_makes_it_incomplete_and_keeps_the_rest(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    made = driver.create(order(driver))
+    with cloud.listing_through(lambda nodes: [None, *nodes]):
+        listing = driver.list_nodes()
+    assert not listing.complete
+    assert listing.problems
+    assert made.id in {node.id for node in listing.items}
+
+
+def test_a_node_without_an_id_makes_the_listing_incomplete(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    driver.create(order(driver))
+
+    def without_ids(nodes: list[Any]) -> list[Any]:
+        return [damaged(node, id=None) for node in nodes]
+
+    with cloud.listing_through(without_ids):
+        listing = driver.list_nodes()
+    assert (listing.items, listing.complete) == ((), False)
+
+
+def damaged(node: Any, **fields: Any) -> Any:
+    """A copy of a libcloud node with those fields."""
+    twin = object.__new__(type(node))
+    twin.__dict__.update(node.__dict__)
+    twin.__dict__.update(fields)
+    return twin
+
+
+@pytest.mark.parametrize("answer", [None, "nodes", {"nodes": []}], ids=["none", "text", "mapping"])
+def test_an_answer_that_is_no_list_is_no_listing(
+    cloud: CloudFixture, driver: CloudDriver, answer: object
+) -> None:
+    driver.create(order(driver))
+    with cloud.listing_through(lambda nodes: answer), pytest.raises(IncompleteListing):
+        driver.list_nodes()
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "definite"),
+    [
+        pytest.param(
+            RateLimitReachedError(headers={"retry-after": "7"}), Throttled, True, id="429"
+        ),
+        pytest.param(InvalidCredsError(), Unauthorized, True, id="credentials"),
+        pytest.param(BaseHTTPError(503, "come later"), CloudError, False, id="503"),
+        pytest.param(TimeoutError("too slow"), CloudError, False, id="time-out"),
+        pytest.param(ConnectionResetError(), CloudError, False, id="cut"),
+        pytest.param(KeyError("surprise"), CloudError, False, id="surprise"),
+    ],
+)
+def test_a_failed_listing_raises_an_error_of_ours(
+    cloud: CloudFixture,
+    driver: CloudDriver,
+    raised: Exception,
+    expected: type[CloudError],
+    definite: bool,
+) -> None:
+    def fail(nodes: Any) -> Any:
+        raise raised
+
+    driver.create(order(driver))
+    with cloud.listing_through(fail), pytest.raises(CloudError) as caught:
+        driver.list_nodes()
+    assert type(caught.value) is expected
+    assert caught.value.definite is definite
+    assert caught.value.retry_after == (7.0 if expected is Throttled else None)
+
+
+def test_two_threads_at_once_do_not_disturb_each_other(driver: CloudDriver) -> None:
+    orders = [order(driver) for _ in range(6)]
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(driver.create, orders))
+        listings = list(threads.map(lambda _: driver.list_nodes(), range(4)))
+        asked = list(threads.map(driver.ask, [node.id for node in made]))
+    assert [node.tags for node in made] == [one.tags for one in orders]
+    assert [node.tags for node in asked if node] == [one.tags for one in orders]
+    for listing in listings:
+        assert listing.complete
+        assert {node.id for node in made} <= {node.id for node in listing.items}
+
+
+def test_close_leaves_the_nodes_alive(cloud: CloudFixture) -> None:
+    first = cloud.open(POOL)
+    made = first.create(order(first))
+    first.close()
+    again = cloud.open(POOL).ask(made.id)
+    assert again is not None
+    assert not again.is_absent
+
+
+def test_an_order_does_not_show_its_user_data(driver: CloudDriver) -> None:
+    asked = order(driver)
+    assert "verysecret" not in repr(asked) + repr(driver.create(asked))

@@ -1,0 +1,44 @@
+"""The docs' tables say what the program says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodemanager.core.keys import Key
+from nodemanager.core.reasons import Event, Reason, Told
+from nodemanager.doc_tables import events_page, main
+
+PAGE = Path(__file__).parent.parent / "doc" / "events.rst"
+
+
+def test_the_page_in_the_repository_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == events_page(), (
+        "run `python -m nodemanager.doc_tables doc/events.rst`"
+    )
+
+
+@pytest.mark.parametrize("members", [Event, Reason, Key])
+def test_every_member_has_a_row_of_its_own_and_a_sentence(members: type[Told]) -> None:
+    page = events_page()
+    for member in members:
+        assert page.count(f"   * - ``{member.value}``\n") >= 1
+        assert member.doc.strip().endswith(".")
+
+
+@pytest.mark.parametrize("members", [Event, Reason, Key])
+def test_no_member_hides_behind_another_of_the_same_value(members: type[Told]) -> None:
+    assert len(members.__members__) == len(list(members))
+
+
+def test_no_key_names_a_secret() -> None:
+    from nodemanager.redact import is_secret
+
+    assert not [key for key in Key if is_secret(key.value)]
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    assert main([str(tmp_path / "events.rst")]) == 0
+    assert (tmp_path / "events.rst").read_text(encoding="utf-8") == events_page()
+    assert main([]) == 2

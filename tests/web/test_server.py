@@ -1,0 +1,330 @@
+"""The management server over real sockets: who may see what, and what it says."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodemanager import __version__, log
+from nodemanager.clock import ManualClock
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.errors import StartError
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
+
+TOKEN = "correct-horse-battery"
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
+HEALTHY_FOR = 600.0
+
+FORERUNNERS_KEYS = {
+    "nodes_booting",
+    "nodes_unpaired",
+    "nodes_busy",
+    "nodes_idle",
+    "nodes_fail",
+    "nodes_down",
+    "nodes_shutdown",
+    "nodes_wish",
+    "node_quota",
+    "config_max_nodes",
+    "actor_exceptions",
+    "boot_failures",
+    "list_nodes_errors",
+    "create_node_errors",
+    "destroy_node_errors",
+    "idle_times",
+    "Version",
+}
+
+
+class Manager:
+    """A management server on a free port, with the clock in our hands."""
+
+    def __init__(self, token: str | None = TOKEN) -> None:
+        self.clock = ManualClock()
+        self.board = Board(self.clock)
+        self.metrics = Metrics("prod", self.clock)
+        self.server = ManagementServer(
+            self.board,
+            self.metrics,
+            listen=("127.0.0.1", 0),
+            token=token,
+            healthy_for=HEALTHY_FOR,
+        )
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> requests.Response:
+        return requests.get(self.server.url + path, headers=headers, timeout=5)
+
+    def cycle(self, **fields: object) -> Status:
+        status = Status(made_at=self.clock.boottime(), pool="prod", **fields)  # type: ignore[arg-type]
+        self.board.replace(status)
+        self.metrics.show(status)
+        return status
+
+
+@pytest.fixture
+def manager() -> Iterator[Manager]:
+    manager = Manager()
+    manager.server.start()
+    yield manager
+    manager.server.stop()
+
+
+@pytest.fixture
+def tokenless() -> Iterator[Manager]:
+    manager = Manager(token=None)
+    manager.server.start()
+    yield manager
+    manager.server.stop()
+
+
+def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
+    manager.metrics.list_failed("cloud")
+    manager.metrics.list_failed("records")
+    manager.metrics.boot_failed("small")
+    manager.metrics.create_failed("QuotaExceeded")
+    manager.metrics.destroy_failed()
+    manager.metrics.actor_exception()
+    manager.cycle(
+        nodes=NodeCounts(booting=1, unpaired=2, busy=3, idle=4, fail=5, down=6, shutdown=7, wish=8),
+        errors=manager.metrics.error_counts(),
+        max_nodes=16,
+        idle_times={"compute-3": 12.34567},
+        polls={"cloud": Poll(started_at=manager.clock.boottime() - 5, items=9)},
+        slots=Slots(used=3, total=64),
+        records={"in_use": 3},
+        plan="4f1c",
+        reasons={Reason.WITHIN_WINDOW: 3},
+        deferred=2,
+    )
+    manager.clock.advance(2)
+    shown = manager.get("/status.json", WITH_TOKEN).json()
+    assert shown.keys() >= FORERUNNERS_KEYS
+    assert [shown[f"nodes_{name}"] for name in ("booting", "unpaired", "busy", "idle")] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert [shown[f"nodes_{name}"] for name in ("fail", "down", "shutdown", "wish")] == [5, 6, 7, 8]
+    assert (shown["node_quota"], shown["config_max_nodes"]) == (16, 16)
+    errors = ("actor_exceptions", "boot_failures", "list_nodes_errors")
+    assert [shown[name] for name in errors] == [1, 1, 1]
+    assert (shown["create_node_errors"], shown["destroy_node_errors"]) == (1, 1)
+    assert shown["Version"] == __version__
+    assert shown["idle_times"] == {"compute-3": 12.346}
+    assert shown["pool"] == "prod"
+    assert shown["cycle_age_s"] == 2
+    assert shown["polls"] == {"cloud": {"age_s": 7, "items": 9, "failures_in_a_row": 0}}
+    assert shown["slots"] == {"used": 3, "free": 61, "total": 64, "free_in_s": None}
+    assert shown["records"] == {"in_use": 3}
+    assert shown["plan"] == {"id": "4f1c", "reasons": {"within_window": 3}, "deferred": 2}
+
+
+def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) -> None:
+    manager.cycle(
+        idle_times={"name-of-node": 1.0},
+        account="name-of-account",
+        store="name-of-store",
+        holder="name-of-host",
+        breaker=Breaker(Reason.COLLAPSED, "name-of-cause", "name-of-cure", opened_at=0.0),
+    )
+    answer = manager.get("/status.json")
+    assert answer.status_code == 200
+    assert "name-of" not in answer.text
+    assert answer.json()["breaker"] == {
+        "open": True,
+        "reason": "collapsed",
+        "open_s": manager.clock.boottime(),
+    }
+    told = manager.get("/status.json", WITH_TOKEN).json()
+    assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
+    assert told["lease"] == {"held": True, "holder": "name-of-host"}
+    assert told["breaker"]["cause"] == "name-of-cause"
+    assert told["breaker"]["clear"] == "name-of-cure"
+
+
+def test_before_the_first_cycle_status_says_that_it_is_starting(manager: Manager) -> None:
+    answer = manager.get("/status.json")
+    assert answer.status_code == 503
+    assert answer.json()["title"] == "starting"
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        pytest.param(WITH_TOKEN, 200, id="right"),
+        pytest.param({}, 401, id="none"),
+        pytest.param({"Authorization": "Bearer wrong"}, 403, id="wrong"),
+        pytest.param({"Authorization": TOKEN}, 403, id="no-scheme"),
+        pytest.param({"Authorization": "Bearer "}, 403, id="empty"),
+        pytest.param({"Authorization": f"Bearer {TOKEN}x"}, 403, id="longer"),
+        pytest.param({"Authorization": "Bearer \xe4"}, 403, id="not-ascii"),
+    ],
+)
+def test_health_wants_the_token(headers: dict[str, str], expected: int, manager: Manager) -> None:
+    answer = manager.get("/_health/ping", headers)
+    assert answer.status_code == expected
+    assert (answer.json() == {"health": "OK"}) == (expected == 200)
+
+
+def test_a_wrong_token_is_refused_where_none_is_needed(manager: Manager) -> None:
+    manager.cycle()
+    assert manager.get("/status.json", {"Authorization": "Bearer wrong"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [
+        pytest.param(HEALTHY_FOR, 200, id="at-the-bound"),
+        pytest.param(HEALTHY_FOR + 1, 503, id="just-past"),
+    ],
+)
+@pytest.mark.parametrize("cycled", [True, False], ids=["after-a-cycle", "never-a-cycle"])
+def test_health_ends_when_cycles_do(
+    cycled: bool, age: float, expected: int, manager: Manager
+) -> None:
+    if cycled:
+        manager.clock.advance(10_000)
+        manager.cycle()
+    manager.clock.advance(age)
+    answer = manager.get("/_health/ping", WITH_TOKEN)
+    assert answer.status_code == expected
+    assert answer.json()["health"] == ("OK" if expected == 200 else "ERROR")
+
+
+def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(
+    tokenless: Manager,
+) -> None:
+    tokenless.cycle(idle_times={"name-of-node": 1.0})
+    assert tokenless.get("/_health/ping").status_code == 404
+    for headers in ({}, {"Authorization": "Bearer None"}, {"Authorization": "Bearer "}):
+        assert "name-of" not in tokenless.get("/status.json", headers).text
+
+
+@pytest.mark.parametrize("path", ["/status.json", "/metrics", "/_health/ping", "/nothing"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+def test_every_answer_is_guarded_and_only_get_is_served(
+    method: str, path: str, manager: Manager
+) -> None:
+    answer = requests.request(method, manager.server.url + path, timeout=5)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "html" not in answer.headers["Content-Type"]
+    if method != "GET":
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+    if not answer.ok:
+        assert answer.json()["title"]
+
+
+def test_a_taken_port_names_the_address_and_the_option(manager: Manager) -> None:
+    with pytest.raises(StartError) as refused:
+        ManagementServer(
+            manager.board,
+            manager.metrics,
+            listen=manager.server.address,
+            token=None,
+            healthy_for=1,
+        ).start()
+    assert f"127.0.0.1 port {manager.server.address[1]}" in str(refused.value)
+    assert "[Manage] port" in str(refused.value)
+
+
+def test_an_error_of_ours_is_a_json_500_and_one_line_without_the_query(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def broken() -> Status:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(manager.board, "read", broken)
+    answer = manager.get("/status.json?token=hunter2")
+    assert answer.status_code == 500
+    assert answer.json()["title"] == "internal error"
+    assert "inside" not in answer.text
+    (said,) = [line for line in map(log.fields_of, caplog.records) if "error" in line]
+    assert (said["event"], said["url"]) == (Event.SERVER_FAILED, "/status.json")
+    assert said["error"] == "RuntimeError: inside"
+
+
+def test_its_start_is_logged_with_the_real_port(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    manager = Manager()
+    manager.server.start()
+    manager.server.stop()
+    (said,) = [line for line in map(log.fields_of, caplog.records) if line]
+    assert said == {"event": Event.SERVER_STARTED, "name": "management", "url": manager.server.url}
+
+
+def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
+    manager.metrics.list_ok("cloud", 0.25, 40)
+    manager.metrics.clean(Reason.STALE_SLOT)
+    manager.metrics.clean(Reason.STALE_SLOT)
+    manager.cycle(
+        nodes=NodeCounts(busy=3, wish=5),
+        slots=Slots(used=3, total=64),
+        records={"in_use": 3, "stale": 1},
+        breaker=Breaker(Reason.COLLAPSED),
+    )
+    manager.cycle(nodes=NodeCounts(busy=2), records={"in_use": 4})
+    answer = manager.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert found["nodemanager_info", __version__, "prod"] == 1
+    assert found["nodemanager_lists_total", "cloud", "ok"] == 1
+    assert found["nodemanager_lists_total", "cloud", "failed"] == 0
+    assert found["nodemanager_list_items", "cloud"] == 40
+    assert found["nodemanager_list_last_ok_timestamp_seconds", "cloud"] == manager.clock.wall()
+    assert found["nodemanager_cleans_total", "stale_slot"] == 2
+    assert found["nodemanager_nodes", "busy"] == 2
+    assert found["nodemanager_nodes_wanted",] == 0
+    assert found["nodemanager_records", "in_use"] == 4
+    assert found["nodemanager_records", "stale"] == 0
+    assert found["nodemanager_breaker_open",] == 0
+    assert found["process_open_fds",] > 0
+
+
+def test_two_managers_in_one_process_share_no_metric(manager: Manager, tokenless: Manager) -> None:
+    manager.metrics.boot("small")
+    assert 'nodemanager_boots_total{size="small"} 1.0' in manager.get("/metrics").text
+    assert "small" not in tokenless.get("/metrics").text
+
+
+def test_readers_never_see_half_a_picture(manager: Manager) -> None:
+    done = threading.Event()
+
+    def turn() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            manager.cycle(nodes=NodeCounts(busy=number, idle=number), deferred=number)
+
+    manager.cycle()
+    turner = threading.Thread(target=turn)
+    turner.start()
+    try:
+        for _ in range(50):
+            shown = manager.get("/status.json").json()
+            assert shown["nodes_busy"] == shown["nodes_idle"] == shown["plan"]["deferred"]
+    finally:
+        done.set()
+        turner.join()
+
+
+def test_a_client_that_says_nothing_keeps_nobody_from_the_health_answer(manager: Manager) -> None:
+    with socket.create_connection(manager.server.address) as silent:
+        assert manager.get("/_health/ping", WITH_TOKEN).status_code == 200
+        assert silent.fileno() > 0
