@@ -18,11 +18,11 @@ from nodemanager.core.model import (
     WorkerState,
 )
 from nodemanager.core.settings import (
-    CLOCK_AGREE_POLLS,
     CLOCK_STEP_S,
     KNOWN_SET_S,
     Settings,
 )
+from nodemanager.core.store_clock import Future, StoreClock, first_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,43 +51,6 @@ class Unpaired:
     since: float
     cloud_ended_at: float
     record_listings: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Future:
-    """A record whose stamp is ahead of the store's clock: its age counts from `seen_at` (T1)."""
-
-    version: str
-    seen_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoreClock:
-    """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
-
-    `steps` are forward jumps as (store time after the jump, size): a stamp from before one looks
-    too old by its size. `agreed` counts the polls since the last jump.
-    """
-
-    offset: float
-    error_s: float
-    agreed: int = CLOCK_AGREE_POLLS
-    steps: tuple[tuple[float, float], ...] = ()
-
-    def now(self, boottime: float) -> float:
-        return self.offset + boottime
-
-    def age(self, stamp: float, boottime: float) -> float:
-        """Seconds since `stamp`, never too many: less the measuring error and known jumps."""
-        age = self.offset + boottime - stamp - self.error_s
-        for after, size in self.steps:
-            if stamp < after:
-                age -= size
-        return age
-
-    @property
-    def trusted(self) -> bool:
-        return self.agreed >= CLOCK_AGREE_POLLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +184,11 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             heard[uuid] = Heard(incarnation, record.last_ping_at, answered_s)
         if record.worker_state is WorkerState.IDLE:
             idle_by_record[uuid] = WorkerState.IDLE
-        if store_now is not None and _newest_stamp(record) > store_now + CLOCK_STEP_S:
-            seen = history.future.get(uuid)
-            future[uuid] = (
-                seen
-                if seen is not None and seen.version == record.version
-                else Future(record.version, store_now)
-            )
+        ahead = history.future.get(uuid)
+        if ahead is not None and ahead.version == record.version:
+            future[uuid] = ahead
+        elif store_now is not None and _newest_stamp(record) > store_now + CLOCK_STEP_S:
+            future[uuid] = Future(record.version, listing.ended_at)
     idle = {}
     idle_since = {}
     for uuid in idle_by_record:
@@ -296,16 +257,8 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
 
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
-    offset = seen.at - seen.boottime
     clock = history.clock
-    if clock is None:
-        return replace(history, clock=StoreClock(offset, seen.error_s))
-    step = offset - clock.offset
-    if abs(step) <= CLOCK_STEP_S + seen.error_s + clock.error_s:
-        agreed = min(clock.agreed + 1, CLOCK_AGREE_POLLS)
-        return replace(history, clock=StoreClock(offset, seen.error_s, agreed, clock.steps))
-    steps = (*clock.steps, (seen.at, step))[-16:] if step > 0 else clock.steps
-    return replace(history, clock=StoreClock(offset, seen.error_s, 1, steps))
+    return replace(history, clock=first_reading(seen) if clock is None else clock.read(seen))
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.history import StoreClock, bears, node_of
+from nodemanager.core.history import bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.settings import CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -37,15 +38,16 @@ def newest_sign(record: Record) -> float | None:
 def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
     """Seconds the record has been quiet for, never too many; None where it can't be told.
 
-    A version whose stamp is ahead of the store's clock counts from when it was first seen (T1).
+    A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
     """
     newest = newest_sign(record)
     if newest is None:
         return None
     future = snapshot.history.future.get(record.uuid)
-    if future is not None and future.version == record.version and future.seen_at < newest:
-        newest = future.seen_at
-    return clock.age(newest, snapshot.now)
+    age = clock.age(newest, snapshot.now)
+    if future is not None and future.version == record.version:
+        return max(age, snapshot.now - future.seen_at)
+    return age
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
@@ -65,10 +67,14 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
 def worker_state(
     record: Record, clock: StoreClock | None, now: float, settings: Settings
 ) -> WorkerState:
-    """The node's own word, while it is fresh; `unknown` otherwise (T6)."""
+    """The node's own word, while it is fresh; `unknown` otherwise (T6).
+
+    A word from the future is none: nobody can tell how old it is (T1).
+    """
     if clock is None or record.last_ping_at is None or record.worker_state is None:
         return WorkerState.UNKNOWN
-    if clock.age(record.last_ping_at, now) > settings.node_stale_after:
+    age_s = clock.age(record.last_ping_at, now)
+    if age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s:
         return WorkerState.UNKNOWN
     return record.worker_state
 
@@ -135,7 +141,7 @@ class RecordJudge:
         if kept is not None:
             return kept
         clock = self.clock
-        if clock is None or not clock.trusted:
+        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         quiet_s = quiet_for(record, clock, self.snapshot)
         if quiet_s is None:
@@ -144,7 +150,7 @@ class RecordJudge:
         measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
         never_pinged = record.first_ping_at is None and record.last_ping_at is None
         claimed = record.claim is not None and never_pinged
-        if quiet_s <= window_s:
+        if not quiet_s > window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
         state = worker_state(record, clock, self.snapshot.now, self.settings)
@@ -380,12 +386,12 @@ def _still_stale(
     if record.claim is None and not found.asked_id:
         return keep(uuid, Reason.UNVERIFIABLE)
     clock = snapshot.history.clock
-    if clock is None or not clock.trusted:
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
-    if not order.fenced and (quiet_s is None or quiet_s <= window_s):
+    if not order.fenced and (quiet_s is None or not quiet_s > window_s):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     state = worker_state(record, clock, snapshot.now, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):

@@ -1,0 +1,368 @@
+"""Small worlds to decide about: records, nodes, and listings fed through the real folds.
+
+`World` is what a daemon's polls come to, without a daemon: it holds a cloud and a store, takes
+listings of them at times that the test chooses, folds them as the daemon does, and plans.
+Times in arguments are seconds; `*_ago` are counted back from the store's time now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core import breaker as breakers
+from nodemanager.core import history as histories
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.history import History
+from nodemanager.core.model import (
+    Claim,
+    CloudNode,
+    CloudState,
+    Job,
+    Listing,
+    Record,
+    Size,
+    StoreTime,
+    Tags,
+    WorkerState,
+)
+from nodemanager.core.plan import Plan, plan
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import NodeView, ShutdownOrder
+from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.verdict import Verdict
+
+POOL = "main"
+EPOCH = 1_700_000_000.0
+"""The store's time, and the wall's, when CLOCK_BOOTTIME was 0."""
+START = 100_000.0
+"""CLOCK_BOOTTIME at which a world begins."""
+SMALL = Size("small", "t.small", cores=2, ram_mb=4000, scratch_mb=10_000, price=0.1)
+LARGE = Size("large", "t.large", cores=16, ram_mb=64_000, scratch_mb=100_000, price=1.0)
+
+
+def incarnation_of(uuid: str, life: int = 1) -> str:
+    return f"{uuid}-life{life}"
+
+
+def claim(uuid: str, *, at: float, life: int = 1, pool: str = POOL) -> Claim:
+    """A claim on record `uuid` made `at` epoch seconds."""
+    return Claim(pool, "manager-1", 1, at, f"node-{uuid}", incarnation_of(uuid, life))
+
+
+def record(
+    uuid: str,
+    *,
+    at: float,
+    slot: int | None = 1,
+    pinged: bool = True,
+    claimed: bool = True,
+    life: int = 1,
+    version: str = "v1",
+    pool: str | None = POOL,
+    **fields: Any,
+) -> Record:
+    """A record whose newest sign of any kind was `at` epoch seconds of the store.
+
+    By default claimed and pinged by an instance `i-UUID`; `fields` overrides whatever `Record` has.
+    """
+    values: dict[str, Any] = {
+        "uuid": uuid,
+        "version": version,
+        "slot_number": slot,
+        "hostname": None if slot is None else f"compute{slot}",
+        "ip_address": "10.0.0.1" if pinged else None,
+        "first_ping_at": at - 500.0 if pinged else None,
+        "last_ping_at": at if pinged else None,
+        "modified_at": at,
+        "instance_id": f"i-{uuid}" if pinged else None,
+        "pool": pool,
+        "claim": claim(uuid, at=at - (600.0 if pinged else 0.0), life=life) if claimed else None,
+    }
+    return Record(**{**values, **fields})
+
+
+def cleaned(uuid: str, *, at: float, pool: str | None = POOL, **fields: Any) -> Record:
+    """A record that holds nothing, last written `at` epoch seconds."""
+    return Record(**{"uuid": uuid, "version": "v1", "modified_at": at, "pool": pool, **fields})
+
+
+def node(
+    uuid: str | None = None,
+    *,
+    id: str | None = None,
+    life: int = 1,
+    pool: str | None = POOL,
+    state: CloudState = CloudState.RUNNING,
+    created_at: float | None = EPOCH,
+    size: str = "t.small",
+    **fields: Any,
+) -> CloudNode:
+    """A node created for record `uuid`, with our three tags; `i-UUID` unless an id is given."""
+    name = id or f"i-{uuid}"
+    incarnation = None if uuid is None else incarnation_of(uuid, life)
+    values: dict[str, Any] = {
+        "id": name,
+        "name": name,
+        "state": state,
+        "size": size,
+        "created_at": created_at,
+        "tags": Tags(pool, uuid, incarnation) if pool is not None or uuid is not None else Tags(),
+    }
+    return CloudNode(**{**values, **fields})
+
+
+@dataclass
+class World:
+    """A cloud, a store and the polls of them.
+
+    `nodes` and `records` are what is true at the moment; a poll takes a listing of them. `flags`
+    are the snapshot's other fields. `last` is the newest plan.
+    """
+
+    settings: Settings = field(default_factory=lambda: Settings(pool=POOL, sizes=(SMALL, LARGE)))
+    nodes: list[CloudNode] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    now: float = START
+    wall_step: float = 0.0
+    store_step: float = 0.0
+    history: History = field(default_factory=History)
+    breaker: Breaker = field(default_factory=Breaker)
+    flags: dict[str, Any] = field(default_factory=dict)
+    last: Plan | None = None
+    plans: int = 0
+    _new_records: bool = False
+
+    # What is, and when.
+
+    @property
+    def store_now(self) -> float:
+        return EPOCH + self.now + self.store_step
+
+    def ago(self, seconds: float) -> float:
+        """Epoch seconds of the store, `seconds` before now."""
+        return self.store_now - seconds
+
+    def advance(self, seconds: float) -> World:
+        self.now += seconds
+        return self
+
+    def add_record(self, uuid: str, *, quiet: float = 0.0, **fields: Any) -> Record:
+        """Put a record into the store that has been quiet for `quiet` seconds."""
+        one = record(uuid, at=self.ago(quiet), **fields)
+        self.records.append(one)
+        return one
+
+    def add_node(
+        self, uuid: str | None = None, *, age: float = 10_000.0, **fields: Any
+    ) -> CloudNode:
+        """Put a node into the cloud that was launched `age` seconds ago."""
+        one = node(uuid, **{"created_at": self.ago(age), **fields})
+        self.nodes.append(one)
+        return one
+
+    def change(self, uuid: str, **fields: Any) -> Record:
+        """Change a record, and its version unless given."""
+        index = next(i for i, one in enumerate(self.records) if one.uuid == uuid)
+        old = self.records[index]
+        fields.setdefault("version", f"{old.version}+")
+        self.records[index] = replace(old, **fields)
+        return self.records[index]
+
+    def ping(self, uuid: str, state: WorkerState | None = None) -> Record:
+        """The record's node pings now."""
+        old = self.record(uuid)
+        first = self.store_now if old.first_ping_at is None else old.first_ping_at
+        return self.change(
+            uuid,
+            first_ping_at=first,
+            last_ping_at=self.store_now,
+            modified_at=self.store_now,
+            instance_id=old.instance_id or f"i-{uuid}",
+            worker_state=state,
+        )
+
+    def drop_node(self, node_id: str) -> None:
+        self.nodes = [one for one in self.nodes if one.id != node_id]
+
+    def change_node(self, node_id: str, **fields: Any) -> None:
+        self.nodes = [replace(one, **fields) if one.id == node_id else one for one in self.nodes]
+
+    def record(self, uuid: str) -> Record:
+        return next(one for one in self.records if one.uuid == uuid)
+
+    def with_settings(self, **changes: Any) -> World:
+        self.settings = replace(self.settings, **changes)
+        return self
+
+    # Polls: each begins now, takes `took` seconds and is folded when it ends.
+
+    def read_clock(self, error_s: float = 0.0) -> None:
+        self.history = histories.store_clock_read(
+            self.history, StoreTime(self.store_now, self.now, error_s)
+        )
+
+    def probe(self) -> None:
+        """The nodes' own ping URL answers."""
+        self.history = histories.store_answered(self.history, self.now, self.settings)
+
+    def poll_records(
+        self,
+        items: Iterable[Record] | None = None,
+        *,
+        complete: bool = True,
+        took: float = 1.0,
+        answers: bool = True,
+    ) -> None:
+        listed = tuple(self.records if items is None else items)
+        started = self.now
+        self.now += took
+        self.read_clock()
+        if answers:
+            self.probe()
+        listing = Listing(listed, started, self.now, complete)
+        if complete:
+            ids = frozenset(one.uuid for one in listed)
+            self.breaker = breakers.after_listing(
+                self.breaker, self.history, ids, self.now, self.settings, cloud=False
+            )
+        self.history = histories.records_listed(self.history, listing, self.settings)
+        self._new_records = complete
+
+    def begin_cloud_poll(self) -> None:
+        self.history = histories.cloud_poll_started(self.history)
+
+    def poll_cloud(
+        self,
+        items: Iterable[CloudNode] | None = None,
+        *,
+        complete: bool = True,
+        took: float = 1.0,
+        began: float | None = None,
+    ) -> None:
+        """A cloud listing; with `began` its poll began earlier, by `begin_cloud_poll`."""
+        listed = tuple(self.nodes if items is None else items)
+        if began is None:
+            self.begin_cloud_poll()
+        started = self.now if began is None else began
+        self.now += took
+        listing = Listing(listed, started, self.now, complete)
+        if complete:
+            ids = frozenset(one.id for one in listed)
+            self.breaker = breakers.after_listing(
+                self.breaker, self.history, ids, self.now, self.settings, cloud=True
+            )
+        self.history = histories.cloud_listed(self.history, listing, self.settings)
+
+    def poll(self, gap: float = 0.5) -> None:
+        """Records first, then the cloud, so that C6's order holds."""
+        self.poll_records()
+        self.now += gap
+        self.poll_cloud()
+
+    def round(self, rounds: int = 1, *, every: float = 60.0) -> Plan:
+        """`rounds` of both polls and a plan, `every` seconds apart; the last plan."""
+        for number in range(rounds):
+            if number:
+                self.now += every
+            self.poll()
+            self.plan()
+        assert self.last is not None
+        return self.last
+
+    def settle(self) -> Plan:
+        """As many rounds as absence needs to be believed."""
+        listings = max(2, self.settings.absent_listings)
+        return self.round(listings, every=self.settings.settle + 1.0)
+
+    # Decisions.
+
+    def snapshot(self, **fields: Any) -> Snapshot:
+        values: dict[str, Any] = {
+            "plan_id": "p",
+            "now": self.now,
+            "wall": EPOCH + self.now + self.wall_step,
+            "history": self.history,
+            "breaker": self.breaker,
+        }
+        return Snapshot(**{**values, **self.flags, **fields})
+
+    def plan(self, **fields: Any) -> Plan:
+        """Plan, and go on from the plan's history and breaker as the daemon does."""
+        self.last = plan(self.snapshot(**fields), self.settings, new_records=self._new_records)
+        self.history, self.breaker = self.last.history, self.last.breaker
+        self._new_records = False
+        self.plans += 1
+        return self.last
+
+    def answer(self, answers: Mapping[str, CloudNode | None]) -> None:
+        """The cloud answers the breaker's questions by id (B3)."""
+        self.breaker = breakers.after_answers(self.breaker, answers)
+
+    def restart(self) -> None:
+        """A new process: nothing that was folded is left."""
+        self.history, self.breaker, self.last = History(), Breaker(), None
+
+    # What the newest plan says.
+
+    def of_record(self, uuid: str) -> Verdict:
+        assert self.last is not None
+        return next(one for one in self.last.records if one.id == uuid)
+
+    def view(self, node_id: str) -> NodeView:
+        assert self.last is not None
+        return next(one for one in self.last.views if one.node.id == node_id)
+
+    def of_node(self, node_id: str) -> Verdict:
+        return self.view(node_id).verdict
+
+    @property
+    def cleaned(self) -> list[str]:
+        assert self.last is not None
+        return sorted(order.uuid for order in self.last.cleans)
+
+    @property
+    def destroyed(self) -> list[str]:
+        assert self.last is not None
+        return sorted(order.node_id for order in self.last.shutdowns)
+
+    @property
+    def booted(self) -> list[str]:
+        assert self.last is not None
+        return [order.size.name for order in self.last.boots]
+
+    def clean_order(self, uuid: str) -> CleanOrder:
+        assert self.last is not None
+        return next(order for order in self.last.cleans if order.uuid == uuid)
+
+    def shutdown_order(self, node_id: str) -> ShutdownOrder:
+        assert self.last is not None
+        return next(order for order in self.last.shutdowns if order.node_id == node_id)
+
+
+def world(**settings: Any) -> World:
+    """A world whose settings differ from the defaults as given."""
+    made = World()
+    return made.with_settings(**settings)
+
+
+__all__ = [
+    "EPOCH",
+    "LARGE",
+    "POOL",
+    "SMALL",
+    "START",
+    "Expected",
+    "Flight",
+    "Job",
+    "Limits",
+    "World",
+    "claim",
+    "cleaned",
+    "incarnation_of",
+    "node",
+    "record",
+    "world",
+]

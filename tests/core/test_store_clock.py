@@ -1,0 +1,156 @@
+"""The store's clock: no age is ever too large because of it (T1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.core.model import StoreTime, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.store_clock import STEPS_KEPT, StoreClock, first_reading
+from tests.core.build import World, world
+
+
+def gone(quiet: float = 9000.0) -> World:
+    """One record whose node is gone, absence settled: clean but for the clock."""
+    made = world()
+    made.add_record("r1", quiet=quiet)
+    made.settle()
+    return made
+
+
+def rounds(made: World, count: int) -> Reason:
+    made.advance(60.0)
+    made.round(count)
+    return made.of_record("r1").reason
+
+
+def test_no_age_is_told_before_the_clock_was_read_t1() -> None:
+    made = gone()
+    made.history = replace(made.history, clock=None)
+    made.plan()
+    assert made.of_record("r1").reason is Reason.CLOCK_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("old", "reason"),
+    [
+        pytest.param(599.0, Reason.STALE_SLOT, id="still-fresh"),
+        pytest.param(601.0, Reason.CLOCK_UNKNOWN, id="just-past"),
+    ],
+)
+def test_a_reading_older_than_poll_stale_after_measures_no_skew_t1(
+    old: float, reason: Reason
+) -> None:
+    made = gone()
+    clock = made.history.clock
+    assert clock is not None
+    made.history = replace(made.history, clock=replace(clock, read_at=made.now - old))
+    made.plan()
+    assert made.of_record("r1").reason is reason
+
+
+@pytest.mark.parametrize("jump", [pytest.param(61.0, id="ahead"), pytest.param(-61.0, id="back")])
+def test_a_jump_stops_cleans_until_three_polls_agree_t1(jump: float) -> None:
+    made = gone(quiet=20_000.0)
+    made.store_step += jump
+    assert rounds(made, 1) is Reason.CLOCK_UNKNOWN
+    assert rounds(made, 1) is Reason.CLOCK_UNKNOWN
+    assert rounds(made, 1) is Reason.STALE_SLOT
+
+
+def test_a_drift_of_sixty_seconds_between_polls_is_no_jump_t1() -> None:
+    made = gone(quiet=20_000.0)
+    made.store_step += 60.0
+    assert rounds(made, 1) is Reason.STALE_SLOT
+
+
+def test_a_jump_is_taken_off_the_age_of_every_earlier_stamp_t1() -> None:
+    made = gone(quiet=1000.0)
+    made.store_step += 50_000.0
+    assert rounds(made, 4) is Reason.WITHIN_WINDOW
+    measures = made.of_record("r1").measures
+    assert measures is not None
+    assert measures["idle_s"] < 2000.0
+
+
+def test_a_clock_set_wrong_and_right_again_leaves_ages_right_t1() -> None:
+    """Otherwise no stamp made after the correction would ever be old enough."""
+    made = gone(quiet=1000.0)
+    made.store_step += 31_000_000.0
+    rounds(made, 2)
+    made.store_step -= 31_000_000.0
+    rounds(made, 4)
+    made.change("r1", modified_at=made.store_now, last_ping_at=made.store_now)
+    made.advance(7000.0)
+    assert rounds(made, 2) is Reason.WITHIN_WINDOW
+    made.advance(200.0)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
+def test_a_stamp_from_the_future_counts_from_when_its_version_was_first_seen_t1() -> None:
+    made = world()
+    made.add_record("r1", quiet=-1000.0)
+    made.round(1)
+    made.advance(7000.0)
+    made.round(2)
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+    made.advance(100.0)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
+def test_a_new_version_from_the_future_counts_anew_t1() -> None:
+    made = world()
+    made.add_record("r1", quiet=-1_000_000.0)
+    made.round(1)
+    made.advance(7000.0)
+    made.change("r1", last_ping_at=made.ago(-1_000_000.0))
+    made.round(1)
+    made.advance(1000.0)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+
+
+def test_a_busy_word_from_the_future_is_not_fresh_for_ever_t6() -> None:
+    made = world()
+    made.add_record("r1", quiet=-1_000_000_000.0, worker_state=WorkerState.BUSY)
+    made.round(1)
+    made.advance(7300.0)
+    made.settle()
+    assert made.of_record("r1").kind is Kind.CLEAN
+
+
+def test_the_round_trip_is_taken_off_every_age_t1() -> None:
+    clock = first_reading(StoreTime(1000.0, 10.0, error_s=5.0))
+    assert clock.age(900.0, 10.0) == 95.0
+
+
+@given(
+    jumps=st.lists(
+        st.tuples(st.floats(1.0, 5000.0), st.floats(-100_000.0, 100_000.0)), max_size=40
+    ),
+    stamp_at=st.integers(0, 40),
+)
+def test_no_sequence_of_jumps_makes_a_stamp_look_older_than_it_is_t1(
+    jumps: list[tuple[float, float]], stamp_at: int
+) -> None:
+    """`stamp_at` is before which jump the store stamps something, by its own clock then."""
+    boot, offset = 0.0, 1e9
+    clock: StoreClock = first_reading(StoreTime(offset, boot, 0.0))
+    stamped: tuple[float, float] | None = None
+    for index, (passed, jump) in enumerate(jumps):
+        boot += passed
+        if index == stamp_at:
+            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+            stamped = (boot, offset + boot)
+        if abs(jump) > 60.0:
+            offset += jump
+            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        assert len(clock.steps) <= STEPS_KEPT
+        if stamped is not None:
+            assert clock.age(stamped[1], boot) <= boot - stamped[0] + 0.001
