@@ -121,11 +121,13 @@ class Narrator:
                     fields = record_fields(record, uuid)
                     self._log.event(Event.NODE_PAIRED, node=node_id, **fields, plan=plan.plan_id)
             for node_id, uuid in self._pairs.items():
-                if node_id not in pairs and node_id in present:
+                if node_id not in pairs:
+                    listed = node_id in present
                     self._log.event(
                         Event.NODE_UNPAIRED,
-                        level=WARNING,
+                        level=WARNING if listed else INFO,
                         node=node_id,
+                        reason=None if listed else Reason.NODE_ABSENT,
                         record=uuid,
                         plan=plan.plan_id,
                     )

@@ -117,7 +117,7 @@ class Reason(Told):
     NO_LONGER_WANTED = "no_longer_wanted", "The shutdown's reason is gone at the last look (D2)."
 
     # A node is kept.
-    NODE_ABSENT = "node_absent", "The cloud says terminated."
+    NODE_ABSENT = "node_absent", "The cloud says terminated, or lists it no more."
     FOREIGN_NODE = "foreign_node", "Another pool's node, or none of `[Cloud List]` (T3, T5)."
     UNTAGGED = (
         "untagged",
