@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from tests.packaging.conftest import TREE, run
+from tests.packaging.conftest import TREE, environment, run
 
 DAEMON = """
     import fcntl, os, signal, subprocess, sys, pathlib
@@ -74,6 +74,7 @@ class Demo:
         self.process = subprocess.Popen(
             command,
             cwd=tree,
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
