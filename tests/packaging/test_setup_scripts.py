@@ -143,4 +143,4 @@ def test_ci_requires_everything_and_runs_the_suite(program: Program, tmp_path: P
     done = run(TREE / ".ci" / "run", cwd=tmp_path, PATH=f"{make.parent}:{os.environ['PATH']}")
 
     assert done.returncode == 3
-    assert done.stdout == f"true all {TREE} test\n1 passed\n"
+    assert done.stdout == f"true all {TREE} --keep-going test\n1 passed\n"
