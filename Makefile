@@ -9,7 +9,9 @@ PREFIX := /opt/nodemanager
 NAME := ec2
 ARGS :=
 
-export PREFIX NAME DESTDIR
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export NAME := $(NAME)
+install uninstall: export DESTDIR := $(DESTDIR)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -18,6 +18,7 @@ SERVERS = {
     "curl": "curl",
     "logrotate": "/usr/sbin/logrotate",
     "postgresql": "/usr/lib/postgresql/*/bin/postgres",
+    "shellcheck": "shellcheck",
     "systemd": "systemd-analyze",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ def lock(path: Path) -> int | None:
         os.close(fd)
         return None
     os.truncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
+    os.write(fd, f"pid {os.getpid()}\n".encode())
     return fd
 
 
@@ -61,9 +62,12 @@ def holder(path: Path) -> int | None:
     A pid alone proves nothing: it may have been given to a stranger since.
     """
     try:
-        pid = int(path.read_text().split()[0])
+        named = re.search(r"\d+", path.read_text())
+        if named is None:
+            return None
+        pid = int(named[0])
         descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError):
         return None
     for descriptor in descriptors:
         try:

@@ -1,78 +1,72 @@
 """nodes.py CONFIG_DIRECTORY STATE_DIRECTORY: which nodes `make uninstall` leaves running.
 
-Reads the configuration files and this machine's processes. It asks no cloud: the credentials may
-be the service's alone, and a list that failed would look like "none". It says how to ask.
+Runs in the installed environment and asks each pool's cloud. An answer that can't be had is
+never told as "none": then it says how to ask by hand.
 """
 
 from __future__ import annotations
 
-import configparser
 import os
 import sys
 from pathlib import Path
 
-ASK = {
-    "ec2": (
-        "aws ec2 describe-instances --filters Name=tag:nodemanager-pool,Values={pool} "
-        "Name=instance-state-name,Values=pending,running,stopping,stopped"
-    ),
+BY_HAND = {
+    "ec2": "aws ec2 describe-instances --filters Name=tag:nodemanager-pool,Values={pool} "
+    "Name=instance-state-name,Values=pending,running,stopping,stopped",
 }
 
 
-def option(file: configparser.ConfigParser, section: str, name: str, default: str) -> str:
-    return file.get(section, name, fallback=default).split(" #")[0].split(" ;")[0].strip()
+def listed(path: Path) -> list[str]:
+    """A line for each node of the pool in the file `path` that is not terminated."""
+    from nodemanager import wiring
+    from nodemanager.clock import SystemClock
+    from nodemanager.config import load
+
+    config = load(path, accepts=wiring.accepted_keys)
+    cloud = wiring.build_cloud(config, SystemClock())
+    try:
+        listing = cloud.list_nodes()
+    finally:
+        cloud.close()
+    nodes = [n for n in listing.items if n.tags.pool == config.daemon.pool and not n.is_absent]
+    lines = [f"{node.id} {node.name} ({node.state})" for node in nodes]
+    if not listing.complete:
+        lines.append("and perhaps more: the list is incomplete")
+    return lines or ["no node"]
 
 
-def local_nodes(cloud: Path) -> list[str]:
-    """The processes that live in a local cloud's directory, each as "pid: command"."""
-    found = []
-    mark = os.fsencode(cloud)
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes()
-            where = os.fsencode((process / "cwd").readlink())
-        except OSError:
-            continue
-        if mark in command or where.startswith(mark):
-            shown = command.replace(b"\0", b" ").decode(errors="replace").strip()
-            found.append(f"process {process.name}: {shown}")
-    return found
+def by_hand(path: Path) -> str:
+    """How to look for the nodes of a file that may not even be a proper one."""
+    from configparser import ConfigParser, Error
 
-
-def told(path: Path, state: Path) -> list[str]:
-    """What to say about the pool of one configuration file."""
-    file = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    file.read(path, encoding="utf-8")
-    pool = option(file, "Daemon", "pool", "") or path.stem
-    provider = option(file, "Cloud", "provider", "")
-    if not provider:
-        return []
-    if provider == "local":
-        folder = Path(option(file, "Daemon", "state_dir", "") or state / path.stem) / "local-cloud"
-        nodes = local_nodes(folder) if folder.is_dir() else []
-        lines = nodes or ["no process of its local cloud runs"]
-    else:
-        region = option(file, "Cloud Credentials", "region", "")
-        lines = [
-            f"its {provider} nodes{f' in {region}' if region else ''}, if any, go on running and"
-            f" costing; each bears the tag nodemanager-pool={pool}"
-        ]
-        if provider in ASK:
-            lines.append(
-                ASK[provider].format(pool=pool) + (f" --region {region}" if region else "")
-            )
-    return [f"Pool {pool} ({path}):", *(f"    {line}" for line in lines)]
+    file = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    try:
+        file.read(path, encoding="utf-8")
+    except (OSError, UnicodeDecodeError, Error):
+        return "look for nodes by the tag nodemanager-pool"
+    pool = file.get("Daemon", "pool", fallback=None) or path.stem
+    how = BY_HAND.get(file.get("Cloud", "provider", fallback="") or "")
+    return f"look for nodes by the tag nodemanager-pool={pool}" + (
+        f", for instance:\n        {how.format(pool=pool)}" if how else ""
+    )
 
 
 def main() -> int:
     config, state = Path(sys.argv[1]), Path(sys.argv[2])
     for path in sorted(config.glob("*.cfg")):
+        if path.name == "registry.cfg":
+            continue
+        # As its unit would have it; the local cloud's nodes are in there.
+        os.environ["STATE_DIRECTORY"] = str(state / path.stem)
+        print(f"{path}: nodes that are left alone, and go on running:")
         try:
-            lines = told(path, state)
-        except (OSError, UnicodeDecodeError, configparser.Error) as error:
-            lines = [f"Pool {path.stem} ({path}): can't be read, look for its nodes: {error}"]
+            lines = listed(path)
+        # Whatever it is, uninstalling goes on, and says what it could not find out.
+        except Exception as error:
+            print(f"    the cloud could not be asked: {type(error).__name__}: {error}")
+            lines = [by_hand(path)]
         for line in lines:
-            print(line)
+            print(f"    {line}")
     return 0
 
 

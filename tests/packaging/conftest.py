@@ -26,6 +26,13 @@ def program(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Ours with `more`, and without a trace of the make that runs these tests."""
+    theirs = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    ours = {name: text for name, text in os.environ.items() if name not in theirs}
+    return ours | more
+
+
 def run(
     *command: str | Path, cwd: Path = TREE, limit: float = 100, **env: str
 ) -> subprocess.CompletedProcess[str]:
@@ -33,7 +40,7 @@ def run(
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**os.environ, **env},
+        env=environment(**env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

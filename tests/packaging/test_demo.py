@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from tests.packaging.conftest import TREE, run
+from tests.packaging.conftest import TREE, environment, run
 
 DAEMON = """
     import fcntl, os, signal, subprocess, sys, pathlib
@@ -28,7 +28,7 @@ DAEMON = """
     signal.signal(signal.SIGTERM, stop)
     lock = open(state / "lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    print(os.getpid(), file=lock, flush=True)
+    print(f"pid {os.getpid()} since 2026-11-21T02:00:00.000Z", file=lock, flush=True)
     print("found", sorted(p.name for p in state.iterdir()), flush=True)
     if "--config" in sys.argv and sys.argv[-1] == "wrong.cfg":
         sys.exit(2)
@@ -74,6 +74,7 @@ class Demo:
         self.process = subprocess.Popen(
             command,
             cwd=tree,
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -245,7 +246,7 @@ def test_a_stranger_who_now_has_the_pid_in_the_lock_file_is_left_alone(start, tr
     with subprocess.Popen(["sleep", "600"]) as stranger:
         (tree / ".demo").mkdir()
         for name in ("lock", "run.lock"):
-            (tree / ".demo" / name).write_text(f"{stranger.pid}\n")
+            (tree / ".demo" / name).write_text(f"pid {stranger.pid} since 2026-11-21\n")
 
         start(script())
 

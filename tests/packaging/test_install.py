@@ -10,16 +10,34 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import TREE, run
+from tests.packaging.conftest import TREE, environment, run
 
 NOISY_UNIT = """[Service]
 ExecStart=/bin/true
 Restart=on-failur
+"""
+
+LOCAL = "[Daemon]\nmin_nodes = 1\n[Cloud]\nprovider = local\n"
+FAR = "[Cloud]\nprovider = ec2\nno_such_option = 1\n"
+CREATE_NODE = """
+import sys
+from pathlib import Path
+from nodemanager import wiring
+from nodemanager.clock import SystemClock
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.config import load
+from nodemanager.core.model import Tags
+
+cloud = wiring.build_cloud(load(Path(sys.argv[1])), SystemClock())
+tags = Tags(pool="sample", record="zzzzz-7ekkf-000000000000001", incarnation="ab" * 16)
+order = CreateOrder("node-1", cloud.list_sizes()[0], tags, "token", "http://127.0.0.1:1/ping")
+print(cloud.create(order).id)
 """
 
 
@@ -64,6 +82,23 @@ class Machine:
         assert code == 0, said
         return said
 
+    def give_dependencies(self) -> None:
+        """Let the installed program use the libraries of the one that runs this test."""
+        (site,) = (self.prefix / "current" / "lib").glob("python3*/site-packages")
+        (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    def python(self, text: str, *arguments: Path) -> str:
+        """What the installed environment's Python prints when it runs `text`, as its service."""
+        done = subprocess.run(
+            [self.prefix / "current" / "bin" / "python", "-c", text, *arguments],
+            cwd="/",
+            env=environment(STATE_DIRECTORY=str(self.state / "sample")),
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return done.stdout.strip()
+
     def releases(self) -> list[str]:
         return sorted(path.name for path in (self.prefix / "releases").iterdir())
 
@@ -88,23 +123,15 @@ def test_configuration_and_state_are_for_the_service_alone(installed: Machine):
 
 def test_the_program_stands_under_prefix_with_its_samples_and_the_nodes_side(installed: Machine):
     shared = installed.prefix / "share" / "nodemanager"
-    told = subprocess.run(
-        [
-            installed.prefix / "current" / "bin" / "python",
-            "-c",
-            "import nodemanager, sysconfig;"
-            "print(nodemanager.__file__); print(sysconfig.get_path('data'))",
-        ],
-        cwd="/",
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
+    program, data = installed.python(
+        "import nodemanager, sysconfig;"
+        "print(nodemanager.__file__); print(sysconfig.get_path('data'))"
+    ).splitlines()
 
     assert installed.command.resolve() == (installed.prefix / "bin" / "nodemanager").resolve()
     assert os.access(installed.command, os.X_OK)
-    assert Path(told[0]).is_relative_to(installed.prefix)
-    assert Path(told[1], "share", "nodemanager").samefile(shared)
+    assert Path(program).is_relative_to(installed.prefix)
+    assert Path(data, "share", "nodemanager").samefile(shared)
     assert (shared / "sample.cfg").is_file()
     for script in (TREE / "etc" / "node").glob("*"):
         assert mode(shared / "node" / script.name) & 0o111 == mode(script) & 0o111
@@ -220,27 +247,25 @@ class TestLaterOn:
         self, copy_of_installed: Machine
     ):
         machine = copy_of_installed
+        machine.give_dependencies()
+        (machine.config / "sample.cfg").write_text(LOCAL)
+        (machine.config / "far.cfg").write_text(FAR)
         cloud = machine.state / "sample" / "local-cloud"
-        cloud.mkdir()
-        (machine.config / "far.cfg").write_text(
-            "[Cloud]\nprovider = ec2\n[Cloud Credentials]\nregion = eu-west-1\n"
-        )
-        node = subprocess.Popen(["sleep", "600"], cwd=cloud)
+        node = machine.python(CREATE_NODE, machine.config / "sample.cfg")
         try:
             code, said = machine.make("uninstall")
-            assert node.poll() is None
         finally:
-            node.kill()
-            node.wait()
+            swept = run(sys.executable, "-m", "nodemanager.cloud.local", "sweep", cloud)
 
         assert code == 0, said
-        assert f"process {node.pid}: sleep 600" in said
+        assert f"    {node} node-1 (" in said
+        assert "the cloud could not be asked: ConfigError" in said
         assert "Name=tag:nodemanager-pool,Values=far" in said
-        assert "eu-west-1" in said
+        assert f"ended node {node}" in swept.stdout
         for gone in (machine.prefix, machine.command):
             assert not os.path.lexists(gone)
         assert list(machine.units.iterdir()) == []
-        assert (machine.config / "sample.cfg").is_file()
+        assert (machine.config / "sample.cfg").read_text() == LOCAL
         assert (machine.state / "sample" / "registry.db").is_file()
         assert str(machine.state) in said
 

@@ -130,10 +130,20 @@ def test_an_ordinary_user_without_sudo_is_told_what_to_ask_root_for(
     assert not (tmp_path / "asked").exists()
 
 
-@pytest.mark.server("curl", "logrotate", "postgresql", "systemd")
+@pytest.mark.server("curl", "logrotate", "postgresql", "shellcheck", "systemd")
 def test_where_everything_is_installed_nothing_is_done():
     done = run("etc/install/test-deps")
 
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.server("shellcheck")
+def test_shellcheck_has_nothing_to_say_about_the_shell_scripts():
+    scripts = [path for path in (TREE / "etc" / "install").iterdir() if path.suffix != ".py"]
+
+    done = run("shellcheck", "--external-sources", *scripts, TREE / ".ci" / "run")
+
+    assert len(scripts) > 3
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -143,4 +153,4 @@ def test_ci_requires_everything_and_runs_the_suite(program: Program, tmp_path: P
     done = run(TREE / ".ci" / "run", cwd=tmp_path, PATH=f"{make.parent}:{os.environ['PATH']}")
 
     assert done.returncode == 3
-    assert done.stdout == f"true all {TREE} test\n1 passed\n"
+    assert done.stdout == f"true all {TREE} --keep-going test\n1 passed\n"
