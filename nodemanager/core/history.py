@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from nodemanager.core.bearers import Bearers, Present, index_nodes, node_of
+from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
     CloudNode,
     CloudState,
@@ -19,7 +21,6 @@ from nodemanager.core.model import (
 )
 from nodemanager.core.settings import (
     CLOCK_STEP_S,
-    KNOWN_SET_S,
     Settings,
 )
 from nodemanager.core.store_clock import Future, StoreClock, first_reading
@@ -53,34 +54,6 @@ class Unpaired:
     record_listings: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSets:
-    """Sets of ids listed lately, newest last, each larger than all after it (L3)."""
-
-    sets: tuple[tuple[float, frozenset[str]], ...] = ()
-
-    def with_set(self, at: float, ids: frozenset[str]) -> KnownSets:
-        kept = [
-            (seen_at, known)
-            for seen_at, known in self.sets
-            if at - seen_at <= KNOWN_SET_S and len(known) > len(ids)
-        ]
-        return KnownSets((*kept, (at, ids)))
-
-    def without(self, ids: Iterable[str]) -> KnownSets:
-        """Without ids whose going is explained by our own actions."""
-        gone = frozenset(ids)
-        if not gone:
-            return self
-        return KnownSets(tuple((at, known - gone) for at, known in self.sets))
-
-    def largest(self, at: float) -> frozenset[str]:
-        for seen_at, known in self.sets:
-            if at - seen_at <= KNOWN_SET_S:
-                return known
-        return frozenset()
-
-
 Nodes = Listing[CloudNode]
 Records = Listing[Record]
 
@@ -92,7 +65,8 @@ class History:
     `cloud` and `records` are the newest complete listings, `base` the newest complete record
     listing that ended before `cloud` began (C6), and `pinned` the one that will be `base` when
     the cloud poll under way completes. `partial` holds nodes of incomplete listings since
-    `cloud`: seen is seen (C5). `answered_s` is how long the store has answered pings (D8).
+    `cloud`, `glimpsed` the versions of records in incomplete listings since `records`: seen is
+    seen (C5, C6). `answered_s` is how long the store has answered pings (D8).
     """
 
     cloud: Nodes | None = None
@@ -100,8 +74,9 @@ class History:
     base: Records | None = None
     pinned: Records | None = None
     partial: tuple[CloudNode, ...] = ()
-    bearers: Mapping[str, tuple[CloudNode, ...]] = field(default_factory=dict)
-    present: Mapping[str, CloudNode] = field(default_factory=dict)
+    glimpsed: Mapping[str, str] = field(default_factory=dict)
+    bearers: Bearers = field(default_factory=dict)
+    present: Present = field(default_factory=dict)
     base_index: Mapping[str, str] = field(default_factory=dict)
     absence: Mapping[str, Absence] = field(default_factory=dict)
     heard: Mapping[str, Heard] = field(default_factory=dict)
@@ -124,86 +99,140 @@ def cloud_poll_started(history: History) -> History:
 
 
 def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
-    """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5)."""
-    if not listing.complete:
-        seen = tuple(node for node in listing.items if not node.is_absent)
-        return replace(
-            history,
-            partial=seen,
-            absence=_without_seen(history.absence, seen, _uuid_of_instance(history.records)),
-        )
-    pinned = history.pinned
-    base = pinned if pinned is not None and pinned.ended_at < listing.started_at else history.base
-    bearers, present = _index(listing.items)
-    ids = frozenset(present) | {node.id for node in listing.items}
+    """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5).
+
+    One that did not begin after the newest complete one is late or repeated: it counts no
+    absence twice, and what it shows was seen.
+    """
+    newest = history.cloud
+    if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
+        return _nodes_glimpsed(history, listing)
+    base = _base(history, listing)
+    bearers, present = index_nodes(listing.items)
+    gap = 0.0 if newest is None else listing.started_at - newest.started_at
+    stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
+    ours = frozenset(
+        node_id for node_id, node in present.items() if node.tags.pool in (None, settings.pool)
+    )
     return replace(
         history,
         cloud=listing,
         base=base,
-        base_index=(
-            history.base_index
-            if base is history.base
-            else {record.uuid: record.version for record in base.items}
-            if base is not None
-            else {}
-        ),
+        base_index=history.base_index if base is history.base else _versions(base),
         partial=(),
         bearers=bearers,
         present=present,
         absence=_absences(history, listing, bearers, present, settings),
         stopped={
-            node.id: history.stopped.get(node.id, listing.started_at)
-            for node in listing.items
+            node.id: stopped_before.get(node.id, listing.started_at)
+            for node in present.values()
             if node.state is CloudState.STOPPED
         },
-        known_nodes=history.known_nodes.with_set(listing.started_at, ids),
+        known_nodes=history.known_nodes.with_set(listing.started_at, ours),
     )
 
 
-def records_listed(history: History, listing: Records, settings: Settings) -> History:
-    """Fold a record listing in: who was heard, which stamps are not believed, idle counts."""
-    if not listing.complete:
+def _nodes_glimpsed(history: History, listing: Nodes) -> History:
+    if history.cloud is not None and listing.ended_at <= history.cloud.started_at:
         return history
+    seen = tuple(node for node in listing.items if not node.is_absent)
+    partial = {node.id: node for node in (*history.partial, *seen)}
+    return replace(
+        history,
+        partial=tuple(partial[node_id] for node_id in sorted(partial)),
+        absence=_without_seen(history.absence, seen, _uuid_of_instance(history.records)),
+    )
+
+
+def _base(history: History, listing: Nodes) -> Records | None:
+    """The newest complete record listing that ended before the cloud listing began (C6)."""
+    before = [
+        one
+        for one in (history.base, history.pinned, history.records)
+        if one is not None and one.ended_at < listing.started_at
+    ]
+    return max(before, key=lambda one: one.ended_at, default=None)
+
+
+def _versions(records: Records | None) -> dict[str, str]:
+    return {} if records is None else {record.uuid: record.version for record in records.items}
+
+
+def records_listed(history: History, listing: Records, settings: Settings) -> History:
+    """Fold a record listing in: who was heard, which stamps are not believed, idle counts.
+
+    Of an incomplete one, and of one that is late or repeated, only signs of life count.
+    """
+    newest = history.records
+    if newest is not None and listing.started_at <= newest.started_at:
+        return history
+    if not listing.complete:
+        return _records_glimpsed(history, listing, settings)
+    listing = _in_order(listing)
     heard: dict[str, Heard] = {}
     future: dict[str, Future] = {}
-    idle_by_record: dict[str, WorkerState] = {}
+    idle: dict[str, int] = {}
+    idle_since: dict[str, float] = {}
     clock = history.clock
-    store_now = clock.now(listing.ended_at) if clock is not None else None
-    known, answered_s = history.heard, history.answered_s
+    too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
+    known, future_before = history.heard, history.future
+    answered_s = _answered_by(history, listing.ended_at, settings)
     for record in listing.items:
         uuid = record.uuid
         before = known.get(uuid)
-        incarnation = record.incarnation
         if (
             before is not None
             and before.last_ping_at == record.last_ping_at
-            and before.incarnation == incarnation
+            and before.incarnation == record.incarnation
         ):
             heard[uuid] = before
         else:
-            heard[uuid] = Heard(incarnation, record.last_ping_at, answered_s)
+            heard[uuid] = Heard(record.incarnation, record.last_ping_at, answered_s)
         if record.worker_state is WorkerState.IDLE:
-            idle_by_record[uuid] = WorkerState.IDLE
-        ahead = history.future.get(uuid)
-        if ahead is not None and ahead.version == record.version:
-            future[uuid] = ahead
-        elif store_now is not None and _newest_stamp(record) > store_now + CLOCK_STEP_S:
+            for node in history.bearers.get(uuid, ()):
+                idle[node.id] = history.idle.get(node.id, 0) + 1
+                idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
+        seen = future_before.get(uuid) if future_before else None
+        if seen is not None and seen.version == record.version:
+            future[uuid] = seen
+        elif too_new is not None and _newest_stamp(record) > too_new:
             future[uuid] = Future(record.version, listing.ended_at)
-    idle = {}
-    idle_since = {}
-    for uuid in idle_by_record:
-        for node in history.bearers.get(uuid, ()):
-            idle[node.id] = history.idle.get(node.id, 0) + 1
-            idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
     return replace(
         history,
         records=listing,
+        glimpsed={},
         heard=heard,
         future=future,
         idle=idle,
         idle_since=idle_since,
         known_records=history.known_records.with_set(listing.started_at, frozenset(heard)),
     )
+
+
+def _in_order(listing: Records) -> Records:
+    """The same, whatever the order of a record that is listed twice (L4)."""
+    if len({record.uuid for record in listing.items}) == len(listing.items):
+        return listing
+    return replace(listing, items=tuple(sorted(listing.items, key=repr)))
+
+
+def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:
+    """A newer version, or a newer ping, was seen: it vetoes, and breaks a silence (C6, D8)."""
+    answered_s = _answered_by(history, listing.ended_at, settings)
+    heard = dict(history.heard)
+    for record in listing.items:
+        before = heard.get(record.uuid)
+        if before is not None and before.last_ping_at != record.last_ping_at:
+            heard[record.uuid] = Heard(record.incarnation, record.last_ping_at, answered_s)
+    versions = {record.uuid: record.version for record in listing.items}
+    return replace(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
+
+
+def _answered_by(history: History, at: float, settings: Settings) -> float:
+    """`answered_s` as it will at most be `at` that time: no silence counts from before it (D8)."""
+    last = history.last_answer_at
+    gap = 0.0 if last is None else at - last
+    return history.answered_s + (gap if 0.0 < gap <= settings.poll_stale_after else 0.0)
 
 
 def pairing_seen(
@@ -275,47 +304,11 @@ def _newest_stamp(record: Record) -> float:
     return newest
 
 
-def _index(
-    nodes: Iterable[CloudNode],
-) -> tuple[dict[str, tuple[CloudNode, ...]], dict[str, CloudNode]]:
-    bearers: dict[str, tuple[CloudNode, ...]] = {}
-    present: dict[str, CloudNode] = {}
-    for node in nodes:
-        if node.state is CloudState.TERMINATED:
-            continue
-        present[node.id] = node
-        uuid = node.tags.record
-        if uuid is not None:
-            others = bearers.get(uuid)
-            bearers[uuid] = (node,) if others is None else (*others, node)
-    return bearers, present
-
-
-def bears(node: CloudNode, record: Record) -> bool:
-    """`node` carries the record's uuid, and its incarnation or none that we could read (C4)."""
-    incarnation = node.tags.incarnation
-    return node.tags.record == record.uuid and (
-        incarnation is None or record.claim is None or incarnation == record.claim.incarnation
-    )
-
-
-def node_of(
-    record: Record,
-    bearers: Mapping[str, tuple[CloudNode, ...]],
-    present: Mapping[str, CloudNode],
-) -> CloudNode | None:
-    """A listed node, not terminated, that C4 calls the record's: by tag, or by instance id."""
-    for node in bearers.get(record.uuid, ()):
-        if bears(node, record):
-            return node
-    return present.get(record.instance_id) if record.instance_id is not None else None
-
-
 def _absences(
     history: History,
     listing: Nodes,
-    bearers: Mapping[str, tuple[CloudNode, ...]],
-    present: Mapping[str, CloudNode],
+    bearers: Bearers,
+    present: Present,
     settings: Settings,
 ) -> dict[str, Absence]:
     if history.records is None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
+from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
 from nodemanager.core.history import History
-from nodemanager.core.model import CloudNode, Record, Size
+from nodemanager.core.model import Record, Size
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
@@ -86,8 +87,9 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
     )
     snapshot = replace(snapshot, history=history)
+    assert history.cloud is not None
     node_judge = NodeJudge(snapshot, settings, pairs)
-    views = [node_judge.view(node) for node in _each_once(history)]
+    views = [node_judge.view(node) for node in each_once(history.cloud.items)]
     snapshot = _after_silence(snapshot, settings, views)
     verdicts, cleans, deferred = _judge_records(snapshot, settings, pairs, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
@@ -136,19 +138,6 @@ def _no_plan(
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
     )
-
-
-def _each_once(history: History) -> list[CloudNode]:
-    """The listed nodes; of an id listed twice, the one that shows it more alive (L4)."""
-    assert history.cloud is not None
-    items = history.cloud.items
-    if len({node.id for node in items}) == len(items):
-        return list(items)
-    chosen: dict[str, CloudNode] = {}
-    for node in items:
-        if node.id not in chosen or chosen[node.id].is_absent:
-            chosen[node.id] = node
-    return list(chosen.values())
 
 
 def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:

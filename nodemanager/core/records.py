@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.history import bears, node_of
+from nodemanager.core.bearers import bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
@@ -221,7 +221,10 @@ class RecordJudge:
         absence = history.absence.get(uuid)
         if history.base is None or history.cloud is None:
             reason = Reason.NO_LISTING_ORDER
-        elif history.base_index.get(uuid) != record.version:
+        elif (
+            history.base_index.get(uuid) != record.version
+            or history.glimpsed.get(uuid, record.version) != record.version
+        ):
             reason = Reason.CHANGED_SINCE_LISTING
         elif self.snapshot.now - history.base.started_at > settings.poll_stale_after:
             reason = Reason.POLL_STALE

@@ -150,7 +150,8 @@ class World:
         return self
 
     def add_record(self, uuid: str, *, quiet: float = 0.0, **fields: Any) -> Record:
-        """Put a record into the store that has been quiet for `quiet` seconds."""
+        """Put a record into the store that has been quiet for `quiet` seconds, on the next slot."""
+        fields.setdefault("slot", len(self.records) + 1)
         one = record(uuid, at=self.ago(quiet), **fields)
         self.records.append(one)
         return one

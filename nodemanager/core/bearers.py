@@ -1,0 +1,67 @@
+"""Which listed nodes bear which record: the index of one cloud listing (SAFETY.md C4, L4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodemanager.core.model import CloudNode, CloudState, Record
+
+Bearers = Mapping[str, tuple[CloudNode, ...]]
+"""By record uuid, the nodes tagged with it that are not terminated, in the order of their ids."""
+Present = Mapping[str, CloudNode]
+"""By node id, the nodes that are not terminated."""
+
+
+def index_nodes(
+    nodes: tuple[CloudNode, ...],
+) -> tuple[dict[str, tuple[CloudNode, ...]], dict[str, CloudNode]]:
+    """The bearers and the present nodes of one listing."""
+    bearers: dict[str, tuple[CloudNode, ...]] = {}
+    present: dict[str, CloudNode] = {}
+    absent = 0
+    for node in nodes:
+        if node.state is CloudState.TERMINATED:
+            absent += 1
+            continue
+        present[node.id] = node
+        uuid = node.tags.record
+        if uuid is not None:
+            others = bearers.get(uuid)
+            bearers[uuid] = (node,) if others is None else _in_order((*others, node))
+    if len(present) + absent != len(nodes):
+        present = {node.id: node for node in each_once(nodes) if not node.is_absent}
+    return bearers, present
+
+
+def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
+    return tuple(sorted(nodes, key=lambda one: (one.id, repr(one))))
+
+
+def each_once(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
+    """Of an id listed twice, the entry that shows it more alive, whatever their order (L4)."""
+    if len({node.id for node in nodes}) == len(nodes):
+        return nodes
+    chosen: dict[str, CloudNode] = {}
+    for node in sorted(nodes, key=lambda one: (one.is_absent, repr(one))):
+        chosen.setdefault(node.id, node)
+    return tuple(chosen.values())
+
+
+def bears(node: CloudNode, record: Record) -> bool:
+    """`node` carries the record's uuid, and its incarnation or none that we could read (C4)."""
+    incarnation = node.tags.incarnation
+    return node.tags.record == record.uuid and (
+        incarnation is None or record.claim is None or incarnation == record.claim.incarnation
+    )
+
+
+def node_of(
+    record: Record,
+    bearers: Bearers,
+    present: Present,
+) -> CloudNode | None:
+    """A listed node, not terminated, that C4 calls the record's: by tag, or by instance id."""
+    for node in bearers.get(record.uuid, ()):
+        if bears(node, record):
+            return node
+    return present.get(record.instance_id) if record.instance_id is not None else None

@@ -1,0 +1,45 @@
+"""The sets of ids that were listed lately, which a new listing is held against (SAFETY.md L3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nodemanager.core.settings import KNOWN_SET_S
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSets:
+    """Sets of ids listed lately, newest last, each larger than all after it (L3).
+
+    `excused` are ids whose going is our own doing: they count in no set, not even in one of a
+    listing that began before they went.
+    """
+
+    sets: tuple[tuple[float, frozenset[str]], ...] = ()
+    excused: frozenset[str] = frozenset()
+
+    def with_set(self, at: float, ids: frozenset[str]) -> KnownSets:
+        excused = self.excused & ids
+        ids -= excused
+        kept = [
+            (seen_at, known)
+            for seen_at, known in self.sets
+            if at - seen_at <= KNOWN_SET_S and len(known) > len(ids)
+        ]
+        return KnownSets((*kept, (at, ids)), excused)
+
+    def without(self, ids: Iterable[str]) -> KnownSets:
+        """Without ids whose going is explained by our own actions."""
+        gone = frozenset(ids)
+        if not gone:
+            return self
+        sets = tuple((at, known - gone) for at, known in self.sets)
+        return replace(self, sets=sets, excused=self.excused | gone)
+
+    def largest(self, at: float) -> frozenset[str]:
+        """The largest set known; the newest counts however old, or an outage would unlearn it."""
+        for seen_at, known in self.sets:
+            if at - seen_at <= KNOWN_SET_S:
+                return known
+        return self.sets[-1][1] if self.sets else frozenset()

@@ -1,0 +1,424 @@
+"""What listings in a row prove: absence (C5), their order (C6), silence (D8), idle counts (D1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core import history as histories
+from nodemanager.core.model import CloudState, Listing, Tags, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from tests.core.build import World, claim, incarnation_of, node, world
+
+
+def without_node(quiet: float = 9000.0, **settings: object) -> World:
+    made = world(**settings)
+    made.add_record("r1", quiet=quiet)
+    return made
+
+
+def reason(made: World) -> Reason:
+    made.plan()
+    return made.of_record("r1").reason
+
+
+# C5: absence.
+
+
+def test_one_sighting_of_absence_is_not_enough_c5() -> None:
+    made = without_node()
+    made.poll()
+    assert reason(made) is Reason.NOT_SETTLED
+
+
+@pytest.mark.parametrize(
+    ("listings", "expected"),
+    [
+        pytest.param(3, Reason.NOT_SETTLED, id="one-too-few"),
+        pytest.param(4, Reason.STALE_SLOT, id="enough"),
+    ],
+)
+def test_absence_needs_absent_listings_complete_listings_c5(
+    listings: int, expected: Reason
+) -> None:
+    made = without_node(absent_listings=4)
+    made.poll()
+    for _ in range(listings - 1):
+        made.advance(100.0)
+        made.poll()
+    assert reason(made) is expected
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"),
+    [
+        pytest.param(59.0, Reason.NOT_SETTLED, id="just-inside"),
+        pytest.param(60.0, Reason.STALE_SLOT, id="settled"),
+    ],
+)
+def test_absence_needs_settle_since_its_first_sighting_c5(apart: float, expected: Reason) -> None:
+    made = without_node()
+    made.poll_records()
+    made.advance(1.0)
+    first = made.now
+    made.poll_cloud()
+    made.poll_records(took=0.1)
+    made.now = first + apart
+    made.poll_cloud()
+    assert reason(made) is expected
+
+
+def test_absence_may_settle_inside_the_stale_window_c5() -> None:
+    made = without_node(quiet=7000.0)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+    made.advance(150.0)
+    made.poll()
+    assert reason(made) is Reason.STALE_SLOT
+
+
+def test_one_sighting_of_the_node_starts_absence_again_c5() -> None:
+    made = without_node()
+    made.settle()
+    made.advance(60.0)
+    made.add_node("r1")
+    made.poll()
+    assert reason(made) is Reason.PAIRED
+    made.nodes.clear()
+    made.advance(60.0)
+    made.poll()
+    assert reason(made) is Reason.NOT_SETTLED
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [
+        pytest.param(600.0, Reason.STALE_SLOT, id="at-poll-stale-after"),
+        pytest.param(600.5, Reason.NOT_SETTLED, id="just-past"),
+    ],
+)
+def test_a_gap_above_poll_stale_after_starts_absence_again_c5(gap: float, expected: Reason) -> None:
+    made = without_node()
+    made.poll_records()
+    made.advance(1.0)
+    first = made.now
+    made.poll_cloud()
+    made.now = first + gap - 2.0
+    made.poll_records()
+    made.now = first + gap
+    made.poll_cloud()
+    assert reason(made) is expected
+
+
+def test_an_incomplete_listing_neither_counts_nor_resets_c5() -> None:
+    made = without_node()
+    made.poll()
+    made.advance(100.0)
+    made.poll_cloud(complete=False)
+    assert reason(made) is Reason.NOT_SETTLED
+    made.advance(100.0)
+    made.poll()
+    assert reason(made) is Reason.STALE_SLOT
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(node("r1"), id="by-tag"),
+        pytest.param(node(id="i-r1", pool=None), id="by-instance-id"),
+        pytest.param(node("r1", state=CloudState.UNKNOWN), id="in-an-unknown-state"),
+    ],
+)
+def test_a_node_seen_in_an_incomplete_listing_is_seen_c5(seen: object) -> None:
+    made = without_node()
+    made.settle()
+    made.advance(60.0)
+    made.poll_cloud([seen], complete=False)  # type: ignore[list-item]
+    assert reason(made) is Reason.NODE_LISTED
+    made.advance(10.0)
+    made.poll_cloud([], complete=False)
+    assert reason(made) is Reason.NODE_LISTED
+    made.advance(60.0)
+    made.poll()
+    assert reason(made) is Reason.NOT_SETTLED
+
+
+def test_a_listing_that_comes_twice_counts_once_c5() -> None:
+    made = without_node(settle=1.0)
+    made.poll()
+    assert made.history.cloud is not None
+    again = made.history.cloud
+    made.history = histories.cloud_listed(made.history, again, made.settings)
+    assert reason(made) is Reason.NOT_SETTLED
+
+
+def test_a_listing_that_comes_late_shows_nodes_and_no_absence_c5() -> None:
+    made = without_node()
+    made.settle()
+    assert made.history.cloud is not None
+    newest = made.history.cloud
+    late = Listing((node("r1"),), newest.started_at - 5.0, newest.ended_at + 5.0)
+    made.history = histories.cloud_listed(made.history, late, made.settings)
+    assert made.history.cloud is newest
+    assert reason(made) is Reason.NODE_LISTED
+
+
+def test_absence_of_an_earlier_incarnation_does_not_count_c5() -> None:
+    made = without_node()
+    made.settle()
+    made.change("r1", claim=claim("r1", at=made.ago(8000.0), life=2))
+    made.advance(60.0)
+    made.poll()
+    assert reason(made) is Reason.NOT_SETTLED
+
+
+def test_a_terminated_node_is_absent_c4() -> None:
+    made = without_node()
+    made.add_node("r1", state=CloudState.TERMINATED)
+    made.settle()
+    assert made.cleaned == ["r1"]
+
+
+# C6: which record listing is judged on.
+
+
+def test_no_record_is_judged_on_a_listing_that_ended_after_the_cloud_listing_began_c6() -> None:
+    made = without_node()
+    for _ in range(3):
+        made.poll_cloud()
+        made.poll_records()
+        made.advance(100.0)
+    made.poll_cloud()
+    made.history = replace(made.history, base=None, base_index={})
+    assert reason(made) is Reason.NO_LISTING_ORDER
+
+
+@pytest.mark.parametrize(
+    ("cloud_every", "records_every"),
+    [
+        pytest.param(100.0, 10.0, id="slow-cloud"),
+        pytest.param(10.0, 100.0, id="slow-records"),
+        pytest.param(50.0, 50.0, id="in-step"),
+        pytest.param(70.0, 30.0, id="out-of-step"),
+    ],
+)
+@pytest.mark.parametrize("took", [pytest.param(1.0, id="quick"), pytest.param(45.0, id="long")])
+def test_the_order_of_listings_holds_with_any_poll_times_c6(
+    cloud_every: float, records_every: float, took: float
+) -> None:
+    """A cloud listing may take longer than a record poll: records are listed while it runs."""
+    made = without_node(quiet=20_000.0)
+    next_cloud, next_records = made.now + 3.0, made.now
+    cloud_began: float | None = None
+    for _ in range(4000):
+        made.advance(0.5)
+        if made.now >= next_records:
+            made.poll_records(took=0.0)
+            next_records = made.now + records_every
+            made.plan()
+        if cloud_began is None and made.now >= next_cloud:
+            cloud_began = made.now
+            made.begin_cloud_poll()
+        if cloud_began is not None and made.now >= cloud_began + took:
+            made.poll_cloud(took=0.0, began=cloud_began)
+            cloud_began, next_cloud = None, made.now + cloud_every
+            base, cloud = made.history.base, made.history.cloud
+            assert cloud is not None
+            assert base is None or base.ended_at < cloud.started_at
+            made.plan()
+            if made.cleaned:
+                break
+    assert made.cleaned == ["r1"]
+
+
+def test_the_newest_listing_that_ended_in_time_is_the_one_judged_on_c6() -> None:
+    made = without_node()
+    made.poll_records()
+    made.begin_cloud_poll()
+    made.advance(1.0)
+    made.poll_records()
+    newest = made.history.records
+    made.advance(1.0)
+    made.poll_cloud(began=made.now)
+    assert made.history.base is newest
+
+
+def test_a_record_listing_during_the_cloud_poll_is_not_judged_on_c6() -> None:
+    made = without_node()
+    made.poll_records()
+    in_time = made.history.records
+    made.advance(1.0)
+    began = made.now
+    made.begin_cloud_poll()
+    made.advance(1.0)
+    made.poll_records()
+    made.poll_cloud(began=began)
+    assert made.history.base is in_time
+
+
+def test_a_later_record_listing_vetoes_c6() -> None:
+    made = without_node(quiet=20_000.0)
+    made.settle()
+    made.change("r1", version="v2")
+    made.poll_records()
+    assert reason(made) is Reason.CHANGED_SINCE_LISTING
+
+
+def test_a_later_record_listing_that_is_incomplete_vetoes_too_c6() -> None:
+    made = without_node()
+    made.settle()
+    made.ping("r1")
+    made.poll_records(complete=False)
+    assert reason(made) is Reason.CHANGED_SINCE_LISTING
+
+
+def test_an_incomplete_record_listing_makes_nothing_vanish_l1() -> None:
+    made = without_node()
+    made.settle()
+    made.poll_records([], complete=False)
+    assert reason(made) is Reason.STALE_SLOT
+
+
+def test_a_record_listing_that_comes_late_changes_nothing_c6() -> None:
+    made = without_node()
+    made.settle()
+    newest = made.history.records
+    assert newest is not None
+    late = Listing((), newest.started_at - 1.0, newest.ended_at + 1.0)
+    made.history = histories.records_listed(made.history, late, made.settings)
+    assert made.history.records is newest
+
+
+def test_a_record_that_came_after_the_judged_listing_is_kept_c6() -> None:
+    made = without_node()
+    made.poll()
+    made.advance(100.0)
+    made.add_record("r2", quiet=9000.0)
+    made.poll_cloud()
+    made.poll_records()
+    made.plan()
+    assert made.of_record("r2").kind is Kind.KEEP
+
+
+# D8: silence.
+
+
+def silence(made: World) -> float:
+    return made.history.answered_s - made.history.heard["r1"].answered_s
+
+
+def test_silence_counts_while_the_store_answers_d8() -> None:
+    made = without_node()
+    for _ in range(11):
+        made.poll_records(took=0.0)
+        made.advance(60.0)
+    assert silence(made) == 600.0
+
+
+def test_silence_does_not_count_while_the_store_does_not_answer_d8() -> None:
+    made = without_node()
+    made.poll_records(took=0.0)
+    for _ in range(100):
+        made.advance(60.0)
+        made.poll_records(took=0.0, answers=False)
+    assert silence(made) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gap", "counted"),
+    [pytest.param(600.0, 600.0, id="at-the-limit"), pytest.param(600.1, 0.0, id="just-past")],
+)
+def test_a_gap_between_answers_above_poll_stale_after_is_not_counted_d8(
+    gap: float, counted: float
+) -> None:
+    made = without_node()
+    made.poll_records(took=0.0)
+    made.advance(gap)
+    made.poll_records(took=0.0)
+    assert silence(made) == counted
+
+
+def test_a_ping_ends_silence_and_no_time_before_it_counts_d8() -> None:
+    made = without_node()
+    made.poll_records(took=0.0)
+    made.advance(500.0)
+    made.ping("r1")
+    made.poll_records(took=0.0, answers=False)
+    made.advance(1.0)
+    made.probe()
+    assert silence(made) <= 1.0
+
+
+def test_a_ping_in_an_incomplete_listing_ends_silence_d8() -> None:
+    made = without_node()
+    made.poll_records(took=0.0)
+    made.advance(500.0)
+    made.ping("r1")
+    made.poll_records(took=0.0, complete=False)
+    assert silence(made) == 0.0
+
+
+def test_a_restart_counts_silence_from_its_own_start_d8() -> None:
+    made = without_node()
+    for _ in range(20):
+        made.poll_records()
+        made.advance(500.0)
+    made.restart()
+    made.poll_records()
+    assert silence(made) == 0.0
+
+
+# D1: idle counts.
+
+
+def test_idle_polls_are_counted_and_one_other_word_starts_again_d1() -> None:
+    made = world()
+    made.add_record("r1")
+    made.add_node("r1")
+    made.poll()
+    counts = []
+    for state in (WorkerState.IDLE, WorkerState.IDLE, None, WorkerState.IDLE, WorkerState.BUSY):
+        made.advance(30.0)
+        made.ping("r1", state)
+        made.poll()
+        counts.append(made.history.idle.get("i-r1", 0))
+    assert counts == [1, 2, 0, 1, 0]
+
+
+def test_stopped_counts_from_its_first_sighting_without_a_gap_d1() -> None:
+    made = world()
+    made.add_node("r1", state=CloudState.STOPPED)
+    made.poll()
+    since = made.history.stopped["i-r1"]
+    made.advance(60.0)
+    made.poll()
+    assert made.history.stopped["i-r1"] == since
+    made.advance(700.0)
+    made.poll()
+    assert made.history.stopped["i-r1"] > since
+
+
+# L4, L3: whatever the order, and whose doing it is.
+
+
+def test_a_node_listed_twice_is_indexed_the_same_whatever_the_order_l4() -> None:
+    alive = node("r1", tags=Tags("main", "r1", incarnation_of("r1")))
+    other = node("r2", id="i-r1")
+    dead = replace(alive, state=CloudState.TERMINATED)
+    indexed = []
+    for items in ([alive, other, dead], [dead, other, alive], [other, dead, alive]):
+        made = world()
+        made.poll_records()
+        made.poll_cloud(items)
+        indexed.append((made.history.present, made.history.bearers))
+    assert indexed[0] == indexed[1] == indexed[2]
+    assert set(indexed[0][1]) == {"r1", "r2"}
+
+
+def test_nodes_of_another_pool_are_not_known_as_ours_t3() -> None:
+    made = world()
+    made.add_node("r1")
+    made.add_node("r2", pool="other")
+    made.poll()
+    assert made.history.known_nodes.largest(made.now) == {"i-r1"}
