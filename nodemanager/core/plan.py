@@ -68,6 +68,7 @@ class Plan:
     impossible: Impossible | None = None
     aborted: tuple[Reason, Mapping[str, object]] | None = None
     deferred: int = 0
+    backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -91,7 +92,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     node_judge = NodeJudge(snapshot, settings, pairs)
     views = [node_judge.view(node) for node in each_once(history.cloud.items)]
     snapshot = _after_silence(snapshot, settings, views)
-    verdicts, cleans, deferred = _judge_records(snapshot, settings, pairs, impossible.ids)
+    verdicts, cleans, deferred, backlog = _judge_records(snapshot, settings, pairs, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings)
@@ -112,6 +113,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         slots=slots,
         impossible=impossible,
         deferred=deferred,
+        backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
     )
 
@@ -164,12 +166,12 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
 
 def _judge_records(
     snapshot: Snapshot, settings: Settings, pairs: Pairs, impossible: frozenset[str]
-) -> tuple[list[Verdict], tuple[CleanOrder, ...], int]:
+) -> tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10)."""
     assert snapshot.history.records is not None
     judge = RecordJudge(snapshot, settings, pairs).judge
     verdicts: list[Verdict] = []
-    due: list[tuple[float, str, int, Record]] = []
+    due: list[Due] = []
     for record in snapshot.history.records.items:
         if impossible and record.uuid in impossible:
             verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
@@ -180,6 +182,14 @@ def _judge_records(
             due.append((-float(quiet_s), record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
+    backlog = _backlog(due, snapshot, settings)
+    if backlog:
+        for _, uuid, index, record in due:
+            if name_of(record) in backlog:
+                verdicts[index] = Verdict(
+                    Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
+                )
+        due = [entry for entry in due if name_of(entry[3]) not in backlog]
     room = settings.max_cleans_per_cycle - sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
@@ -190,7 +200,24 @@ def _judge_records(
     cleans = tuple(
         order_clean(record, verdicts[index], snapshot) for _, _, index, record in due[:room]
     )
-    return verdicts, cleans, len(due[room:])
+    return verdicts, cleans, len(due[room:]), backlog
+
+
+Due = tuple[float, str, int, Record]
+
+
+def name_of(record: Record) -> str:
+    """How the backlog names a record: by this version of it, so that a new life is judged."""
+    return f"{record.uuid}@{record.version}"
+
+
+def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
+    if not settings.hold_backlog:
+        return frozenset()
+    if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
+        return frozenset(name_of(record) for _, _, _, record in due)
+    return snapshot.backlog
 
 
 def _shutdowns(
