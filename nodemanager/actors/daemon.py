@@ -248,7 +248,10 @@ class NodeManagerDaemonActor(RoleActor):
         self._decide_soon()
 
     def on_NodesAsked(self, message: NodesAsked) -> None:
-        self._set_breaker(breakers.after_answers(self._breaker, message.answers))
+        now = self._clock.boottime()
+        self._set_breaker(
+            breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
+        )
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
-from nodemanager.core.breaker import Breaker
+from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
 from nodemanager.core.history import History
@@ -100,7 +100,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     return Plan(
         plan_id=snapshot.plan_id,
-        history=snapshot.history,
+        history=_to_go_on_from(snapshot),
         breaker=snapshot.breaker,
         pairs=pairs,
         records=tuple(verdicts),
@@ -116,6 +116,13 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
     )
+
+
+def _to_go_on_from(snapshot: Snapshot) -> History:
+    """A listing that is not believed proves no absence: C5 counts anew once one is (L3)."""
+    if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
+        return snapshot.history
+    return replace(snapshot.history, absence={})
 
 
 def _adopting(history: History, settings: Settings) -> Settings:
@@ -153,9 +160,18 @@ def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
 
 
 def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> Snapshot:
-    """D9: count who turned silent, down or unpaired, and open or close the breaker on it."""
-    ours = [view for view in views if view.verdict.reason not in OUTSIDE]
-    bad = frozenset(view.node.id for view in ours if view.bad)
+    """D9: count who turned silent, down or unpaired, and open or close the breaker on it.
+
+    A node that we are destroying for it is no better yet; one that we may never destroy says
+    nothing of the others.
+    """
+    ours = [view for view in views if view.verdict.reason not in OUTSIDE | {Reason.UNTAGGED}]
+    turned = snapshot.history.turned
+    bad = frozenset(
+        view.node.id
+        for view in ours
+        if view.bad or (view.node.id in snapshot.node_flights and view.node.id in turned)
+    )
     history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
     population = len({view.node.id for view in ours} | history.turned.keys())
     breaker = breakers.after_silence(
