@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import pwd
 import secrets
@@ -177,11 +179,17 @@ def _tool(name: str) -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+@functools.cache
+def _running_postgres() -> Postgres:
     server = Postgres()
-    yield server
-    server.stop()
+    atexit.register(server.stop)
+    return server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Postgres:
+    """One server for all the modules that import this."""
+    return _running_postgres()
 
 
 CAS_STORES = [
