@@ -71,6 +71,15 @@ class Plan:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
+HANDLED = frozenset(
+    {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
+)
+"""Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
+
+UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
+"""Nodes that D9 counts nothing of: we never destroy them."""
+
+
 def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
     """Decide. `new_records` says that the record listing came since the last plan (D7)."""
     history = snapshot.history
@@ -163,12 +172,16 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     A node that we are destroying for it is no better yet; one that we may never destroy says
     nothing of the others.
     """
-    ours = [view for view in views if view.verdict.reason not in OUTSIDE | {Reason.UNTAGGED}]
+    ours = [
+        view
+        for view in views
+        if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
+    ]
     turned = snapshot.history.turned
     bad = frozenset(
         view.node.id
         for view in ours
-        if view.bad or (view.node.id in snapshot.node_flights and view.node.id in turned)
+        if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     )
     history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
     population = len({view.node.id for view in ours} | history.turned.keys())
@@ -218,7 +231,7 @@ def _shutdowns(
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
     judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
-    surplus = wants.surplus
+    surplus, flights = wants.surplus, snapshot.record_flights
     wanting: list[NodeView] = []
     for view in views:
         node_id = view.node.id
@@ -234,7 +247,7 @@ def _shutdowns(
         elif judge.block is not None:
             merged = {**measures_now, **judge.block[1]}
             view.verdict = Verdict(Kind.KEEP, judge.block[0], node_id, merged)
-        elif view.record is not None and view.record.uuid in snapshot.record_flights:
+        elif (view.record.uuid if view.record else view.node.tags.record) in flights:
             view.verdict = keep(node_id, Reason.IN_FLIGHT)
         else:
             wanting.append(view)
