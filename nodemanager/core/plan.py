@@ -16,10 +16,19 @@ from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
-from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
+from nodemanager.core.demand import (
+    Market,
+    Slots,
+    Wants,
+    count_locked,
+    count_slots,
+    is_locked,
+    pending_claims,
+)
 from nodemanager.core.history import History
 from nodemanager.core.model import Record, Size
 from nodemanager.core.pairing import Pairs, pair
+from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
 from nodemanager.core.settings import Settings
@@ -91,7 +100,12 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
     settings = _adopting(history, settings)
-    pairs = pair(history, pool=settings.pool, ids_unique=settings.ids_unique)
+    pairs = pair(
+        history,
+        pool=settings.pool,
+        ids_unique=settings.ids_unique,
+        adopt_unclaimed=settings.adopt_unclaimed,
+    )
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
     )
@@ -104,7 +118,8 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings)
-    wants = Market(snapshot, settings, views, pending, slots).trade()
+    locked = count_locked(records, snapshot, settings)
+    wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     return Plan(
         plan_id=snapshot.plan_id,
@@ -291,7 +306,7 @@ def _boots(
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     if record.holds_anything or record.problems or record.held:
         return False
-    if record.pool != settings.pool and not (record.pool is None and settings.adopt_unclaimed):
+    if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
         return False
     uuid = record.uuid
     if uuid in snapshot.record_flights or uuid in snapshot.holds:
@@ -302,12 +317,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if uuid in snapshot.history.bearers:
         # A node with an older incarnation still carries its uuid: two would answer to one tag.
         return False
-    if settings.compare_and_set or uuid in snapshot.own_cleans:
-        return True
-    clock = snapshot.history.clock
-    if clock is None or record.modified_at is None:
-        return False
-    return clock.age(record.modified_at, snapshot.now) > settings.node_stale_after
+    return not is_locked(record, snapshot, settings)
 
 
 def _counts(

@@ -1,4 +1,4 @@
-"""When a node is destroyed, and why not yet (D1, D2, D3, D7-D11)."""
+"""When a node is destroyed by its own state or silence, and the last look (D1, D2, D3, D8)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Cause
-from nodemanager.core.model import CloudState, Job, Outcome, Tags, WorkerState
+from nodemanager.core.model import CloudState, Job, Outcome, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.shutdown import (
     Destroyed,
@@ -17,8 +16,8 @@ from nodemanager.core.shutdown import (
     judge_gone,
     window_open,
 )
-from nodemanager.core.snapshot import Expected, Flight
-from tests.core.build import POOL, World, claim, incarnation_of, node, world
+from tests.core.build import World, incarnation_of, node, world
+from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 WINDOWS = (3300.0, 300.0)
 """Closed for 55 minutes, open for five, an hour round."""
@@ -41,30 +40,6 @@ def test_shutdown_windows_alternate_from_launch_d1(age: float, is_open: bool) ->
 
 def test_without_windows_it_is_always_open_d1() -> None:
     assert window_open(1.0, ())
-
-
-def live(state: WorkerState | None, *, polls: int = 2, age: float = 10_000.0, **s: Any) -> World:
-    """One node that pings with `state` at each of `polls` polls."""
-    made = world(**s)
-    made.add_record("r1", quiet=100.0)
-    made.add_node("r1", age=age)
-    made.poll()
-    pinging(made, state, polls)
-    return made
-
-
-def pinging(made: World, state: WorkerState | None, polls: int = 1, every: float = 30.0) -> None:
-    for _ in range(polls):
-        made.advance(every)
-        for one in list(made.records):
-            made.ping(one.uuid, state)
-        made.poll()
-        made.plan()
-
-
-def verdict(made: World) -> tuple[Kind, Reason]:
-    one = made.of_node("i-r1")
-    return one.kind, one.reason
 
 
 # D1: the table.
@@ -193,17 +168,6 @@ def test_a_node_with_missing_fields_is_kept_p3(fields: dict[str, Any], expected:
 # D8: silence.
 
 
-def silent(made: World, seconds: float, *, answers: bool = True, every: float = 100.0) -> None:
-    """The node falls silent for `seconds`, polls go on."""
-    until = made.now + seconds
-    while made.now < until:
-        made.advance(min(every, until - made.now))
-        made.poll_records(took=0.0, answers=answers)
-        made.advance(0.01)
-        made.poll_cloud(took=0.0)
-        made.plan()
-
-
 @pytest.mark.parametrize(
     ("seconds", "destroyed"),
     [pytest.param(7000.0, [], id="inside"), pytest.param(7600.0, ["i-r1"], id="past")],
@@ -264,344 +228,6 @@ def test_a_restart_over_nodes_older_than_boot_fail_after_is_no_storm_d8() -> Non
         made.add_node(f"r{number}", age=50_000.0)
     made.settle()
     assert made.destroyed == []
-
-
-# D9: caps and waves.
-
-
-def pool_of(count: int, **settings: Any) -> World:
-    made = world(max_nodes=count, **settings)
-    for number in range(count):
-        made.add_record(f"r{number}")
-        made.add_node(f"r{number}")
-    made.round()
-    return made
-
-
-def say(made: World, state: WorkerState, down: set[str]) -> None:
-    made.advance(30.0)
-    for one in list(made.records):
-        made.ping(one.uuid, WorkerState.DOWN if one.uuid in down else state)
-    made.poll()
-    made.plan()
-
-
-@pytest.mark.parametrize(
-    ("bad", "opens"),
-    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="past")],
-)
-def test_more_than_collapse_fraction_turned_down_destroys_none_and_opens_d9(
-    bad: int, opens: bool
-) -> None:
-    made = pool_of(10)
-    say(made, WorkerState.BUSY, {f"r{number}" for number in range(bad)})
-    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
-    assert len(made.destroyed) == (0 if opens else bad)
-
-
-def test_fewer_than_five_nodes_are_no_mass_d9() -> None:
-    made = pool_of(4)
-    say(made, WorkerState.BUSY, {"r0", "r1", "r2", "r3"})
-    assert len(made.destroyed) == 4
-
-
-def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
-    made = pool_of(40)
-    say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
-    assert len(made.destroyed) == 5
-    capped = [f"i-r{n}" for n in range(9) if made.of_node(f"i-r{n}").reason is Reason.SHUTDOWN_CAP]
-    assert len(capped) == 4
-
-
-def test_shutdowns_under_way_use_up_the_cap_d9() -> None:
-    made = pool_of(40)
-    made.flags["node_flights"] = {f"i-r{n}": Flight("shutdown:bad", made.now) for n in range(3)}
-    say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
-    assert len(made.destroyed) == 2
-
-
-def test_idle_beyond_demand_has_no_cap_d9() -> None:
-    made = pool_of(40)
-    for _ in range(3):
-        say(made, WorkerState.IDLE, set())
-    assert len(made.destroyed) == 40
-
-
-def test_a_wave_of_silence_is_seen_before_its_first_victim_d9() -> None:
-    made = pool_of(10)
-    victims: list[str] = []
-    for _ in range(90):
-        made.advance(100.0)
-        for number in range(6):
-            made.ping(f"r{number}", WorkerState.BUSY)
-        made.round()
-        victims += made.destroyed
-    assert made.breaker.cause is Cause.MASS_SILENCE
-    assert victims == []
-
-
-def test_a_slow_wave_counts_the_nodes_destroyed_before_d9() -> None:
-    """Two turn down a minute and are destroyed: in flight, then gone, they still count."""
-    made = pool_of(20)
-    down: set[str] = set()
-    destroyed: set[str] = set()
-    for step in range(10):
-        for node_id in list(destroyed)[: 2 * (step - 1)]:
-            made.drop_node(node_id)
-        made.flags["node_flights"] = {one: Flight("shutdown:bad", made.now) for one in destroyed}
-        down |= {f"r{2 * step}", f"r{2 * step + 1}"}
-        say(made, WorkerState.BUSY, down)
-        destroyed |= set(made.destroyed)
-    assert made.breaker.part(Cause.MASS_SILENCE) is not None
-    assert len(destroyed) <= 6
-
-
-def test_nodes_that_are_unpaired_all_at_once_are_a_wave_d9_d7() -> None:
-    made = pool_of(10)
-    made.records = [
-        replace(
-            one,
-            claim=None,
-            instance_id=None,
-            first_ping_at=None,
-            last_ping_at=None,
-            slot_number=None,
-            hostname=None,
-            ip_address=None,
-            version="v9",
-        )
-        for one in made.records
-    ]
-    victims: list[str] = []
-    for _ in range(40):
-        made.advance(60.0)
-        made.round()
-        victims += made.destroyed
-    assert made.breaker.cause is Cause.MASS_SILENCE
-    assert victims == []
-
-
-def test_untagged_nodes_do_not_dilute_a_wave_d9_d11() -> None:
-    made = pool_of(5)
-    for number in range(30):
-        made.add_node(id=f"u{number}", pool=None)
-    say(made, WorkerState.BUSY, {"r0", "r1"})
-    assert made.breaker.cause is Cause.MASS_SILENCE
-
-
-@pytest.mark.parametrize(
-    ("still", "open_"), [pytest.param(2, True, id="too-many"), pytest.param(1, False, id="few")]
-)
-def test_mass_silence_closes_when_few_are_still_bad_b3(still: int, open_: bool) -> None:
-    made = pool_of(10)
-    say(made, WorkerState.BUSY, {f"r{number}" for number in range(5)})
-    assert made.breaker.is_open
-    say(made, WorkerState.BUSY, {f"r{number}" for number in range(still)})
-    assert made.breaker.is_open is open_
-
-
-def test_mass_silence_closes_when_each_is_confirmed_stopped_and_opens_no_more_for_them_b3() -> None:
-    made = pool_of(10)
-    for number in range(6):
-        made.change_node(f"i-r{number}", state=CloudState.STOPPED)
-    made.settle()
-    assert made.breaker.cause is Cause.MASS_SILENCE
-    assert made.destroyed == []
-    assert made.last is not None
-    assert set(made.last.ask) == {f"i-r{number}" for number in range(6)}
-    made.answer({one: node(id=one, state=CloudState.STOPPED) for one in made.last.ask})
-    made.round()
-    assert not made.breaker.is_open
-    assert len(made.destroyed) == 5
-    made.advance(60.0)
-    made.round()
-    assert not made.breaker.is_open
-
-
-def test_recovered_nodes_do_not_close_it_while_others_fell_silent_since_b3() -> None:
-    made = pool_of(20)
-    first, second = {f"r{n}" for n in range(7)}, {f"r{n}" for n in range(7, 14)}
-    say(made, WorkerState.BUSY, first)
-    say(made, WorkerState.BUSY, first | second)
-    say(made, WorkerState.BUSY, second)
-    assert made.breaker.cause is Cause.MASS_SILENCE
-    assert made.destroyed == []
-
-
-# D7, D10: unpaired nodes.
-
-
-def unpaired(**node_fields: Any) -> World:
-    """A node with our tags whose record is in no listing."""
-    made = world()
-    made.add_node("r1", **node_fields)
-    return made
-
-
-def test_an_unpaired_node_is_held_until_boot_fail_after_has_passed_d7_d10() -> None:
-    made = unpaired()
-    made.round()
-    began = made.now
-    while made.of_node("i-r1").kind is Kind.KEEP and made.now < began + 4000.0:
-        assert made.of_node("i-r1").reason is Reason.UNPAIRED_WITHIN_WINDOW
-        made.advance(50.0)
-        made.round()
-    assert made.of_node("i-r1").reason is Reason.UNPAIRED
-    assert made.now - began > 1800.0
-    assert made.now - began < 2000.0
-
-
-@pytest.mark.parametrize(
-    ("listings", "expected"),
-    [
-        pytest.param(1, Reason.UNPAIRED_WITHIN_WINDOW, id="one"),
-        pytest.param(2, Reason.UNPAIRED, id="two"),
-    ],
-)
-def test_it_needs_two_record_listings_that_began_after_it_was_seen_unpaired_d7(
-    listings: int, expected: Reason
-) -> None:
-    made = unpaired()
-    made.round()
-    made.advance(2000.0)
-    for _ in range(listings):
-        made.advance(60.0)
-        made.poll_records()
-        made.plan()
-    made.poll_cloud()
-    for _ in range(5):
-        made.plan()
-    assert made.of_node("i-r1").reason is expected
-
-
-def test_one_record_listing_counts_once_however_often_it_is_planned_from_d7() -> None:
-    made = unpaired()
-    made.round()
-    made.advance(2000.0)
-    made.poll()
-    for _ in range(5):
-        made._new_records = True
-        made.plan()
-    assert made.of_node("i-r1").reason is Reason.UNPAIRED_WITHIN_WINDOW
-
-
-def test_unpaired_counts_from_when_it_became_so_not_from_its_launch_d7() -> None:
-    made = live(WorkerState.BUSY, age=1e6)
-    made.change("r1", claim=claim("r1", at=made.store_now, life=2), instance_id="i-new")
-    made.settle()
-    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
-
-
-def test_a_pair_in_between_starts_it_again_d7() -> None:
-    made = unpaired()
-    for _ in range(20):
-        made.round()
-        made.advance(60.0)
-    made.add_record("r1")
-    made.round()
-    assert verdict(made)[1] is not Reason.UNPAIRED_WITHIN_WINDOW
-    made.records.clear()
-    for _ in range(15):
-        made.advance(60.0)
-        made.round()
-    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
-
-
-def test_a_stopped_node_whose_record_a_listing_lacks_waits_for_d7_too_d10() -> None:
-    made = unpaired(state=CloudState.STOPPED)
-    made.settle()
-    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
-
-
-@pytest.mark.parametrize(
-    "lost",
-    [
-        pytest.param({"claim": None}, id="record-lost-its-claim"),
-        pytest.param({"claim": None, "pool": None}, id="record-lost-its-properties"),
-    ],
-)
-def test_an_unpaired_node_that_a_pinging_record_names_is_never_destroyed_d7(
-    lost: dict[str, Any],
-) -> None:
-    made = live(WorkerState.BUSY)
-    made.change("r1", **lost)
-    pinging(made, WorkerState.BUSY, 50, every=60.0)
-    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
-
-
-def test_a_node_that_lost_its_incarnation_tag_lives_while_its_record_is_pinged_d7() -> None:
-    made = live(WorkerState.IDLE)
-    made.change_node("i-r1", tags=Tags(POOL, "r1", None))
-    pinging(made, WorkerState.IDLE, 50, every=60.0)
-    assert verdict(made) == (Kind.KEEP, Reason.WORKER_UNKNOWN)
-
-
-def test_the_elder_of_two_nodes_on_one_record_goes_by_d7() -> None:
-    """Its record was cleaned and given to another node: its pings are refused."""
-    made = world()
-    made.add_record("r1", life=2, instance_id="i-new")
-    made.add_node("r1", id="i-old", life=1)
-    made.add_node("r1", id="i-new", life=2)
-    made.poll()
-    pinging(made, WorkerState.BUSY, 40, every=60.0)
-    assert made.of_node("i-new").reason is Reason.BUSY
-    assert made.destroyed == ["i-old"]
-
-
-def test_a_created_node_that_is_listed_before_its_claim_is_booting_p4() -> None:
-    made = unpaired(age=0.0)
-    made.flags["expected"] = {"r1": Expected("i-r1", "small", made.now)}
-    made.round()
-    assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
-
-
-# P2, T3, D11.
-
-
-def test_two_nodes_of_one_incarnation_are_both_kept_p2() -> None:
-    made = world()
-    made.add_record("r1", quiet=9000.0)
-    made.add_node("r1")
-    made.add_node("r1", id="i-twin", state=CloudState.STOPPED)
-    for _ in range(40):
-        made.advance(60.0)
-        made.round()
-    assert made.of_node("i-r1").reason is Reason.AMBIGUOUS
-    assert made.of_node("i-twin").reason is Reason.AMBIGUOUS
-    assert made.of_record("r1").reason is Reason.AMBIGUOUS
-    assert (made.destroyed, made.cleaned) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        pytest.param({"pool": "other"}, Reason.FOREIGN_NODE, id="another-pool"),
-        pytest.param({"pool": None, "managed": False}, Reason.FOREIGN_NODE, id="unmanaged"),
-        pytest.param({"pool": None}, Reason.UNTAGGED, id="untagged"),
-    ],
-)
-@pytest.mark.parametrize("state", [CloudState.RUNNING, CloudState.STOPPED])
-def test_what_is_not_tagged_ours_is_never_destroyed_t3_d11(
-    fields: dict[str, Any], reason: Reason, state: CloudState
-) -> None:
-    made = world(min_nodes=0, max_nodes=0)
-    made.add_node(id="x", state=state, **fields)
-    for _ in range(60):
-        made.advance(60.0)
-        made.round()
-    assert made.of_node("x").reason is reason
-    assert made.destroyed == []
-
-
-def test_an_untagged_node_that_pairs_by_instance_id_is_not_drained_d11() -> None:
-    made = world(ids_unique=True, max_nodes=0)
-    made.add_record("r1", quiet=10.0)
-    made.add_node(id="i-r1", pool=None)
-    made.poll()
-    pinging(made, WorkerState.IDLE, 5)
-    assert verdict(made) == (Kind.KEEP, Reason.UNTAGGED)
-    assert made.last is not None
-    assert made.last.pairs.record_of["i-r1"].uuid == "r1"
 
 
 # D2: the last look.
