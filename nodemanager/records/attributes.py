@@ -1,0 +1,92 @@
+"""What a client may write to a record, checked before it reaches the database."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nodemanager.errors import StoreRefused
+from nodemanager.records import wire
+from nodemanager.records.query import plain_text
+from nodemanager.records.rows import Naming
+from nodemanager.records.view import FIELDS
+
+_TEXTS = ("hostname", "domain", "job_uuid")
+_TIMES = ("first_ping_at", "last_ping_at")
+_OBJECTS = ("properties", "info")
+_WRITABLE = frozenset({*_TEXTS, *_TIMES, *_OBJECTS, "uuid", "slot_number", "ip_address"})
+_MAX_TEXT = 255
+_MAX_SLOT = 2**31 - 1
+
+
+def writable(attributes: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
+    """Column values for `attributes`; StoreRefused for one that is unknown or of a wrong type.
+
+    What the server alone makes (href, etag, status, modified_at ...) is passed over: clients
+    send back the whole record that they read.
+    """
+    values: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name not in FIELDS:
+            raise StoreRefused(f"no attribute {name[:80]!r}")
+        if name in _WRITABLE:
+            values[name] = _checked(name, value, naming)
+    return values
+
+
+def _checked(name: str, value: Any, naming: Naming) -> Any:
+    if name in _OBJECTS:
+        return _object(name, value)
+    if name == "uuid":
+        return _uuid(value, naming)
+    if value is None:
+        return None
+    if name == "slot_number":
+        return _slot(value)
+    if name in _TIMES:
+        try:
+            return wire.parse_stamp_ns(value)
+        except ValueError as error:
+            raise StoreRefused(f"{name} {error}") from error
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise StoreRefused(f"{name} must be a text of at most {_MAX_TEXT} characters")
+    return _address(value) if name == "ip_address" else plain_text(name, value)
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise StoreRefused(f"{name} must be an object")
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise StoreRefused(f"{name} can't be kept as JSON") from error
+    secret = value.get(wire.PING_SECRET)
+    if name == "info" and secret is not None and not isinstance(secret, str):
+        raise StoreRefused("info.ping_secret must be text")
+    return value
+
+
+def _uuid(value: Any, naming: Naming) -> str:
+    pattern = f"{naming.uuid_prefix}-7ekkf-"
+    if not isinstance(value, str) or not wire.UUID.fullmatch(value):
+        raise StoreRefused(f"uuid must be {pattern} and 15 of a-z and 0-9")
+    if not value.startswith(pattern):
+        raise StoreRefused(f"uuid must begin with {pattern}")
+    return value
+
+
+def _slot(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_SLOT:
+        raise StoreRefused("slot_number must be a whole number from 0 up")
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError as error:
+        raise StoreRefused("ip_address is not an address") from error

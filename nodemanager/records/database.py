@@ -1,0 +1,243 @@
+"""The registry's database: opening it, bringing its schema up to date, and its transactions.
+
+SQLite and PostgreSQL behave alike behind this: a write transaction is durable when it returns,
+and every failure is a StoreError that quotes neither statement nor values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import exc
+
+from nodemanager.clock import Clock
+from nodemanager.errors import Conflict, StartError, StoreError
+
+# Serialises whatever allots slots, on PostgreSQL; SQLite has one writer anyway.
+_LOCK_KEY = 0x6E6F6465_6D616E01
+
+
+class Database:
+    """One database of the registry, used by several threads at once.
+
+    `timeout` (seconds) bounds connecting, waiting for a lock and running a statement. Raises
+    StartError when the database can't be used.
+    """
+
+    def __init__(self, url: str, clock: Clock, *, timeout: float = 15.0) -> None:
+        self._clock = clock
+        self._timeout = timeout
+        self._url = _checked(url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        # SQLite's busy handler is unfair; queueing our own writers first keeps each wait short.
+        self._writer = threading.Lock()
+        if self.is_sqlite:
+            _make_private(Path(str(self._url.database)))
+        self._engine = self._make_engine()
+        self._write_engine = self._engine.execution_options(nodemanager_writes=True)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def shown(self) -> str:
+        """The database's URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that sees one state of the database."""
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self, *, allots: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that is durable once the block ends without an exception.
+
+        `allots` says from the start that it may allot a slot or move an address between rows.
+        """
+        with self._translated(), self._queued(), self._write_engine.begin() as connection:
+            if allots:
+                self.serialise(connection)
+            yield connection
+
+    def serialise(self, connection: sa.Connection) -> None:
+        """Wait until no other transaction that allots is under way."""
+        if not self.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
+
+    def now_ns(self, connection: sa.Connection) -> int:
+        """The store's clock, nanoseconds since the epoch: the server's own where there is one.
+
+        Several registry processes, on several machines, may share a PostgreSQL database; those on
+        one SQLite file share a machine, hence its clock.
+        """
+        if self.is_sqlite:
+            return round(self._clock.wall() * 1e6) * 1000
+        microseconds = sa.func.extract("epoch", sa.func.clock_timestamp()) * 1_000_000
+        return int(connection.scalar(sa.select(microseconds)) or 0) * 1000
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def _queued(self) -> Iterator[None]:
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._writer.acquire(timeout=self._timeout):
+            raise StoreError("the registry's database is busy: other writes took too long")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.IntegrityError as error:
+            raise Conflict(f"the registry's database refuses it: {_first_line(error)}") from error
+        except (exc.SQLAlchemyError, UnicodeError) as error:
+            raise StoreError(f"the registry's database: {_first_line(error)}") from error
+
+    def _make_engine(self) -> sa.Engine:
+        arguments: dict[str, Any] = {"timeout": self._timeout, "check_same_thread": False}
+        if not self.is_sqlite:
+            milliseconds = int(self._timeout * 1000)
+            arguments = {
+                "connect_timeout": max(2, int(self._timeout)),
+                "tcp_user_timeout": milliseconds,
+                "options": f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+                f" -c idle_in_transaction_session_timeout={milliseconds}",
+            }
+        engine = sa.create_engine(
+            self._url,
+            connect_args=arguments,
+            hide_parameters=True,
+            pool_size=5,
+            max_overflow=20,
+            pool_timeout=self._timeout,
+            pool_pre_ping=not self.is_sqlite,
+        )
+        if self.is_sqlite:
+            sa.event.listen(engine, "connect", _set_up_sqlite)
+            sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _open(self) -> None:
+        try:
+            if self.is_sqlite:
+                self._use_wal()
+            with self._write_engine.begin() as connection:
+                self.serialise(connection)
+                self._migrate(connection)
+        except exc.SQLAlchemyError as error:
+            raise StartError(
+                f"can't use the registry's database {self.shown}: {_first_line(error)};"
+                " see [Registry] database"
+            ) from error
+
+    def _use_wal(self) -> None:
+        raw = self._engine.raw_connection()
+        try:
+            cursor = raw.cursor()
+            cursor.execute("PRAGMA journal_mode=WAL")
+            mode = cursor.fetchone()
+        except Exception as error:
+            raise StartError(
+                f"can't use the registry's database {self.shown}: {error}; see [Registry] database"
+            ) from error
+        finally:
+            raw.close()
+        if mode is None or mode[0] != "wal":
+            raise StartError(
+                f"the registry's database {self.shown} can't keep a write-ahead log there;"
+                " put [Registry] database on a local disk"
+            )
+
+    def _migrate(self, connection: sa.Connection) -> None:
+        # Alembic tells each step at INFO, in words that mean nothing to an operator.
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        config = Config()
+        folder = str(Path(__file__).parent / "migrations")
+        config.set_main_option("script_location", folder.replace("%", "%%"))
+        config.attributes["connection"] = connection
+        scripts = ScriptDirectory.from_config(config)
+        known = {script.revision for script in scripts.walk_revisions()}
+        head = scripts.get_current_head()
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current is not None and current not in known:
+            raise StartError(
+                f"the registry's database {self.shown} has schema {current}, and this program"
+                f" knows none newer than {head}: upgrade nodemanager"
+            )
+        if current != head:
+            command.upgrade(config, "head")
+
+
+def _checked(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError) as error:
+        raise StartError(
+            "[Registry] database is not a URL like sqlite:////path/registry.db or"
+            " postgresql://user@host/name"
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise StartError(f"[Registry] database is {backend}: use sqlite or postgresql")
+    if not parsed.database or parsed.database == ":memory:":
+        raise StartError("[Registry] database names no file: use sqlite:////path/registry.db")
+    return parsed.set(drivername="sqlite")
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone: it holds the ping secrets."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StartError(
+            f"can't create the registry's database {path}: {error.strerror};"
+            " see [Registry] database"
+        ) from error
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    # FULL: with WAL, NORMAL may lose an acknowledged ping when the power fails.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    # `like` tells capitals apart, as PostgreSQL's does.
+    cursor.execute("PRAGMA case_sensitive_like=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("nodemanager_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _first_line(error: BaseException) -> str:
+    """The driver's own words, without statement and values."""
+    cause = getattr(error, "orig", None) or error
+    lines = str(cause).strip().splitlines() if not isinstance(cause, UnicodeError) else []
+    return lines[0] if lines else type(cause).__name__

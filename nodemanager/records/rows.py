@@ -1,0 +1,210 @@
+"""Rows of the `nodes` table: read, insert, change, allot a slot. Every SQL write is here.
+
+Each function runs inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodemanager.core.model import Record
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
+from nodemanager.records import wire
+from nodemanager.records.database import Database
+from nodemanager.records.schema import nodes
+
+Row = Mapping[str, Any]
+_BASE36 = string.digits + string.ascii_lowercase
+_JSON = ("properties", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the store gives to a record: slots 1 to `slots`, and names made from them."""
+
+    slots: int
+    hostname: str
+    domain: str
+    uuid_prefix: str
+
+    def host(self, slot: int) -> str:
+        return self.hostname % {"slot_number": slot}
+
+
+def new_secret() -> str:
+    """What opens a record to pings: 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+def record_of(row: Row) -> Record:
+    """The row as the manager's record; what can't be read is named in its `problems`."""
+    version = row["version"]
+    readable = isinstance(version, int)
+    return wire.read(row, version=str(version) if readable else "", when=_epoch)
+
+
+def _epoch(nanoseconds: Any) -> float:
+    if not isinstance(nanoseconds, int):
+        raise TypeError("a time is whole nanoseconds")
+    return nanoseconds / 1e9
+
+
+def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row | None:
+    """The row of that uuid, locked against other writers when it is to be written."""
+    query = sa.select(nodes).where(nodes.c.uuid == uuid)
+    if to_write:
+        query = query.with_for_update()
+    return _only(connection, query)
+
+
+def get(connection: sa.Connection, uuid: str) -> Row:
+    """The same to write; NoSuchRecord when there is none."""
+    row = find(connection, uuid, to_write=True)
+    if row is None:
+        raise NoSuchRecord(f"no record {uuid}")
+    return row
+
+
+def get_at(connection: sa.Connection, record: Record) -> Row:
+    """The row of `record`, to write, if it still is at the version judged; else Conflict."""
+    row = get(connection, record.uuid)
+    if str(row["version"]) != record.version:
+        raise Conflict(f"record {record.uuid} is at version {row['version']}, not {record.version}")
+    return row
+
+
+def find_incarnation(connection: sa.Connection, incarnation: str) -> Row | None:
+    query = sa.select(nodes).where(nodes.c.incarnation == incarnation).limit(1)
+    return _only(connection, query)
+
+
+def insert(db: Database, connection: sa.Connection, naming: Naming, values: Row) -> Row:
+    """A new row of `values`, with a ping secret of its own where they bring none."""
+    now = db.now_ns(connection)
+    row: dict[str, Any] = {column.name: None for column in nodes.columns}
+    row |= {"uuid": _new_uuid(naming.uuid_prefix), "domain": naming.domain, "properties": {}}
+    row |= {"info": {}} | dict(values)
+    row |= {"version": 1, "created_at": now, "modified_at": now}
+    row["info"] = with_secret(row["info"])
+    row["incarnation"] = _incarnation(row["properties"])
+    connection.execute(sa.insert(nodes).values(row))
+    return row
+
+
+def change(
+    db: Database, connection: sa.Connection, row: Row, values: Row, *, sign_of_life: bool = False
+) -> Row:
+    """Write those of `values` that differ from `row`, which must still be as it was read.
+
+    The version moves with every change, and with a sign of life that changes nothing;
+    modified_at only when a field does.
+    """
+    changed = {name: value for name, value in values.items() if not _same(name, row, value)}
+    if not changed and not sign_of_life:
+        return row
+    if changed:
+        changed["modified_at"] = db.now_ns(connection)
+    if "properties" in changed:
+        changed["incarnation"] = _incarnation(changed["properties"])
+    version = row["version"]
+    if not isinstance(version, int):
+        raise StoreRefused(f"record {row['uuid']} has no version to write by")
+    changed["version"] = version + 1
+    done = connection.execute(
+        sa.update(nodes)
+        .where(nodes.c.uuid == row["uuid"], nodes.c.version == version)
+        .values(changed)
+    )
+    if done.rowcount != 1:
+        raise Conflict(f"record {row['uuid']} is no longer at version {version}")
+    return {**row, **changed}
+
+
+def _only(connection: sa.Connection, query: sa.Select[Any]) -> Row | None:
+    row = connection.execute(query).one_or_none()
+    return None if row is None else row._asdict()
+
+
+def delete(connection: sa.Connection, uuid: str) -> None:
+    connection.execute(sa.delete(nodes).where(nodes.c.uuid == uuid))
+
+
+def take_address(db: Database, connection: sa.Connection, uuid: str, address: str) -> list[str]:
+    """Take `address` from every record but `uuid`; gives the uuids of those that lost it."""
+    query = (
+        sa.select(nodes)
+        .where(nodes.c.ip_address == address, nodes.c.uuid != uuid)
+        .order_by(nodes.c.uuid)
+        .with_for_update()
+    )
+    others = [row._asdict() for row in connection.execute(query)]
+    for other in others:
+        change(db, connection, other, {"ip_address": None})
+    return [str(other["uuid"]) for other in others]
+
+
+def free_slot(connection: sa.Connection, naming: Naming) -> int:
+    """The smallest free of 1..slots; NoFreeSlot. Only inside a transaction that allots."""
+    first = sa.select(nodes.c.uuid).where(nodes.c.slot_number == 1)
+    if naming.slots >= 1 and connection.execute(first).first() is None:
+        return 1
+    above = nodes.alias("above")
+    taken = sa.exists().where(above.c.slot_number == nodes.c.slot_number + 1)
+    query = (
+        sa.select(nodes.c.slot_number + 1)
+        .where(nodes.c.slot_number >= 1, nodes.c.slot_number < naming.slots, ~taken)
+        .order_by(nodes.c.slot_number)
+        .limit(1)
+    )
+    slot = connection.scalar(query)
+    if slot is None:
+        raise NoFreeSlot(f"all {naming.slots} slots are held")
+    return int(slot)
+
+
+def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, Any]:
+    """What gives the row a slot, and a hostname where it has none; nothing if it has a slot."""
+    held = row["slot_number"]
+    if held is not None and (not isinstance(held, int) or held > 0):
+        return {}
+    slot = free_slot(connection, naming)
+    named = row["hostname"] is not None
+    return {"slot_number": slot} if named else {"slot_number": slot, "hostname": naming.host(slot)}
+
+
+def objects(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Copies of properties and info; an empty one where the row has no object there."""
+    pair = (row["properties"], row["info"])
+    properties, info = (dict(value) if isinstance(value, dict) else {} for value in pair)
+    return properties, info
+
+
+def with_secret(info: Mapping[str, Any]) -> dict[str, Any]:
+    """`info` with a new ping secret if it has none."""
+    given = info.get(wire.PING_SECRET)
+    return dict(info) if given else {**info, wire.PING_SECRET: new_secret()}
+
+
+def _same(name: str, row: Row, value: Any) -> bool:
+    if name in _JSON and isinstance(row[name], dict):
+        # Python calls 1, 1.0 and True equal; JSON does not.
+        return json.dumps(row[name], sort_keys=True) == json.dumps(value, sort_keys=True)
+    return bool(row[name] == value)
+
+
+def _incarnation(properties: Any) -> str | None:
+    try:
+        return wire.parse_claim(properties.get(wire.CLAIM)).incarnation
+    except ValueError:
+        return None
+
+
+def _new_uuid(prefix: str) -> str:
+    return f"{prefix}-7ekkf-" + "".join(secrets.choice(_BASE36) for _ in range(15))

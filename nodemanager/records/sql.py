@@ -1,0 +1,238 @@
+"""The registry as the manager's record store, straight on its database (records/api.py)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import requests
+import sqlalchemy as sa
+
+from nodemanager.clock import Clock
+from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.errors import StartError, StoreError, StoreRefused
+from nodemanager.records import rows, wire
+from nodemanager.records.database import Database
+from nodemanager.records.resource import NodesResource
+from nodemanager.records.schema import nodes, store
+
+_PAGE = 2000
+_PROBE_TIMEOUT = 5.0
+
+
+class SqlRecordStore:
+    """Records in SQLite or PostgreSQL.
+
+    `database_url` is SQLAlchemy's; `slots` how many slots there are (1 up); `hostname` a pattern
+    with `%(slot_number)d`; `public_url` where nodes reach the HTTP face, without a path (it may
+    be set later, once a port is known); `ca_file` what that face's certificate is checked
+    against, the system's authorities where it is None; `timeout` in seconds bounds every call.
+    `resource` is the same data as the HTTP face serves it. Raises StartError.
+    """
+
+    provider = "registry"
+    guarantee = Guarantee.CAS
+    may_authorise = True
+    settle_wait = 0.0
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        slots: int,
+        hostname: str,
+        domain: str,
+        public_url: str,
+        clock: Clock,
+        uuid_prefix: str = "zzzzz",
+        timeout: float = 15.0,
+        ca_file: str | None = None,
+    ) -> None:
+        self.public_url = public_url
+        self._clock = clock
+        self._timeout = timeout
+        self._ca_file = ca_file
+        self._naming = _naming(slots, hostname, domain, uuid_prefix)
+        self._db = Database(database_url, clock, timeout=timeout)
+        try:
+            self._store_id = self._introduce()
+        except StoreError as error:
+            self._db.close()
+            raise StartError(str(error)) from error
+        self.resource = NodesResource(self._db, self._naming)
+
+    def _introduce(self) -> str:
+        with self._db.writing(allots=True) as connection:
+            known = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
+            if known is not None:
+                return str(known)
+            made, now = secrets.token_hex(16), self._db.now_ns(connection)
+            row = {"id": 1, "store_id": made, "created_at": now, "heartbeat_at": now}
+            connection.execute(sa.insert(store).values(row | {"heartbeats": 0}))
+            return made
+
+    def store_id(self) -> str:
+        """Random, made with the database, and the same for as long as it lives (L5)."""
+        return self._store_id
+
+    def slots(self) -> int | None:
+        return self._naming.slots
+
+    def store_time(self) -> StoreTime:
+        """The stamp of a heartbeat written now (T1)."""
+        before = self._clock.boottime()
+        with self._db.writing() as connection:
+            at = self._db.now_ns(connection)
+            beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
+            connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
+        after = self._clock.boottime()
+        return StoreTime(at / 1e9, (before + after) / 2, (after - before) / 2)
+
+    def list_records(self) -> Listed[Record]:
+        """Every row, by uuid, as one state of the database showed it (L2)."""
+        with self._db.reading() as connection:
+            return wire.collect(rows.record_of, self._all_rows(connection))
+
+    @staticmethod
+    def _all_rows(connection: sa.Connection) -> Iterator[rows.Row]:
+        query = sa.select(nodes).order_by(nodes.c.uuid).execution_options(yield_per=_PAGE)
+        for row in connection.execute(query):
+            yield row._asdict()
+
+    def read(self, uuid: str) -> Record | None:
+        with self._db.reading() as connection:
+            row = rows.find(connection, uuid)
+            return None if row is None else rows.record_of(row)
+
+    def create(self, claim: Claim) -> Record:
+        """A new record with claim, slot, hostname and secret, in one transaction (U1, U7)."""
+        with self._db.writing(allots=True) as connection:
+            row = rows.find_incarnation(connection, claim.incarnation)
+            if row is None:
+                slot = rows.free_slot(connection, self._naming)
+                values = {
+                    "slot_number": slot,
+                    "hostname": self._naming.host(slot),
+                    "properties": _claimed({}, claim),
+                }
+                row = rows.insert(self._db, connection, self._naming, values)
+            return rows.record_of(row)
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        """Claim a cleaned record, or renew a claim of the same incarnation, by compare-and-set.
+
+        Raises StoreRefused for a record that holds anything else (U3) or names another pool (T3).
+        """
+        with self._db.writing(allots=True) as connection:
+            row = rows.get_at(connection, record)
+            held = rows.record_of(row)
+            renewed = held.incarnation == claim.incarnation
+            _refuse_unfit(held, claim, renewed=renewed)
+            properties, info = rows.objects(row)
+            if not renewed:
+                info[wire.PING_SECRET] = rows.new_secret()
+                info.pop(wire.WORKER_STATE, None)
+            values = {
+                "properties": _claimed(properties, claim),
+                "info": rows.with_secret(info),
+                **rows.with_slot(connection, self._naming, row),
+            }
+            row = rows.change(self._db, connection, row, values, sign_of_life=True)
+            return rows.record_of(row)
+
+    def clean(self, record: Record, reason: str) -> Record:
+        """Free the record by compare-and-set (C12). Without a secret it answers no ping."""
+        with self._db.writing() as connection:
+            row = rows.get_at(connection, record)
+            pool = rows.record_of(row).pool
+            _, info = rows.objects(row)
+            info.pop(wire.PING_SECRET, None)
+            info |= {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason}
+            values = {
+                "slot_number": None,
+                "hostname": None,
+                "ip_address": None,
+                "first_ping_at": None,
+                "last_ping_at": None,
+                "properties": {} if pool is None else {wire.POOL: pool},
+                "info": info,
+            }
+            row = rows.change(self._db, connection, row, values, sign_of_life=True)
+            return rows.record_of(row)
+
+    def fence(self, record: Record) -> Record:
+        return self._set_secret(record, rows.new_secret())
+
+    def unfence(self, record: Record, ping_secret: str) -> Record:
+        return self._set_secret(record, ping_secret)
+
+    def _set_secret(self, record: Record, secret: str) -> Record:
+        with self._db.writing() as connection:
+            row = rows.get_at(connection, record)
+            _, info = rows.objects(row)
+            info[wire.PING_SECRET] = secret
+            row = rows.change(self._db, connection, row, {"info": info})
+            return rows.record_of(row)
+
+    def ping_url(self, record: Record) -> str:
+        if record.ping_secret is None:
+            raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
+        return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
+
+    def probe(self) -> bool:
+        """Ping a record that can't be, through the address the nodes use (D8).
+
+        True only for an answer of this API: a proxy's own 404, a 503 of a registry that can't
+        reach its database, a refused certificate are none.
+        """
+        nobody = f"{self._naming.uuid_prefix}-7ekkf-{'0' * 15}"
+        try:
+            with requests.Session() as session:
+                # The environment's proxies are this machine's, not the nodes'.
+                session.trust_env = False
+                answer = session.post(
+                    self._ping_path(nobody),
+                    data={"ping_secret": "probe"},
+                    timeout=min(self._timeout, _PROBE_TIMEOUT),
+                    verify=self._ca_file or True,
+                    allow_redirects=False,
+                )
+            body = answer.json()
+        except (requests.RequestException, ValueError):
+            return False
+        return answer.status_code < 500 and isinstance(body, dict) and "errors" in body
+
+    def _ping_path(self, uuid: str) -> str:
+        return f"{self.public_url.rstrip('/')}/arvados/v1/nodes/{uuid}/ping"
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _claimed(properties: dict[str, object], claim: Claim) -> dict[str, object]:
+    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
+
+
+def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
+    if held.problems:
+        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
+    if held.pool not in (None, claim.pool):
+        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
+    if held.holds_anything and not renewed:
+        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
+
+
+def _naming(slots: int, hostname: str, domain: str, uuid_prefix: str) -> rows.Naming:
+    naming = rows.Naming(slots, hostname, domain, uuid_prefix)
+    if slots < 1:
+        raise StartError("[Registry] slots must be at least 1")
+    try:
+        distinct = naming.host(1) != naming.host(2)
+    except (TypeError, ValueError, KeyError):
+        distinct = False
+    if not distinct:
+        raise StartError("[Registry] hostname needs %(slot_number)d, once, to name each slot")
+    if not wire.UUID.fullmatch(f"{uuid_prefix}-7ekkf-{'0' * 15}"):
+        raise StartError("a uuid prefix is five of a-z and 0-9")
+    return naming

@@ -1,0 +1,87 @@
+"""A row as the `nodes` resource shows it to an administrator, derived fields and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodemanager.records import wire
+
+MINUTE_NS = 60 * 1_000_000_000
+_TIMES = ("created_at", "modified_at", "first_ping_at", "last_ping_at")
+_BUSY = frozenset({"alloc", "comp", "mix", "drng"})
+
+FIELDS = (
+    "href",
+    "kind",
+    "etag",
+    "uuid",
+    "owner_uuid",
+    "created_at",
+    "modified_by_client_uuid",
+    "modified_by_user_uuid",
+    "modified_at",
+    "hostname",
+    "domain",
+    "ip_address",
+    "last_ping_at",
+    "slot_number",
+    "status",
+    "job_uuid",
+    "crunch_worker_state",
+    "properties",
+    "first_ping_at",
+    "info",
+    "nameservers",
+)
+
+
+def view(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
+    """Every field of FIELDS. A value nobody can read is shown as it is, never left out."""
+    prefix = str(row["uuid"])[:5]
+    administrator = f"{prefix}-tpzed-000000000000000"
+    shown: dict[str, Any] = {
+        "href": f"/nodes/{row['uuid']}",
+        "kind": "arvados#node",
+        "etag": str(row["version"]),
+        "owner_uuid": administrator,
+        "modified_by_client_uuid": None,
+        "modified_by_user_uuid": administrator,
+        "status": status(row, now_ns),
+        "crunch_worker_state": crunch_worker_state(row),
+        "nameservers": [],
+    }
+    shown |= {name: _stamp(row[name]) for name in _TIMES}
+    return {name: shown[name] if name in shown else row[name] for name in FIELDS}
+
+
+def status(row: Mapping[str, Any], now_ns: int) -> str:
+    """pending, startup-fail, running or missing, by the record's age and its last ping."""
+    last = row["last_ping_at"]
+    if last is None:
+        created = row["created_at"]
+        young = isinstance(created, int) and now_ns - created <= 5 * MINUTE_NS
+        return "pending" if young else "startup-fail"
+    if isinstance(last, int) and now_ns - last <= 60 * MINUTE_NS:
+        return "running"
+    return "missing"
+
+
+def crunch_worker_state(row: Mapping[str, Any]) -> str:
+    """busy, idle or down, by the slot and info.slurm_state alone."""
+    info = row["info"]
+    if row["slot_number"] is None or not isinstance(info, dict):
+        return "down"
+    said = info.get("slurm_state")
+    if said == "idle":
+        return "idle"
+    return "busy" if isinstance(said, str) and said in _BUSY else "down"
+
+
+def _stamp(nanoseconds: Any) -> Any:
+    if not isinstance(nanoseconds, int):
+        return nanoseconds
+    try:
+        return wire.stamp_ns(nanoseconds)
+    except (OverflowError, ValueError):
+        return str(nanoseconds)

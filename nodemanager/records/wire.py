@@ -1,0 +1,278 @@
+"""The JSON shape of the `nodes` resource: the one place that knows it.
+
+Read by the Arvados adapter over HTTP and, row by row, by the SQL store, so that a record means the
+same whichever way it came. What is ours lives in `properties` (pings rewrite only `total_*` there)
+and in `info`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nodemanager.core.model import Claim, Listed, Record, WorkerState
+
+POOL = "nodemanager_pool"
+CLAIM = "nodemanager_claim"
+HOLD = "nodemanager_hold"
+PING_SECRET = "ping_secret"  # noqa: S105 - a key's name
+INSTANCE_ID = "ec2_instance_id"
+WORKER_STATE = "worker_state"
+LAST_ACTION = "last_action"
+
+UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
+_INCARNATION = re.compile(r"[0-9a-f]{32}")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+_BUSY = frozenset(
+    "busy alloc allocated comp completing mix mixed drng draining".split()  # noqa: SIM905
+)
+_POWERED_DOWN = frozenset({"powered-down", "powered_down", "powerdown", "pow_dn"})
+_MARKS = "*~#%$@+-^!"
+
+
+class Unreadable(ValueError):
+    """An item that can't even be identified, so that anything may be missing (L2)."""
+
+
+def stamp_ns(nanoseconds: int) -> str:
+    """`YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ` of whole nanoseconds since the epoch."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    moment = _EPOCH + datetime.timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def stamp(epoch: float) -> str:
+    """The same of epoch seconds, to the microsecond, which is all that a float holds."""
+    return stamp_ns(round(epoch * 1e6) * 1000)
+
+
+def parse_stamp_ns(text: object) -> int:
+    """Whole nanoseconds since the epoch; ValueError for anything that is no UTC stamp."""
+    match = _STAMP.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("is not a time like 2020-01-31T23:59:59.000000000Z")
+    moment = datetime.datetime.strptime(match[1] + "+0000", "%Y-%m-%dT%H:%M:%S%z")
+    whole = (moment - _EPOCH) // datetime.timedelta(seconds=1)
+    return whole * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
+
+
+def parse_stamp(text: object) -> float:
+    """Epoch seconds; ValueError for anything that is no UTC stamp."""
+    return parse_stamp_ns(text) / 1e9
+
+
+def worker_state(raw: str) -> WorkerState:
+    """What a node's own word means (T6).
+
+    Slurm's marks count: `idle*` does not respond, which is not life; `idle~` is powered down.
+    """
+    text = raw.strip().lower()
+    base = text.rstrip(_MARKS)
+    marks = text[len(base) :]
+    if base in _BUSY:
+        return WorkerState.BUSY
+    if base == "fail" or base.startswith("down") or base in _POWERED_DOWN or "~" in marks:
+        return WorkerState.DOWN
+    if base == "idle" and not marks:
+        return WorkerState.IDLE
+    return WorkerState.UNKNOWN
+
+
+def claim_json(claim: Claim) -> dict[str, Any]:
+    """`properties.nodemanager_claim`; `at` stays epoch seconds, so that it comes back exactly."""
+    return {
+        "pool": claim.pool,
+        "manager": claim.manager,
+        "token": claim.token,
+        "at": claim.at,
+        "node_name": claim.node_name,
+        "incarnation": claim.incarnation,
+    }
+
+
+def parse_claim(value: object) -> Claim:
+    """The claim, or ValueError that names what is wrong with it."""
+    if not isinstance(value, dict):
+        raise ValueError("is not an object")
+    for key in ("pool", "manager", "node_name", "incarnation"):
+        if not isinstance(value.get(key), str):
+            raise ValueError(f"has no text under {key}")
+    if not _INCARNATION.fullmatch(value["incarnation"]):
+        raise ValueError("has an incarnation that is not 32 hex digits")
+    token, at = value.get("token"), value.get("at")
+    if not isinstance(token, int) or isinstance(token, bool):
+        raise ValueError("has no whole number under token")
+    if not isinstance(at, int | float) or isinstance(at, bool) or not 0 <= at < 1e11:
+        raise ValueError("has no epoch seconds under at")
+    return Claim(
+        pool=value["pool"],
+        manager=value["manager"],
+        token=token,
+        at=at,
+        node_name=value["node_name"],
+        incarnation=value["incarnation"],
+    )
+
+
+def parse(item: object) -> Record:
+    """The record that one JSON item of the API describes.
+
+    A part that can't be read becomes a line in `Record.problems`. Raises Unreadable when not even
+    the uuid is there. The version is the item's etag, or its modified_at where it has none.
+    """
+    if not isinstance(item, Mapping):
+        raise Unreadable("an item is not an object")
+    etag, modified_at = item.get("etag"), item.get("modified_at")
+    version = etag if isinstance(etag, str) and etag else modified_at
+    return read(item, version=version if isinstance(version, str) else "", when=parse_stamp)
+
+
+def parse_all(items: Iterable[object]) -> Listed[Record]:
+    """All items of one listing.
+
+    An item without a readable uuid, and a repeated uuid, make it incomplete (L2).
+    """
+    return collect(parse, items)
+
+
+def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
+    """Read each item with `parse_one`, and gather what could not be read."""
+    records: dict[str, Record] = {}
+    problems: list[str] = []
+    complete = True
+    for number, item in enumerate(items):
+        try:
+            record = parse_one(item)
+        except Unreadable as problem:
+            problems.append(f"item {number}: {problem}")
+            complete = False
+            continue
+        if record.uuid in records:
+            problems.append(f"{record.uuid}: listed twice")
+            complete = False
+            continue
+        records[record.uuid] = record
+        problems.extend(f"{record.uuid}: {line}" for line in record.problems)
+    return Listed(tuple(records.values()), complete, tuple(problems))
+
+
+def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float]) -> Record:
+    """The record that `fields`, under the API's names, make; `when` reads one of its times."""
+    uuid = fields.get("uuid")
+    if not isinstance(uuid, str) or not UUID.fullmatch(uuid):
+        raise Unreadable("its uuid can't be read")
+    seen = _Fields(fields, when)
+    properties = seen.mapping("properties")
+    info = seen.mapping("info")
+    pool = seen.text_in("properties", properties, POOL)
+    claim = seen.claim(properties)
+    if claim is not None and pool is not None and pool != claim.pool:
+        seen.problems.append(f"properties.{POOL} and its claim name different pools")
+    said = seen.text_in("info", info, WORKER_STATE)
+    derived = fields.get("crunch_worker_state")
+    slot, first, last = seen.slot(), seen.time("first_ping_at"), seen.time("last_ping_at")
+    hostname, address = seen.text("hostname"), seen.text("ip_address")
+    modified = seen.time("modified_at", needed=True)
+    instance = seen.text_in("info", info, INSTANCE_ID)
+    secret = seen.text_in("info", info, PING_SECRET)
+    if not version:
+        seen.problems.append("it has no version to write by")
+    return Record(
+        uuid=uuid,
+        version=version,
+        slot_number=slot,
+        hostname=hostname,
+        ip_address=address,
+        first_ping_at=first,
+        last_ping_at=last,
+        modified_at=modified,
+        worker_state=worker_state(said) if said else None,
+        derived_state=_derived(derived),
+        instance_id=instance or None,
+        pool=pool if pool is not None or claim is None else claim.pool,
+        claim=claim,
+        held=bool(properties.get(HOLD)),
+        properties=properties,
+        info=info,
+        ping_secret=secret or None,
+        problems=tuple(seen.problems),
+    )
+
+
+def _derived(raw: object) -> WorkerState:
+    """The API's own word: its `down` only means that nobody told it anything (T6)."""
+    if raw in (WorkerState.BUSY, WorkerState.IDLE):
+        return WorkerState(str(raw))
+    return WorkerState.UNKNOWN
+
+
+class _Fields:
+    """Reads one item's fields and notes what is wrong with each."""
+
+    def __init__(self, fields: Mapping[str, Any], when: Callable[[Any], float]) -> None:
+        self._fields = fields
+        self._when = when
+        self.problems: list[str] = []
+
+    def _get(self, name: str) -> Any:
+        if name not in self._fields:
+            self.problems.append(f"{name} is missing")
+        return self._fields.get(name)
+
+    def slot(self) -> int | None:
+        value = self._get("slot_number")
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            self.problems.append("slot_number is not a whole number from 0 up")
+            return None
+        return value
+
+    def text(self, name: str) -> str | None:
+        value = self._get(name)
+        if value is not None and not isinstance(value, str):
+            self.problems.append(f"{name} is not text")
+            return None
+        return value
+
+    def time(self, name: str, *, needed: bool = False) -> float | None:
+        value = self._get(name)
+        if value is None:
+            if needed and name in self._fields:
+                self.problems.append(f"{name} is empty")
+            return None
+        try:
+            return self._when(value)
+        except (ValueError, TypeError, OverflowError):
+            self.problems.append(f"{name} is not a time")
+            return None
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        value = self._get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.problems.append(f"{name} is not an object")
+            return {}
+        return value
+
+    def text_in(self, name: str, inside: Mapping[str, Any], key: str) -> str | None:
+        value = inside.get(key)
+        if value is not None and not isinstance(value, str):
+            self.problems.append(f"{name}.{key} is not text")
+            return None
+        return value
+
+    def claim(self, properties: Mapping[str, Any]) -> Claim | None:
+        value = properties.get(CLAIM)
+        if value is None:
+            return None
+        try:
+            return parse_claim(value)
+        except ValueError as problem:
+            self.problems.append(f"properties.{CLAIM} {problem}")
+            return None

@@ -1,0 +1,107 @@
+"""What a request asks, whichever way it was sent: query string, form or JSON body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import falcon
+
+MAX_BODY = 1024 * 1024
+_MAX_FIELDS = 2000
+
+
+def read(req: falcon.Request) -> dict[str, Any]:
+    """The query's parameters and the body's, which win. Raises falcon.HTTPError, a 4xx."""
+    params: dict[str, Any] = _form(req.query_string or "")
+    body = _body(req)
+    if not body.strip():
+        return params
+    content_type = (req.content_type or "").split(";")[0].strip().lower()
+    if content_type in ("", "application/x-www-form-urlencoded"):
+        return params | _form(_text(body))
+    if content_type != "application/json":
+        raise falcon.HTTPUnsupportedMediaType(description=f"{content_type[:80]} is not JSON")
+    given = decode(_text(body))
+    if not isinstance(given, dict):
+        raise falcon.HTTPBadRequest(description="the body must be a JSON object")
+    return params | given
+
+
+def attributes(params: Mapping[str, Any], options: frozenset[str]) -> dict[str, Any]:
+    """The record's attributes, from a bare body or from one under `node`.
+
+    In a bare body `options` are the request's own parameters, not the record's.
+    """
+    if "node" not in params:
+        return {name: value for name, value in params.items() if name not in options}
+    node = params["node"]
+    if isinstance(node, str):
+        node = decode(node)
+    if not isinstance(node, dict):
+        raise falcon.HTTPBadRequest(description="node must be an object")
+    return node
+
+
+def json_param(params: Mapping[str, Any], name: str) -> Any:
+    """A parameter that is JSON, as text in a query or form, and decoded in a JSON body."""
+    value = params.get(name)
+    if not isinstance(value, str):
+        return value
+    return decode(value) if value.strip() else None
+
+
+def order_param(params: Mapping[str, Any]) -> Any:
+    """`order` may also be plain text: `modified_at desc, uuid`."""
+    value = params.get("order")
+    plain = isinstance(value, str) and not value.lstrip().startswith(("[", '"'))
+    return value if plain else json_param(params, "order")
+
+
+def flag(params: Mapping[str, Any], name: str) -> bool:
+    value = params.get(name)
+    if value in (None, "", False, 0, "false", "0", "no"):
+        return False
+    if value in (True, 1, "true", "1", "yes"):
+        return True
+    raise falcon.HTTPBadRequest(description=f"{name} must be true or false")
+
+
+def decode(text: str) -> Any:
+    """JSON, strictly: no NaN, no Infinity."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise falcon.HTTPBadRequest(description="that is not JSON") from error
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _form(text: str) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise falcon.HTTPBadRequest(description="that is not form-encoded UTF-8") from error
+    return dict(pairs)
+
+
+def _body(req: falcon.Request) -> bytes:
+    if (req.content_length or 0) > MAX_BODY:
+        raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
+    chunked = req.content_length is None and req.get_header("Transfer-Encoding") is not None
+    stream = req.stream if chunked else req.bounded_stream
+    body: bytes = stream.read(MAX_BODY + 1)
+    if len(body) > MAX_BODY:
+        raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
+    return body
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise falcon.HTTPBadRequest(description="the body is not UTF-8") from error

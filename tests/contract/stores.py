@@ -1,0 +1,192 @@
+"""The record stores that the contract suite runs over. One more adapter is one more entry."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from nodemanager.clock import SystemClock
+from nodemanager.core.model import Claim, Record
+from nodemanager.records.api import RecordStore
+from nodemanager.records.sql import SqlRecordStore
+from nodemanager.registry.app import build_app
+from nodemanager.registry.server import RegistryServer
+
+TOKEN = "the-administrators-token"
+HOSTNAME = "compute%(slot_number)d"
+
+
+@dataclass
+class Backend:
+    """One store under test, and what the tests do behind its back."""
+
+    store: RecordStore
+    reopen: Callable[[], RecordStore]
+    """Another store over the same data."""
+    database: str
+    """SQLAlchemy's URL of the data, for writing what no API would."""
+    server: RegistryServer
+    closing: list[Callable[[], None]] = field(default_factory=list)
+
+    def ping(self, record: Record, **told: Any) -> requests.Response:
+        return requests.post(self.store.ping_url(record), data=told, timeout=10)
+
+    def write_by_hand(self, statement: str, **values: Any) -> None:
+        engine = sa.create_engine(self.database)
+        with engine.begin() as connection:
+            connection.execute(sa.text(statement), values)
+        engine.dispose()
+
+
+def claim(pool: str = "main", incarnation: str | None = None, at: float = 1.5) -> Claim:
+    return Claim(
+        pool=pool,
+        manager="manager-1",
+        token=7,
+        at=at,
+        node_name="node-1",
+        incarnation=incarnation or secrets.token_hex(16),
+    )
+
+
+def open_sql(url: str, slots: int, public_url: str = "") -> SqlRecordStore:
+    return SqlRecordStore(
+        url,
+        slots=slots,
+        hostname=HOSTNAME,
+        domain="example.org",
+        public_url=public_url,
+        clock=SystemClock(),
+        timeout=10.0,
+    )
+
+
+@contextlib.contextmanager
+def sql_backend(url: str, slots: int) -> Iterator[Backend]:
+    """The SQL store straight on its database, its HTTP face beside it for the pings."""
+    opened: list[SqlRecordStore] = []
+
+    def reopen() -> SqlRecordStore:
+        opened.append(open_sql(url, slots, server.url))
+        return opened[-1]
+
+    serving = open_sql(url, slots)
+    server = RegistryServer(build_app(serving, TOKEN), "127.0.0.1:0")
+    server.start()
+    try:
+        yield Backend(reopen(), reopen, url.replace("postgresql:", "postgresql+psycopg:"), server)
+    finally:
+        server.stop()
+        for store in [serving, *opened]:
+            store.close()
+
+
+class Postgres:
+    """A PostgreSQL of our own on a unix socket, as its own user; a new database for each test."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
+        self._user = "postgres" if os.geteuid() == 0 else None
+        if self._user:
+            owner = pwd.getpwnam(self._user)
+            os.chown(self._folder, owner.pw_uid, owner.pw_gid)
+        data = str(self._folder / "data")
+        self._run("initdb", "-D", data, "-A", "trust", "-U", "nodemanager", "--no-sync")
+        self._server = subprocess.Popen(
+            [_tool("postgres"), "-D", data, "-k", str(self._folder), "-F", "-h", ""],
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 30
+        while not (self._folder / ".s.PGSQL.5432").exists():
+            assert self._server.poll() is None, "postgres ended"
+            assert time.monotonic() < deadline, "postgres does not listen"
+            time.sleep(0.02)
+        self._admin = sa.create_engine(
+            self.url("postgres").replace("postgresql:", "postgresql+psycopg:"),
+            isolation_level="AUTOCOMMIT",
+        )
+
+    def _run(self, tool: str, *arguments: str) -> None:
+        subprocess.run(
+            [_tool(tool), *arguments],
+            user=self._user,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+        )
+
+    def url(self, database: str) -> str:
+        return f"postgresql://nodemanager@/{database}?host={self._folder}"
+
+    def new_database(self) -> str:
+        name = f"t{secrets.token_hex(6)}"
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with self._admin.connect() as connection:
+                    connection.execute(sa.text(f"CREATE DATABASE {name}"))
+                return self.url(name)
+            except sa.exc.OperationalError:
+                # The socket is there a moment before the server takes connections.
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._admin.dispose()
+        self._server.terminate()
+        self._server.wait(timeout=30)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _tool(name: str) -> str:
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    found = str(places[-1]) if places else shutil.which(name)
+    if found is None:
+        pytest.skip(f"PostgreSQL is not installed ({name}); `make test-deps` installs it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
+    yield server
+    server.stop()
+
+
+STORES = [
+    pytest.param("sqlite", id="sqlite"),
+    pytest.param("postgresql", id="postgresql", marks=pytest.mark.server("postgresql")),
+]
+"""Every store, for what each must do."""
+
+CAS_STORES = STORES
+"""Those that compare and set."""
+
+
+@contextlib.contextmanager
+def open_backend(
+    kind: str, request: pytest.FixtureRequest, *, name: str = "registry", slots: int = 8
+) -> Iterator[Backend]:
+    """A new, empty store of that kind."""
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres").new_database()
+    else:
+        url = f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
+    with sql_backend(url, slots) as backend:
+        yield backend

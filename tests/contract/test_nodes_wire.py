@@ -1,0 +1,555 @@
+"""The registry's HTTP face against the `nodes` contract of the Arvados server, line by line.
+
+CONTRACT is that contract's own text. Each test quotes the words it proves, and the last one fails
+while any of them are quoted by none: nothing here is built on a second reading of the code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager.clock import ManualClock
+from nodemanager.records.sql import SqlRecordStore
+from nodemanager.registry.app import build_app
+from nodemanager.registry.server import RegistryServer
+
+CONTRACT = """
+- uuid `zzzzz-7ekkf-` + 15 base-36 characters; times `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`; create answers 200.
+- Fields: href, kind `arvados#node`, etag, uuid, owner_uuid, created_at, modified_by_client_uuid,
+  modified_by_user_uuid, modified_at, hostname, domain, ip_address, last_ping_at, slot_number, status, job_uuid,
+  crunch_worker_state, properties; administrators also first_ping_at, info, nameservers.
+- status: never pinged = `pending`, after 5 minutes `startup-fail`; last ping over an hour ago `missing`; else `running`.
+- crunch_worker_state: no slot = `down`; info.slurm_state alloc/comp/mix/drng = `busy`, idle = `idle`, else `down`.
+- ping (POST, no token): no secret 422, wrong secret 401, unknown uuid 404, another instance_id 422. Sets
+  last_ping_at; when ip_address is null, sets it (local_ipv4 or the caller's) and first_ping_at, never overwrites, and takes
+  that address from every other record; then assigns a slot. total_cpu_cores / _ram_mb / _scratch_mb become integers in
+  properties, absent ones are deleted. Answers the administrator's view.
+- assign_slot: nothing to do when slot > 0; lowest free of 1..max under a unique index; none free 422; hostname
+  from the pattern only if null; attributes are saved first.
+- PUT of info or properties replaces the whole hash; **info without ping_secret makes a new secret** (so a clean
+  locks the old node out). modified_at moves only when a field changes. No If-Match.
+- list: limit 100 by default, at most 1000; order `modified_at desc, uuid`; filters = != < <= > >= like ilike in
+  `not in`; select; count=none; bare and `{"node": {...}}` bodies both accepted.
+- errors `{"errors": ["..."], "error_token": "..."}`; no token 401, not an administrator 403.
+"""  # noqa: E501 - quoted as it is
+
+_QUOTED: list[str] = []
+
+# One token, the administrator's: there is nobody else who could be told 403.
+NOT_BUILT = ["not an administrator 403"]
+
+
+def quotes(*clauses: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Say which words of CONTRACT a test proves; words it does not have fail the import."""
+    for clause in clauses:
+        assert _flat(clause) in _flat(CONTRACT), clause
+        _QUOTED.append(clause)
+
+    def mark(test: Callable[..., None]) -> Callable[..., None]:
+        test.__doc__ = "; ".join(clauses)
+        return test
+
+    return mark
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+TOKEN = "tok3n"
+NOBODY = "zzzzz-7ekkf-000000000000000"
+Node = dict[str, Any]
+
+
+@dataclass
+class Api:
+    """Raw HTTP to a registry with four slots, on a clock that tests move."""
+
+    base: str
+    clock: ManualClock
+
+    def call(
+        self, verb: str, path: str = "", *, token: str = f"OAuth2 {TOKEN}", **more: Any
+    ) -> requests.Response:
+        headers = {"Authorization": token, **more.pop("headers", {})}
+        url = f"{self.base}/arvados/v1/nodes{path}"
+        return requests.request(verb, url, headers=headers, timeout=10, **more)
+
+    def create(self, node: Node | None = None, **params: Any) -> Node:
+        answer = self.call("POST", json={"node": node or {}}, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def get(self, node: Node) -> Node:
+        answer = self.call("GET", f"/{node['uuid']}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def put(self, node: Node, changes: Node, **params: Any) -> Node:
+        answer = self.call("PUT", f"/{node['uuid']}", json={"node": changes}, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def list(self, **params: Any) -> Node:
+        texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in params.items()}
+        answer = self.call("GET", params=texts)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def found(self, **params: Any) -> list[str]:
+        return [item["uuid"] for item in self.list(**params)["items"]]
+
+    def try_ping(self, node: Node, **told: Any) -> requests.Response:
+        told.setdefault("ping_secret", node["info"]["ping_secret"])
+        url = f"{self.base}/arvados/v1/nodes/{node['uuid']}/ping"
+        return requests.post(url, data=told, timeout=10)
+
+    def ping(self, node: Node, **told: Any) -> Node:
+        answer = self.try_ping(node, **told)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def api(tmp_path) -> Iterator[Api]:
+    clock = ManualClock()
+    store = SqlRecordStore(
+        f"sqlite:///{tmp_path}/registry.db",
+        slots=4,
+        hostname="compute%(slot_number)d",
+        domain="example.org",
+        public_url="",
+        clock=clock,
+    )
+    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server.start()
+    yield Api(server.url, clock)
+    server.stop()
+    store.close()
+
+
+def at(clock: ManualClock) -> str:
+    """The clock's time as the contract writes it, made without the code under test."""
+    whole = datetime.fromtimestamp(int(clock.wall()), UTC)
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{round(clock.wall() % 1 * 1e6):06d}000Z"
+
+
+@quotes(
+    "uuid `zzzzz-7ekkf-` + 15 base-36 characters",
+    "times `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`",
+    "create answers 200",
+)
+def test_a_new_node_has_the_uuid_and_the_times_of_the_contract(api):
+    answer = api.call("POST", json={})
+    assert answer.status_code == 200
+    node = answer.json()
+    assert re.fullmatch(r"zzzzz-7ekkf-[0-9a-z]{15}", node["uuid"])
+    assert node["created_at"] == node["modified_at"] == at(api.clock)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", node["created_at"])
+
+
+@quotes(
+    "Fields: href, kind `arvados#node`, etag, uuid, owner_uuid, created_at, "
+    "modified_by_client_uuid, modified_by_user_uuid, modified_at, hostname, domain, ip_address, "
+    "last_ping_at, slot_number, status, job_uuid, crunch_worker_state, properties",
+    "administrators also first_ping_at, info, nameservers",
+)
+def test_a_node_has_these_fields_and_no_others(api):
+    node = api.create()
+    assert set(node) == {
+        *("href", "kind", "etag", "uuid", "owner_uuid", "created_at", "modified_by_client_uuid"),
+        *("modified_by_user_uuid", "modified_at", "hostname", "domain", "ip_address"),
+        *("last_ping_at", "slot_number", "status", "job_uuid", "crunch_worker_state"),
+        *("properties", "first_ping_at", "info", "nameservers"),
+    }
+    assert node["kind"] == "arvados#node"
+    assert node["href"].endswith(f"/nodes/{node['uuid']}")
+    assert node["domain"] == "example.org"
+    assert node["info"]["ping_secret"]
+    assert node["slot_number"] is node["hostname"] is node["ip_address"] is None
+    assert node == api.get(node)
+    assert [node] == api.list()["items"]
+
+
+@quotes(
+    "status: never pinged = `pending`, after 5 minutes `startup-fail`",
+    "last ping over an hour ago `missing`; else `running`",
+)
+def test_status_follows_the_age_and_the_last_ping(api):
+    node = api.create()
+    api.clock.advance(300)
+    assert api.get(node)["status"] == "pending"
+    api.clock.advance(0.001)
+    assert api.get(node)["status"] == "startup-fail"
+    assert api.ping(node)["status"] == "running"
+    api.clock.advance(3600)
+    assert api.get(node)["status"] == "running"
+    api.clock.advance(0.001)
+    assert api.get(node)["status"] == "missing"
+
+
+@quotes(
+    "crunch_worker_state: no slot = `down`",
+    "info.slurm_state alloc/comp/mix/drng = `busy`, idle = `idle`, else `down`",
+)
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("alloc", "busy"),
+        ("comp", "busy"),
+        ("mix", "busy"),
+        ("drng", "busy"),
+        ("idle", "idle"),
+        ("down*", "down"),
+        (None, "down"),
+        (3, "down"),
+    ],
+)
+def test_crunch_worker_state_is_derived_from_slot_and_slurm_state(api, said, shown):
+    with_slot = api.create({"info": {"slurm_state": said}}, assign_slot="true")
+    assert with_slot["crunch_worker_state"] == shown
+    assert api.put(with_slot, {"slot_number": 0})["crunch_worker_state"] == shown
+    assert api.put(with_slot, {"slot_number": None})["crunch_worker_state"] == "down"
+
+
+@quotes("ping (POST, no token): no secret 422, wrong secret 401, unknown uuid 404")
+@pytest.mark.parametrize(
+    ("secret", "status"),
+    [
+        pytest.param(None, 422, id="no-secret"),
+        pytest.param("", 422, id="empty-secret"),
+        pytest.param("wrong", 401, id="wrong-secret"),
+        pytest.param("wr\u00f6ng", 401, id="secret-not-ascii"),
+    ],
+)
+def test_a_ping_without_the_secret_is_refused_and_changes_nothing(api, secret, status):
+    node = api.create()
+    assert api.try_ping(node, ping_secret=secret).status_code == status
+    assert api.get(node) == node
+    assert api.try_ping({**node, "uuid": NOBODY}, ping_secret=secret).status_code == 404
+    assert api.try_ping({**node, "uuid": "nonsense"}, ping_secret=secret).status_code == 404
+
+
+@quotes("another instance_id 422")
+@pytest.mark.parametrize("name", ["instance_id", "ec2_instance_id"])
+def test_a_ping_from_another_instance_is_refused_and_changes_nothing(api, name):
+    node = api.ping(api.create(), **{name: "i-1"})
+    assert node["info"]["ec2_instance_id"] == "i-1"
+    api.clock.advance(1)
+    assert api.try_ping(node, **{name: "i-2"}).status_code == 422
+    assert api.get(node) == node
+    assert api.ping(node)["info"]["ec2_instance_id"] == "i-1"
+
+
+@quotes(
+    "Sets last_ping_at",
+    "when ip_address is null, sets it (local_ipv4 or the caller's) and first_ping_at, never "
+    "overwrites",
+)
+def test_the_first_ping_sets_address_and_first_ping_at_once_and_for_all(api):
+    told = api.ping(api.create(), local_ipv4="10.0.0.7")
+    first = at(api.clock)
+    assert told["ip_address"] == "10.0.0.7"
+    assert told["first_ping_at"] == told["last_ping_at"] == first
+    api.clock.advance(1)
+    again = api.ping(told, local_ipv4="10.0.0.8")
+    assert again["ip_address"] == "10.0.0.7"
+    assert again["first_ping_at"] == first
+    assert again["last_ping_at"] == again["modified_at"] == at(api.clock) != first
+    assert api.ping(api.create())["ip_address"] == "127.0.0.1"
+
+
+@quotes("and takes that address from every other record")
+def test_a_first_ping_takes_its_address_from_the_others_and_shows_it_there(api):
+    loser = api.ping(api.create(), local_ipv4="10.0.0.7")
+    bystander = api.ping(api.create(), local_ipv4="10.0.0.8")
+    api.clock.advance(1)
+    assert api.ping(api.create(), local_ipv4="10.0.0.7")["ip_address"] == "10.0.0.7"
+    left = api.get(loser)
+    assert left["ip_address"] is None
+    assert left["modified_at"] == at(api.clock)
+    assert left["etag"] != loser["etag"]
+    kept = {
+        name: loser[name] for name in loser if name not in ("ip_address", "modified_at", "etag")
+    }
+    assert kept.items() <= left.items()
+    assert api.get(bystander) == bystander
+
+
+@quotes("then assigns a slot", "none free 422", "attributes are saved first")
+def test_a_ping_gets_a_slot_and_is_saved_also_when_none_is_free(api):
+    nodes = [api.ping(api.create()) for _ in range(4)]
+    assert [node["slot_number"] for node in nodes] == [1, 2, 3, 4]
+    assert [node["hostname"] for node in nodes] == [f"compute{slot}" for slot in (1, 2, 3, 4)]
+    fifth = api.create()
+    assert api.try_ping(fifth, local_ipv4="10.0.0.9").status_code == 422
+    saved = api.get(fifth)
+    assert saved["slot_number"] is saved["hostname"] is None
+    assert saved["last_ping_at"] == saved["first_ping_at"] == at(api.clock)
+    assert saved["ip_address"] == "10.0.0.9"
+
+
+@quotes(
+    "total_cpu_cores / _ram_mb / _scratch_mb become integers in properties, absent ones are deleted"
+)
+def test_totals_become_integers_and_leave_the_other_properties_alone(api):
+    node = api.create({"properties": {"nodemanager_pool": "p", "total_ram_mb": 1}})
+    told = api.ping(node, total_cpu_cores="4", total_ram_mb="3953.2", total_scratch_mb="100")
+    totals = {"total_cpu_cores": 4, "total_ram_mb": 3953, "total_scratch_mb": 100}
+    assert told["properties"] == {"nodemanager_pool": "p"} | totals
+    told = api.ping(node, total_cpu_cores="8", total_ram_mb="")
+    assert told["properties"] == {"nodemanager_pool": "p", "total_cpu_cores": 8}
+
+
+@quotes("Answers the administrator's view.")
+def test_a_ping_answers_the_administrators_view(api):
+    node = api.create()
+    told = api.ping(node)
+    assert told == api.get(node)
+    assert {"first_ping_at", "info", "nameservers"} <= set(told)
+
+
+@quotes("assign_slot: nothing to do when slot > 0", "lowest free of 1..max under a unique index")
+def test_slots_are_the_lowest_free_and_no_two_records_hold_one(api):
+    nodes = [api.create(assign_slot="true") for _ in range(4)]
+    assert [node["slot_number"] for node in nodes] == [1, 2, 3, 4]
+    assert api.put(nodes[2], {}, assign_slot="true")["slot_number"] == 3
+    clash = api.call("PUT", f"/{nodes[2]['uuid']}", json={"node": {"slot_number": 4}})
+    assert clash.status_code == 422
+    assert api.get(nodes[2])["slot_number"] == 3
+    for freed in (3, 1):
+        api.put(nodes[freed - 1], {"slot_number": None})
+    assert api.create(assign_slot="true")["slot_number"] == 1
+    assert api.create(assign_slot="true")["slot_number"] == 3
+
+
+@quotes("hostname from the pattern only if null")
+def test_a_hostname_that_is_there_stays(api):
+    named = api.create({"hostname": "gpu-1"}, assign_slot="true")
+    assert (named["slot_number"], named["hostname"]) == (1, "gpu-1")
+    assert api.create(assign_slot="true")["hostname"] == "compute2"
+
+
+@quotes("none free 422", "attributes are saved first")
+def test_attributes_are_saved_even_when_no_slot_is_free(api):
+    for _ in range(4):
+        api.create(assign_slot="true")
+    node = api.create()
+    answer = api.call(
+        "PUT", f"/{node['uuid']}", json={"node": {"domain": "d"}}, params={"assign_slot": "true"}
+    )
+    assert answer.status_code == 422
+    assert api.get(node)["domain"] == "d"
+    assert api.get(node)["slot_number"] is None
+
+
+@quotes("PUT of info or properties replaces the whole hash")
+def test_put_replaces_info_and_properties_whole(api):
+    node = api.create({"properties": {"a": 1}, "info": {"b": 2, "ping_secret": "s3cret"}})
+    assert node["info"] == {"b": 2, "ping_secret": "s3cret"}
+    node = api.put(node, {"properties": {"c": 3}})
+    assert node["properties"] == {"c": 3}
+    assert node["info"] == {"b": 2, "ping_secret": "s3cret"}
+    assert api.put(node, {"info": {"ping_secret": "other"}})["info"] == {"ping_secret": "other"}
+
+
+@quotes("**info without ping_secret makes a new secret** (so a clean locks the old node out)")
+def test_info_without_a_secret_makes_a_new_one_that_locks_the_node_out(api):
+    node = api.ping(api.create())
+    cleaned = api.put(node, {"info": {"last_action": "cleaned"}})
+    assert cleaned["info"].pop("ping_secret") not in (None, "", node["info"]["ping_secret"])
+    assert cleaned["info"] == {"last_action": "cleaned"}
+    assert api.try_ping(node).status_code == 401
+
+
+@quotes("modified_at moves only when a field changes.")
+def test_a_put_that_changes_nothing_moves_nothing(api):
+    node = api.create({"hostname": "h", "properties": {"a": 1}})
+    api.clock.advance(1)
+    same = {name: node[name] for name in ("hostname", "properties", "info", "ip_address")}
+    assert api.put(node, same) == node
+    assert api.put(node, node) == node
+    assert api.put(node, {"properties": {"a": True}})["modified_at"] == at(api.clock)
+
+
+@quotes("No If-Match.")
+def test_an_if_match_is_passed_over(api):
+    node = api.create()
+    answer = api.call(
+        "PUT", f"/{node['uuid']}", json={"domain": "d"}, headers={"If-Match": '"other"'}
+    )
+    assert answer.status_code == 200
+
+
+@quotes("list: limit 100 by default, at most 1000")
+def test_a_list_has_100_items_and_at_most_1000(api):
+    for _ in range(101):
+        api.create()
+    first = api.list()
+    assert (len(first["items"]), first["limit"], first["items_available"]) == (100, 100, 101)
+    assert first["offset"] == 0
+    assert len(api.list(limit=1000)["items"]) == 101
+    assert api.list(limit=5000)["limit"] == 1000
+    assert api.list(limit=0)["items"] == []
+    assert len(api.list(offset=100)["items"]) == 1
+
+
+@quotes("order `modified_at desc, uuid`")
+def test_the_order_is_the_newest_change_first(api):
+    nodes = []
+    for _ in range(3):
+        nodes += [api.create()["uuid"], api.create()["uuid"]]
+        api.clock.advance(1)
+    newest_first = [*sorted(nodes[4:]), *sorted(nodes[2:4]), *sorted(nodes[:2])]
+    assert api.found() == newest_first
+    assert api.found(order=["uuid asc"]) == sorted(nodes)
+    assert api.found(order="uuid desc") == sorted(nodes, reverse=True)
+    assert api.found(order=["modified_at"])[:2] == sorted(nodes[:2])
+
+
+@quotes("filters = != < <= > >= like ilike in `not in`")
+@pytest.mark.parametrize(
+    ("condition", "slots"),
+    [
+        (["slot_number", "=", 2], {2}),
+        (["slot_number", "=", None], {None}),
+        (["slot_number", "!=", 2], {1, 3, None}),
+        (["slot_number", "!=", None], {1, 2, 3}),
+        (["slot_number", "<", 2], {1}),
+        (["slot_number", "<=", 2], {1, 2}),
+        (["slot_number", ">", 2], {3}),
+        (["slot_number", ">=", 2], {2, 3}),
+        (["slot_number", "in", [1, 3]], {1, 3}),
+        (["slot_number", "in", [1, None]], {1, None}),
+        (["slot_number", "in", []], set()),
+        (["slot_number", "not in", [1, 3]], {2, None}),
+        (["slot_number", "not in", [1, None]], {2, 3}),
+        (["hostname", "=", "compute2"], {2}),
+        (["hostname", "like", "compute%"], {1, 2}),
+        (["hostname", "like", "Compute%"], {3}),
+        (["hostname", "like", "compute_"], {1, 2}),
+        (["hostname", "ilike", "COMPUTE%"], {1, 2, 3}),
+        (["created_at", ">=", "2023-11-14T22:13:21.000000000Z"], {2, 3, None}),
+        (["created_at", "<", "2023-11-14T22:13:21Z"], {1}),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, list) else "",
+)
+def test_filters_select_exactly(api, condition, slots):
+    api.create(assign_slot="true")
+    api.clock.advance(1)
+    api.create(assign_slot="true")
+    api.create({"hostname": "Compute3"}, assign_slot="true")
+    api.create()
+    listed = api.list(filters=[condition])
+    assert {item["slot_number"] for item in listed["items"]} == slots
+    assert listed["items_available"] == len(listed["items"]) == len(slots)
+    none_of_them = [condition, ["uuid", "=", NOBODY]]
+    assert api.found(filters=none_of_them) == []
+
+
+@quotes("select")
+def test_select_shows_only_what_is_asked_for(api):
+    node = api.create()
+    assert api.list(select=["uuid", "etag"])["items"] == [
+        {"uuid": node["uuid"], "etag": node["etag"]}
+    ]
+
+
+@quotes("count=none")
+def test_count_none_leaves_the_count_out(api):
+    api.create()
+    assert "items_available" not in api.list(count="none")
+    assert api.list(count="exact")["items_available"] == 1
+
+
+@quotes('bare and `{"node": {...}}` bodies both accepted.')
+def test_bodies_may_be_bare_or_under_node(api):
+    bare = api.call("POST", json={"hostname": "h1"}).json()
+    assert bare["hostname"] == "h1"
+    assert api.call("POST", json={"node": {"hostname": "h2"}}).json()["hostname"] == "h2"
+    path = f"/{bare['uuid']}"
+    assert api.call("PUT", path, json={"hostname": "h3"}).json()["hostname"] == "h3"
+    assert api.call("PUT", path, json={"node": {"hostname": "h4"}}).json()["hostname"] == "h4"
+    form = {"node": json.dumps({"hostname": "h5"})}
+    assert api.call("PUT", path, data=form).json()["hostname"] == "h5"
+
+
+@quotes('errors `{"errors": ["..."], "error_token": "..."}`', "no token 401")
+@pytest.mark.parametrize(
+    "token",
+    ["", "OAuth2", "OAuth2 wrong", "Bearer wrong", f"Basic {TOKEN}", TOKEN],
+    ids=["none", "empty", "wrong", "wrong-bearer", "another-scheme", "bare"],
+)
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [("GET", ""), ("POST", ""), ("GET", "/{0}"), ("PUT", "/{0}"), ("DELETE", "/{0}")],
+    ids=["list", "create", "get", "update", "delete"],
+)
+def test_without_the_token_nothing_is_answered(api, verb, path, token):
+    node = api.create()
+    answer = api.call(verb, path.format(node["uuid"]), token=token)
+    assert answer.status_code == 401
+    assert set(answer.json()) == {"errors", "error_token"}
+    assert all(isinstance(line, str) for line in answer.json()["errors"])
+    assert isinstance(answer.json()["error_token"], str)
+    assert api.list()["items"] == [node]
+
+
+@pytest.mark.parametrize("token", [f"OAuth2 {TOKEN}", f"Bearer {TOKEN}", f"bearer {TOKEN}"])
+def test_both_spellings_of_the_token_are_taken(api, token):
+    assert api.call("GET", token=token).status_code == 200
+
+
+def test_a_list_may_come_as_a_post_that_says_it_is_a_get(api):
+    nodes = [api.create()["uuid"] for _ in range(3)]
+    asked = {"filters": json.dumps([["uuid", "in", nodes[:2] * 200]]), "limit": "1"}
+    answer = api.call("POST", data=asked, headers={"X-HTTP-Method-Override": "GET"})
+    assert answer.status_code == 200
+    assert answer.json()["items_available"] == 2
+    assert len(answer.json()["items"]) == 1
+    assert len(api.found()) == 3
+
+
+def test_a_deleted_node_is_answered_once_more_and_gone(api):
+    node = api.create()
+    assert api.call("DELETE", f"/{node['uuid']}").json() == node
+    assert api.call("GET", f"/{node['uuid']}").status_code == 404
+    assert api.call("DELETE", f"/{node['uuid']}").status_code == 404
+
+
+def test_slot_zero_written_by_hand_stays_until_a_ping_gives_a_slot(api):
+    node = api.put(api.create(), {"slot_number": 0, "hostname": "compute0"})
+    assert api.get(node)["slot_number"] == 0
+    told = api.ping(node)
+    assert (told["slot_number"], told["hostname"]) == (1, "compute0")
+
+
+def test_a_ping_tells_the_worker_state_and_the_next_one_may_not(api):
+    node = api.create()
+    assert api.ping(node, worker_state="BUSY ")["info"]["worker_state"] == "busy"
+    assert "worker_state" not in api.ping(node)["info"]
+
+
+@pytest.mark.parametrize("where", ["params", "json"])
+def test_a_ping_may_carry_its_parameters_in_the_query_or_as_json(api, where):
+    node = api.create()
+    told = {"ping_secret": node["info"]["ping_secret"], "total_cpu_cores": 4}
+    url = f"{api.base}/arvados/v1/nodes/{node['uuid']}/ping"
+    answer = requests.post(url, timeout=10, **{where: told})
+    assert answer.status_code == 200
+    assert answer.json()["properties"] == {"total_cpu_cores": 4}
+
+
+def test_every_clause_of_the_contract_is_quoted():
+    left = _flat(CONTRACT)
+    for clause in sorted([*_QUOTED, *NOT_BUILT], key=len, reverse=True):
+        left = left.replace(_flat(clause), " ")
+    assert re.sub(r"[-\s.;,:]", "", left) == ""

@@ -1,0 +1,439 @@
+"""What records/api.py promises, of every adapter."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nodemanager.core.model import Guarantee, Record, WorkerState
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
+from tests.contract.stores import CAS_STORES, STORES, Backend, claim, open_backend, postgres
+
+__all__ = ["postgres"]
+
+NOBODY = "zzzzz-7ekkf-000000000000000"
+
+every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
+cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with open_backend(request.param, request) as opened:
+        yield opened
+
+
+def read(backend: Backend, record: Record) -> Record:
+    found = backend.store.read(record.uuid)
+    assert found is not None
+    return found
+
+
+def pinged(backend: Backend, **told: str) -> Record:
+    record = backend.store.create(claim())
+    assert backend.ping(record, **told).status_code == 200
+    return read(backend, record)
+
+
+def cleaned(backend: Backend) -> Record:
+    return backend.store.clean(backend.store.create(claim()), "stale_slot")
+
+
+@every_store
+def test_a_store_says_what_it_is(backend):
+    store = backend.store
+    assert store.guarantee is Guarantee.CAS
+    assert store.settle_wait == 0
+    assert store.may_authorise
+    assert store.slots() == 8
+
+
+@every_store
+def test_a_created_record_has_slot_hostname_claim_pool_and_secret(backend):
+    mine = claim()
+    record = backend.store.create(mine)
+    assert (record.slot_number, record.hostname) == (1, "compute1")
+    assert record.claim == mine
+    assert record.pool == "main"
+    assert record.ping_secret
+    assert record.first_ping_at is record.last_ping_at is record.ip_address is None
+    assert not record.problems
+    assert read(backend, record) == record
+
+
+@every_store
+def test_a_secret_is_in_no_repr(backend):
+    record = backend.store.create(claim())
+    assert record.ping_secret not in repr(record)
+
+
+@every_store
+def test_a_create_repeated_with_its_incarnation_finds_the_record_of_the_first(backend):
+    mine = claim()
+    first = backend.store.create(mine)
+    assert backend.store.create(mine) == first
+    assert len(backend.store.list_records().items) == 1
+
+
+@cas_stores
+def test_creates_repeated_at_the_same_time_make_one_record(backend):
+    mine = claim()
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: backend.store.create(mine), range(4)))
+    assert {record.uuid for record in made} == {made[0].uuid}
+    assert len(backend.store.list_records().items) == 1
+
+
+@cas_stores
+def test_slots_allotted_at_the_same_time_by_two_stores_are_all_different(backend):
+    stores = [backend.store, backend.reopen()]
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda n: stores[n % 2].create(claim()), range(8)))
+    assert sorted(record.slot_number for record in made) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@every_store
+def test_the_smallest_free_slot_is_given_first(backend):
+    made = [backend.store.create(claim()) for _ in range(4)]
+    backend.store.clean(made[1], "stale_slot")
+    assert backend.store.create(claim()).slot_number == 2
+    assert backend.store.create(claim()).slot_number == 5
+
+
+@every_store
+def test_without_a_free_slot_nothing_is_created_or_claimed(backend):
+    spare = cleaned(backend)
+    for _ in range(8):
+        backend.store.create(claim())
+    with pytest.raises(NoFreeSlot):
+        backend.store.create(claim())
+    with pytest.raises(NoFreeSlot):
+        backend.store.claim(spare, claim())
+    assert len(backend.store.list_records().items) == 9
+    assert read(backend, spare) == spare
+
+
+@every_store
+def test_a_slot_zero_written_by_hand_is_a_slot(backend):
+    record = backend.store.create(claim())
+    backend.write_by_hand("UPDATE nodes SET slot_number = 0 WHERE uuid = :u", u=record.uuid)
+    assert read(backend, record).slot_number == 0
+    assert read(backend, record).holds_slot
+    assert backend.store.create(claim()).slot_number == 1
+
+
+@every_store
+def test_a_claim_gives_a_cleaned_record_a_slot_and_a_new_secret(backend):
+    first = backend.store.create(claim())
+    free = backend.store.clean(first, "stale_slot")
+    mine = claim()
+    record = backend.store.claim(free, mine)
+    assert record.claim == mine
+    assert (record.slot_number, record.hostname) == (1, "compute1")
+    assert record.ping_secret not in (None, first.ping_secret)
+    assert record.version != free.version
+
+
+@every_store
+def test_a_renewed_claim_keeps_slot_and_secret(backend):
+    mine = claim(at=100.25)
+    record = backend.store.create(mine)
+    renewed = backend.store.claim(record, claim(incarnation=mine.incarnation, at=160.125))
+    assert renewed.claim.at == 160.125
+    assert renewed.slot_number == record.slot_number
+    assert renewed.ping_secret == record.ping_secret
+    assert renewed.version != record.version
+
+
+@cas_stores
+def test_a_claim_on_a_version_that_is_gone_is_a_conflict(backend):
+    free = cleaned(backend)
+    backend.store.claim(free, claim())
+    with pytest.raises(Conflict):
+        backend.store.claim(free, claim())
+
+
+@cas_stores
+def test_of_many_claims_at_once_exactly_one_wins(backend):
+    free = cleaned(backend)
+    claims = [claim() for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def attempt(mine):
+        start.wait(timeout=10)
+        try:
+            return backend.store.claim(free, mine)
+        except Conflict:
+            return None
+
+    with ThreadPoolExecutor(4) as threads:
+        won = [record for record in threads.map(attempt, claims) if record is not None]
+    assert len(won) == 1
+    assert read(backend, free) == won[0]
+
+
+@every_store
+def test_a_record_that_holds_something_is_never_claimed_for_another_incarnation(backend):
+    record = backend.store.create(claim())
+    with pytest.raises(StoreRefused):
+        backend.store.claim(record, claim())
+    assert read(backend, record) == record
+
+
+@every_store
+def test_another_pools_record_is_never_claimed(backend):
+    free = cleaned(backend)
+    with pytest.raises(StoreRefused):
+        backend.store.claim(free, claim(pool="other"))
+
+
+@every_store
+def test_a_ping_shows_in_the_record_and_keeps_the_claim(backend):
+    record = backend.store.create(claim())
+    answer = backend.ping(
+        record, local_ipv4="10.1.2.3", instance_id="i-1", worker_state="IDLE", total_cpu_cores="4"
+    )
+    assert answer.status_code == 200
+    now = read(backend, record)
+    assert now.ip_address == "10.1.2.3"
+    assert now.instance_id == "i-1"
+    assert now.worker_state is WorkerState.IDLE
+    assert now.first_ping_at == now.last_ping_at is not None
+    assert now.claim == record.claim
+    assert now.properties["total_cpu_cores"] == 4
+    assert now.version != record.version
+    again = backend.ping(record)
+    assert again.status_code == 200
+    later = read(backend, record)
+    assert later.worker_state is None
+    assert later.first_ping_at == now.first_ping_at
+    assert later.last_ping_at > now.last_ping_at
+    assert later.claim == record.claim
+
+
+@every_store
+def test_a_clean_writes_exactly_what_the_rule_says(backend):
+    record = pinged(
+        backend, local_ipv4="10.1.2.3", instance_id="i-1", worker_state="busy", total_ram_mb="512"
+    )
+    free = backend.store.clean(record, "stale_slot")
+    assert free == read(backend, record)
+    five = (free.slot_number, free.hostname, free.ip_address, free.first_ping_at, free.last_ping_at)
+    assert five == (None,) * 5
+    assert free.properties == {"nodemanager_pool": "main"}
+    assert free.info["ec2_instance_id"] is None
+    assert free.info["last_action"] == "stale_slot"
+    assert free.ping_secret is None
+    assert free.claim is None
+    assert free.pool == "main"
+    assert not free.holds_anything
+    assert not free.problems
+
+
+@every_store
+def test_a_cleaned_records_node_is_locked_out(backend):
+    record = pinged(backend)
+    backend.store.clean(record, "stale_slot")
+    assert backend.ping(record).status_code == 401
+    assert not read(backend, record).holds_anything
+
+
+@every_store
+def test_the_node_of_an_earlier_incarnation_is_locked_out(backend):
+    record = pinged(backend)
+    backend.store.claim(backend.store.clean(record, "stale_slot"), claim())
+    assert backend.ping(record).status_code == 401
+
+
+@cas_stores
+def test_a_clean_judged_before_a_ping_is_a_conflict_and_frees_nothing(backend):
+    record = pinged(backend, local_ipv4="10.1.2.3")
+    assert backend.ping(record).status_code == 200
+    now = read(backend, record)
+    with pytest.raises(Conflict):
+        backend.store.clean(record, "stale_slot")
+    assert read(backend, record) == now
+
+
+@cas_stores
+def test_a_ping_and_a_clean_never_both_win(backend):
+    for _ in range(8):
+        record = pinged(backend, local_ipv4="10.1.2.3")
+        with ThreadPoolExecutor(2) as threads:
+            answer = threads.submit(backend.ping, record)
+            clean = threads.submit(backend.store.clean, record, "stale_slot")
+            freed, heard = clean.exception() is None, answer.result().status_code == 200
+        assert freed != heard
+        assert read(backend, record).holds_anything == heard
+        if heard:
+            backend.store.clean(read(backend, record), "stale_slot")
+
+
+@cas_stores
+def test_a_clean_judged_before_a_claim_is_a_conflict(backend):
+    free = cleaned(backend)
+    record = backend.store.claim(free, claim())
+    with pytest.raises(Conflict):
+        backend.store.clean(free, "stale_slot")
+    assert read(backend, record) == record
+
+
+@every_store
+def test_writes_to_a_record_that_is_not_there_say_so(backend):
+    ghost = Record(uuid=NOBODY, version="1")
+    assert backend.store.read(NOBODY) is None
+    with pytest.raises(NoSuchRecord):
+        backend.store.clean(ghost, "stale_slot")
+    with pytest.raises(NoSuchRecord):
+        backend.store.claim(ghost, claim())
+
+
+@every_store
+def test_a_fence_locks_the_node_out_and_unfence_lets_it_in(backend):
+    record = pinged(backend)
+    fenced = backend.store.fence(record)
+    assert fenced.ping_secret not in (None, record.ping_secret)
+    assert backend.ping(record).status_code == 401
+    back = backend.store.unfence(fenced, record.ping_secret)
+    assert backend.ping(back).status_code == 200
+
+
+@every_store
+def test_a_listing_is_whole_while_records_ping(backend):
+    live = [pinged(backend, local_ipv4=f"10.1.2.{number}") for number in range(4)]
+    backend.write_by_hand(*_many(2500))
+    stop = threading.Event()
+
+    def keep_pinging(record):
+        count = 0
+        while not stop.is_set():
+            assert backend.ping(record).status_code == 200
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(4) as threads:
+        pings = [threads.submit(keep_pinging, record) for record in live]
+        try:
+            for _ in range(3):
+                listed = backend.store.list_records()
+                assert listed.complete
+                assert not listed.problems
+                assert len(listed.items) == len({item.uuid for item in listed.items}) == 2504
+                assert {record.uuid for record in live} <= {item.uuid for item in listed.items}
+        finally:
+            stop.set()
+    assert all(ping.result() > 0 for ping in pings)
+
+
+def _many(number: int) -> tuple[str]:
+    """One statement, the same on both databases, that makes `number` free records."""
+    padded = "'00000000000000' || i"
+    return (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number})"
+        " INSERT INTO nodes (uuid, version, created_at, modified_at, properties, info)"
+        f" SELECT 'zzzzz-7ekkf-' || substr({padded}, length({padded}) - 14), 1, 0, 0, '{{}}',"
+        " '{}' FROM n",
+    )
+
+
+@every_store
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        pytest.param("properties", "no json", id="properties-no-json"),
+        pytest.param("properties", '{"nodemanager_claim": 3}', id="bad-claim"),
+        pytest.param("info", "[1]", id="info-no-object"),
+        pytest.param("modified_at", 9 * 10**18, id="modified-in-the-year-2255"),
+    ],
+)
+def test_a_row_nobody_can_read_is_kept_beside_the_others(backend, column, value):
+    record = backend.store.create(claim())
+    other = backend.store.create(claim())
+    backend.write_by_hand(f"UPDATE nodes SET {column} = :v WHERE uuid = :u", v=value, u=record.uuid)
+    listed = backend.store.list_records()
+    assert listed.complete
+    found = {item.uuid: item for item in listed.items}
+    assert found[other.uuid] == other
+    assert found[record.uuid].slot_number == 1
+    readable = column == "modified_at"
+    assert bool(found[record.uuid].problems) != readable
+    assert len(listed.problems) == len(found[record.uuid].problems)
+
+
+@every_store
+def test_a_row_without_a_readable_uuid_makes_the_listing_incomplete(backend):
+    kept = backend.store.create(claim())
+    lost = backend.store.create(claim())
+    backend.write_by_hand("UPDATE nodes SET uuid = 'what' WHERE uuid = :u", u=lost.uuid)
+    listed = backend.store.list_records()
+    assert not listed.complete
+    assert [item.uuid for item in listed.items] == [kept.uuid]
+    assert len(listed.problems) == 1
+
+
+@every_store
+def test_an_unreadable_record_is_never_claimed(backend):
+    free = cleaned(backend)
+    broken = "UPDATE nodes SET properties = 'no json' WHERE uuid = :u"
+    backend.write_by_hand(broken, u=free.uuid)
+    with pytest.raises(StoreRefused):
+        backend.store.claim(read(backend, free), claim())
+
+
+@every_store
+def test_names_that_are_not_ascii_come_back_as_they_were(backend):
+    mine = claim(pool="größe-☃")
+    record = backend.store.create(mine)
+    assert read(backend, record).claim == mine
+    assert read(backend, record).pool == "größe-☃"
+
+
+@every_store
+def test_a_stores_id_outlives_a_restart(backend):
+    assert len(backend.store.store_id()) == 32
+    assert backend.reopen().store_id() == backend.store.store_id()
+
+
+@every_store
+def test_another_stores_id_is_another(backend, request):
+    with open_backend(request.node.callspec.params["backend"], request, name="other") as other:
+        assert other.store.store_id() != backend.store.store_id()
+
+
+@every_store
+def test_the_stores_time_is_its_clock_between_two_looks_at_ours(backend):
+    told = backend.store.store_time()
+    assert abs(told.at - time.time()) < 30
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert now - 30 < told.boottime - told.error_s <= told.boottime + told.error_s <= now
+
+
+@every_store
+def test_pings_are_stamped_by_the_clock_that_the_stores_time_tells(backend):
+    before = backend.store.store_time().at
+    record = pinged(backend)
+    after = backend.store.store_time().at
+    assert before <= record.last_ping_at <= after
+
+
+@every_store
+def test_the_probe_is_answered_only_while_the_ping_url_is_served(backend):
+    assert backend.store.probe()
+    backend.server.stop()
+    assert not backend.store.probe()
+
+
+@every_store
+def test_a_ping_url_without_a_secret_is_refused(backend):
+    with pytest.raises(StoreRefused):
+        backend.store.ping_url(cleaned(backend))
+
+
+@every_store
+def test_what_was_written_is_there_after_reopening(backend):
+    record = pinged(backend, instance_id="i-1")
+    assert backend.reopen().read(record.uuid) == record

@@ -1,0 +1,214 @@
+"""Opening the registry's database, its schema's revisions, and what a failure of it becomes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from nodemanager.clock import ManualClock
+from nodemanager.core.model import Claim
+from nodemanager.errors import StartError, StoreError
+from nodemanager.records.schema import metadata
+from nodemanager.records.sql import SqlRecordStore
+
+
+def open_store(url, **changes):
+    settings = {"slots": 4, "hostname": "compute%(slot_number)d", "domain": "d"} | changes
+    settings = {"public_url": "http://127.0.0.1:1", "clock": ManualClock()} | settings
+    return SqlRecordStore(url, **settings)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "registry.db"
+
+
+def claim(number=0):
+    return Claim("main", "m", 1, 1.0, "n", f"{number:032x}")
+
+
+def test_the_file_is_its_owners_alone(path):
+    mask = os.umask(0)
+    try:
+        store = open_store(f"sqlite:///{path}")
+        store.create(claim())
+    finally:
+        os.umask(mask)
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["registry.db", "registry.db-shm", "registry.db-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    store.close()
+
+
+def test_an_acknowledged_write_survives_a_power_cut(path):
+    store = open_store(f"sqlite:///{path}")
+    with store._db.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    store.close()
+
+
+def test_the_revisions_make_the_schema_that_the_program_uses(path):
+    open_store(f"sqlite:///{path}").close()
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(path):
+    open_store(f"sqlite:///{path}").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StartError) as refused:
+        open_store(f"sqlite:///{path}")
+    for word in ("9999", "0001", "upgrade", str(path)):
+        assert word in str(refused.value)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [
+            ("9999",)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        pytest.param("nonsense", "[Registry] database", id="no-url"),
+        pytest.param("mysql://u:s3cret@h/d", "mysql", id="another-database"),
+        pytest.param("sqlite://", "no file", id="no-file"),
+        pytest.param("sqlite:///:memory:", "no file", id="in-memory"),
+        pytest.param("sqlite:////nowhere/at/all/r.db", "/nowhere/at/all/r.db", id="no-folder"),
+        pytest.param("postgresql://u:s3cret@127.0.0.1:1/d", "127.0.0.1:1", id="nobody-there"),
+    ],
+)
+def test_a_database_that_cant_be_used_is_named_without_its_password(url, named):
+    with pytest.raises(StartError) as refused:
+        open_store(url, timeout=2)
+    assert named in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_file_that_is_no_database_is_named(path):
+    path.write_text("not a database, but long enough to be looked at as one" * 100)
+    with pytest.raises(StartError, match="registry.db"):
+        open_store(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({"slots": 0}, "slots", id="no-slots"),
+        pytest.param({"hostname": "compute"}, "hostname", id="one-name-for-all"),
+        pytest.param({"hostname": "compute%(slot)d"}, "hostname", id="unknown-name"),
+        pytest.param({"hostname": "compute%d%"}, "hostname", id="no-pattern"),
+        pytest.param({"uuid_prefix": "Z"}, "prefix", id="bad-prefix"),
+    ],
+)
+def test_settings_that_cant_work_are_refused(path, changes, named):
+    with pytest.raises(StartError, match=named):
+        open_store(f"sqlite:///{path}", **changes)
+
+
+def test_a_locked_database_is_a_failure_within_the_time_out(path):
+    store = open_store(f"sqlite:///{path}", timeout=0.2)
+    record = store.create(claim())
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError) as failed:
+        store.clean(record, "stale_slot")
+    assert not failed.value.definite
+    assert record.ping_secret not in str(failed.value)
+    assert store.read(record.uuid) == record
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert not store.clean(record, "stale_slot").holds_anything
+    store.close()
+
+
+def test_a_full_disk_is_a_failure_that_changes_nothing(path):
+    store = open_store(f"sqlite:///{path}")
+    record = store.create(claim())
+    with store._db.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+    def limit(connection, _record):
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    sa.event.listen(store._db._engine, "connect", limit)
+    store._db._engine.dispose()
+    with pytest.raises(StoreError, match="full") as failed:
+        for number in range(1, 400):
+            store.clean(store.create(claim(number)), "x" * 4000)
+    assert not failed.value.definite
+    assert store.read(record.uuid) == record
+    store.close()
+
+
+def test_the_same_row_means_the_same_over_http_and_in_sql(path):
+    from nodemanager.records import wire
+
+    store = open_store(f"sqlite:///{path}")
+    record = store.create(claim())
+    store.resource.ping(
+        record.uuid,
+        {"ping_secret": record.ping_secret, "worker_state": "idle", "instance_id": "i-1"},
+        "10.0.0.1",
+    )
+    assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
+    store.close()
+
+
+def test_two_programs_opening_one_new_file_agree_on_its_id(path):
+    with ThreadPoolExecutor(4) as threads:
+        stores = list(threads.map(lambda _: open_store(f"sqlite:///{path}"), range(4)))
+    assert len({store.store_id() for store in stores}) == 1
+    for store in stores:
+        store.close()
+
+
+_ALLOT = """
+import sys
+from nodemanager.clock import SystemClock
+from nodemanager.core.model import Claim
+from nodemanager.records.sql import SqlRecordStore
+url, name = sys.argv[1:]
+store = SqlRecordStore(url, slots=40, hostname="compute%(slot_number)d", domain="d",
+                       public_url="", clock=SystemClock())
+print("ready", flush=True)
+sys.stdin.readline()
+for n in range(20):
+    print(store.create(Claim("main", name, 1, 1.0, "n", f"{name}{n:031x}")).slot_number)
+"""
+
+
+def test_two_processes_never_allot_one_slot_twice(path):
+    url = f"sqlite:///{path}"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _ALLOT, url, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    for process in running:
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    slots = [
+        int(line) for process in running for line in process.communicate(timeout=60)[0].split()
+    ]
+    assert sorted(slots) == list(range(1, 41))

@@ -1,0 +1,211 @@
+"""The JSON shape of a record, and what becomes of an item that does not have it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.core.model import Claim, WorkerState
+from nodemanager.records import wire
+
+UUID = "zzzzz-7ekkf-0123456789abcde"
+CLAIM = Claim("main", "manager-1", 7, 1700000000.25, "node-1", "0123456789abcdef" * 2)
+
+
+def item(**changes):
+    whole = {
+        "uuid": UUID,
+        "etag": "4",
+        "slot_number": 3,
+        "hostname": "compute3",
+        "ip_address": "10.0.0.3",
+        "first_ping_at": "2023-11-14T22:13:20.000000000Z",
+        "last_ping_at": "2023-11-14T22:14:20.500000000Z",
+        "modified_at": "2023-11-14T22:14:20.500000000Z",
+        "crunch_worker_state": "down",
+        "info": {"ping_secret": "s3cret", "ec2_instance_id": "i-1", "worker_state": "alloc"},
+        "properties": {wire.POOL: "main", wire.CLAIM: wire.claim_json(CLAIM)},
+    }
+    return {name: value for name, value in (whole | changes).items() if value is not ...}
+
+
+def test_a_whole_item_is_read_whole():
+    record = wire.parse(item())
+    assert record.uuid == UUID
+    assert record.version == "4"
+    assert (record.slot_number, record.hostname) == (3, "compute3")
+    assert record.ip_address == "10.0.0.3"
+    assert record.first_ping_at == 1700000000.0
+    assert record.last_ping_at == record.modified_at == 1700000060.5
+    assert record.worker_state is WorkerState.BUSY
+    assert record.instance_id == "i-1"
+    assert record.pool == "main"
+    assert record.claim == CLAIM
+    assert record.ping_secret == "s3cret"
+    assert not record.held
+    assert record.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({"modified_at": None}, "modified_at", id="no-modified-at"),
+        pytest.param({"modified_at": ...}, "modified_at", id="modified-at-left-out"),
+        pytest.param({"modified_at": "yesterday"}, "modified_at", id="modified-at-no-time"),
+        pytest.param({"last_ping_at": 1700000000}, "last_ping_at", id="time-as-number"),
+        pytest.param({"last_ping_at": "2023-13-01T00:00:00Z"}, "last_ping_at", id="month-13"),
+        pytest.param({"first_ping_at": ...}, "first_ping_at", id="not-an-administrators-view"),
+        pytest.param({"info": ...}, "info", id="info-left-out"),
+        pytest.param({"info": "text"}, "info", id="info-no-object"),
+        pytest.param({"info": {"ping_secret": 3}}, "info.ping_secret", id="secret-no-text"),
+        pytest.param({"info": {"ec2_instance_id": []}}, "info.ec2_instance_id", id="bad-instance"),
+        pytest.param({"info": {"worker_state": 3}}, "info.worker_state", id="bad-worker-state"),
+        pytest.param({"slot_number": "3"}, "slot_number", id="slot-as-text"),
+        pytest.param({"slot_number": True}, "slot_number", id="slot-as-flag"),
+        pytest.param({"slot_number": -1}, "slot_number", id="slot-below-0"),
+        pytest.param({"slot_number": 1.0}, "slot_number", id="slot-as-float"),
+        pytest.param({"hostname": 3}, "hostname", id="hostname-no-text"),
+        pytest.param({"properties": [1]}, "properties", id="properties-no-object"),
+        pytest.param({"properties": {wire.POOL: 3}}, wire.POOL, id="pool-no-text"),
+        pytest.param({"properties": {wire.CLAIM: "x"}}, wire.CLAIM, id="claim-no-object"),
+        pytest.param(
+            {"properties": {wire.POOL: "other", wire.CLAIM: wire.claim_json(CLAIM)}},
+            "different pools",
+            id="two-pools",
+        ),
+        pytest.param({"etag": ..., "modified_at": ...}, "version", id="no-version"),
+    ],
+)
+def test_a_malformed_part_is_named_and_the_rest_is_kept(changes, named):
+    record = wire.parse(item(**changes))
+    assert record.uuid == UUID
+    assert any(named in problem for problem in record.problems)
+    listed = wire.parse_all([item(**changes)])
+    assert listed.complete
+    assert listed.items == (record,)
+    assert all(line.startswith(UUID) for line in listed.problems)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        *({name: None} for name in ("pool", "manager", "token", "at", "node_name", "incarnation")),
+        {"token": True},
+        {"token": "7"},
+        {"at": "2023-11-14T22:13:20.000000000Z"},
+        {"at": float("nan")},
+        {"at": -1},
+        {"incarnation": "short"},
+        {"incarnation": "X" * 32},
+    ],
+    ids=str,
+)
+def test_a_bad_claim_is_a_problem_and_no_claim(spoilt):
+    claim = wire.claim_json(CLAIM) | spoilt
+    record = wire.parse(item(properties={wire.POOL: "main", wire.CLAIM: claim}))
+    assert record.claim is None
+    assert record.problems
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [None, "text", 3, [], {}, {"uuid": None}, {"uuid": 3}, {"uuid": "x"}, {"uuid": UUID + "\n"}],
+    ids=repr,
+)
+def test_an_item_without_a_readable_uuid_makes_the_listing_incomplete(unreadable):
+    with pytest.raises(wire.Unreadable):
+        wire.parse(unreadable)
+    listed = wire.parse_all([unreadable, item()])
+    assert not listed.complete
+    assert [record.uuid for record in listed.items] == [UUID]
+    assert len(listed.problems) == 1
+
+
+def test_a_repeated_uuid_makes_the_listing_incomplete():
+    listed = wire.parse_all([item(), item()])
+    assert not listed.complete
+    assert len(listed.items) == 1
+
+
+def test_slot_zero_is_a_slot():
+    assert wire.parse(item(slot_number=0)).slot_number == 0
+    assert wire.parse(item(slot_number=0)).holds_slot
+
+
+def test_without_an_etag_the_version_is_modified_at():
+    assert wire.parse(item(etag=...)).version == "2023-11-14T22:14:20.500000000Z"
+
+
+def test_a_hold_is_any_truthy_mark():
+    for mark, held in [(True, True), ("by ann", True), (1, True), (False, False), ("", False)]:
+        assert wire.parse(item(properties={wire.HOLD: mark})).held is held
+
+
+def test_a_claim_alone_names_the_pool():
+    record = wire.parse(item(properties={wire.CLAIM: wire.claim_json(CLAIM)}))
+    assert record.pool == "main"
+    assert not record.problems
+
+
+def test_empty_hashes_may_be_null():
+    record = wire.parse(item(properties=None, info=None))
+    assert (record.properties, record.info) == ({}, {})
+    assert not record.problems
+
+
+@pytest.mark.parametrize("raw", ["down", "idle", "busy", "odd", None])
+def test_the_derived_state_is_never_evidence_of_down(raw):
+    record = wire.parse(item(crunch_worker_state=raw, info={}))
+    expected = raw if raw in ("idle", "busy") else "unknown"
+    assert record.derived_state == expected
+    assert record.worker_state is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "means"),
+    [
+        *(
+            (raw, "busy")
+            for raw in ["busy", "alloc", "allocated", "comp", "completing", "mix", "mixed", "drng"]
+        ),
+        *((raw, "busy") for raw in ("Busy", " alloc ", "alloc*", "mix-", "draining@")),
+        *((raw, "down") for raw in ("down", "DOWN*", "down~", "fail", "fail*", "downed")),
+        *((raw, "down") for raw in ("powered-down", "powered_down", "idle~")),
+        ("idle", "idle"),
+        *((raw, "unknown") for raw in ("idle*", "idle#", "idle%", "drain", "maint", "", "?")),
+    ],
+)
+def test_a_nodes_own_word_means(raw, means):
+    assert wire.worker_state(raw) == means
+
+
+@given(st.integers(min_value=0, max_value=4 * 10**18))
+def test_nanoseconds_come_back_exactly(nanoseconds):
+    assert wire.parse_stamp_ns(wire.stamp_ns(nanoseconds)) == nanoseconds
+
+
+@given(st.integers(min_value=0, max_value=4 * 10**15))
+def test_epoch_seconds_come_back_to_the_microsecond(microseconds):
+    assert wire.parse_stamp(wire.stamp(microseconds / 1e6)) == microseconds / 1e6
+
+
+@given(st.floats(min_value=0, max_value=9e10), st.integers(min_value=0), st.text())
+def test_a_claim_comes_back_exactly(at, token, name):
+    claim = Claim(name, name, token, at, name, "0" * 32)
+    assert wire.parse_claim(wire.claim_json(claim)) == claim
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(item())), _JSON))
+def test_no_item_whatsoever_stops_a_listing(changes):
+    listed = wire.parse_all([item(**changes), item(uuid="zzzzz-7ekkf-00000000000000z")])
+    assert listed.items[-1].uuid == "zzzzz-7ekkf-00000000000000z"
+    assert len(listed.items) == (1 if "uuid" in changes else 2)
+    assert listed.complete == ("uuid" not in changes)
