@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.messages import Fence
+from nodemanager.core.history import History
 from nodemanager.core.model import Record
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Reason
@@ -26,17 +27,25 @@ class SetUp:
 
 
 class Flights:
-    """What is in the air. Times are CLOCK_BOOTTIME."""
+    """What is in the air. Times are CLOCK_BOOTTIME.
+
+    What has landed still counts - as a node to be, and against the caps of a cycle - until a
+    listing that began after its end shows the outcome.
+    """
 
     def __init__(self) -> None:
         self._order_ids = itertools.count(1)
         self._setups: dict[int, SetUp] = {}
         self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
+        self._landed: dict[str, tuple[Flight, float]] = {}
+        self._going: dict[str, tuple[Flight, float]] = {}
         self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
+        self.touched: dict[str, float] = {}
+        self.gone: dict[str, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -47,25 +56,40 @@ class Flights:
         expired: list[Mapping[str, Any]] = []
         for order_id, setup in list(self._setups.items()):
             if now - setup.since > action_timeout:
-                del self._setups[order_id]
+                self.setup_ended(order_id, now)
                 expired.append(
                     {"action": "setup", "record": setup.record, "age_s": now - setup.since}
                 )
         for node_id, (_, since) in list(self._shutdowns.items()):
             if now - since > action_timeout:
-                self.shutdown_ended(node_id)
+                self.shutdown_ended(node_id, now)
                 expired.append({"action": "shutdown", "node": node_id, "age_s": now - since})
         for uuid, (_, since) in list(self.cleans.items()):
             if now - since > action_timeout and uuid not in self.fences:
-                self.clean_ended(uuid)
+                self.clean_ended(uuid, now)
                 expired.append({"action": "clean", "record": uuid, "age_s": now - since})
         return expired
+
+    def forget_touched(self, history: History) -> None:
+        """Forget what both newest listings began after."""
+        if history.cloud is None or history.records is None:
+            return
+        heard = history.heard
+        self.sizes = {
+            uuid: size
+            for uuid, size in self.sizes.items()
+            if uuid not in heard or heard[uuid].last_ping_at is None
+        }
+        shown = min(history.cloud.started_at, history.records.started_at)
+        self.touched = {id: at for id, at in self.touched.items() if at >= shown}
+        self.gone = {id: at for id, at in self.gone.items() if at >= shown}
 
     # The views that a snapshot takes.
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """By record uuid; `without` is the record or node whose own flight is left out."""
-        flights = {
+        flights = {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
+        flights |= {
             setup.record: Flight("setup", setup.since)
             for setup in self._setups.values()
             if setup.record is not None
@@ -85,14 +109,13 @@ class Flights:
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
-        return {
-            node_id: Flight(
-                "shutdown:idle" if order.reason is Reason.IDLE_BEYOND_DEMAND else "shutdown:bad",
-                since,
-            )
+        flights = {node_id: flight for node_id, (flight, _) in self._going.items()}
+        flights |= {
+            node_id: _shutdown_flight(order, since)
             for node_id, (order, since) in self._shutdowns.items()
             if node_id != without
         }
+        return flights
 
     def unclaimed(self) -> tuple[str, ...]:
         """The sizes of set-ups that no record stands for yet."""
@@ -101,6 +124,18 @@ class Flights:
             for setup in self._setups.values()
             if setup.record is None and setup.boot.record is None
         )
+
+    # What the listings show.
+
+    def records_listed(self, started_at: float) -> None:
+        """A complete record listing that began then shows every outcome before it."""
+        self._landed = {
+            uuid: landed for uuid, landed in self._landed.items() if landed[1] >= started_at
+        }
+
+    def nodes_listed(self, started_at: float) -> None:
+        """A complete cloud listing that began then shows who was gone before it."""
+        self._going = {id: gone for id, gone in self._going.items() if gone[1] >= started_at}
 
     # Set-ups.
 
@@ -111,19 +146,35 @@ class Flights:
             self.sizes[boot.record.uuid] = boot.size.name
         return order_id
 
+    def setup_lands(self, order_id: int, now: float) -> None:
+        """It ends now; its record is a node to be until it is listed with the claim."""
+        setup = self._setups.get(order_id)
+        if setup is not None and setup.record is not None:
+            self._landed[setup.record] = (Flight("setup", setup.since), now)
+
     def claimed(self, order_id: int, record: Record) -> None:
         setup = self._setups.get(order_id)
         if setup is not None:
             self._setups[order_id] = replace(setup, record=record.uuid)
             self.sizes[record.uuid] = setup.boot.size.name
 
-    def setup_ended(self, order_id: int) -> SetUp | None:
-        return self._setups.pop(order_id, None)
+    def setup_ended(self, order_id: int, now: float) -> SetUp | None:
+        setup = self._setups.pop(order_id, None)
+        if setup is not None:
+            if setup.boot.record is not None:
+                self.touched[setup.boot.record.uuid] = now
+            if setup.record is not None:
+                self.touched[setup.record] = now
+        return setup
 
     # Shutdowns.
 
     def shutdown_begun(self, order: ShutdownOrder, now: float) -> None:
         self._shutdowns[order.node_id] = (order, now)
+
+    def shut_down(self, order: ShutdownOrder, now: float) -> None:
+        """The node is gone; until the cloud's list says so, it counts as on its way out."""
+        self._going[order.node_id] = (_shutdown_flight(order, now), now)
 
     def is_shutdown(self, order: ShutdownOrder) -> bool:
         under_way = self._shutdowns.get(order.node_id)
@@ -136,7 +187,8 @@ class Flights:
             destroyed = replace(destroyed, sent_at=known.sent_at)
         self.destroyed[node_id] = destroyed
 
-    def shutdown_ended(self, node_id: str) -> None:
+    def shutdown_ended(self, node_id: str, now: float) -> None:
+        self.touched[node_id] = now
         self._shutdowns.pop(node_id, None)
         self.destroyed.pop(node_id, None)
         self._questions.pop(node_id, None)
@@ -156,13 +208,26 @@ class Flights:
         under_way = self.cleans.get(order.uuid)
         return under_way is not None and under_way[0] is order
 
-    def clean_ended(self, uuid: str) -> float | None:
+    def clean_ended(self, uuid: str, now: float) -> float | None:
         """Since when it was under way."""
+        self.touched[uuid] = now
         ended = self.cleans.pop(uuid, None)
-        return None if ended is None else ended[1]
+        if ended is None:
+            return None
+        self._landed[uuid] = (Flight("clean", ended[1]), now)
+        return ended[1]
+
+    def forget_questions(self, id: str) -> None:
+        """The next wait for `id` is a short one again."""
+        self._questions.pop(id, None)
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)
 
     def unfenced(self, uuid: str) -> None:
         self.fences.pop(uuid, None)
+
+
+def _shutdown_flight(order: ShutdownOrder, since: float) -> Flight:
+    idle = order.reason is Reason.IDLE_BEYOND_DEMAND
+    return Flight("shutdown:idle" if idle else "shutdown:bad", since)
