@@ -44,7 +44,6 @@ from nodemanager.state import StateDirectory
 
 SETUPS = 3
 SHUTDOWNS = 2
-REGISTRY_THREADS = 6
 STOP_TIMEOUT_S = 10.0
 
 Wishlist = Callable[[], tuple[Job, ...]]
@@ -163,6 +162,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
     from nodemanager.records.sql import SqlRecordStore
     from nodemanager.registry.app import build_app
+    from nodemanager.registry.server import registry_server
 
     registry = config.registry
     store = SqlRecordStore(
@@ -180,15 +180,12 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
-    face = HttpServer(
+    face = registry_server(
         build_app(store, token),
         registry.listen.host,
         registry.listen.port,
-        option="[Registry] listen",
-        threads=REGISTRY_THREADS,
-        name="registry",
-        tls_cert=str(registry.tls_cert) if registry.tls_cert else None,
-        tls_key=str(registry.tls_key) if registry.tls_key else None,
+        str(registry.tls_cert) if registry.tls_cert else None,
+        str(registry.tls_key) if registry.tls_key else None,
     )
 
     def serve(url: str) -> None:

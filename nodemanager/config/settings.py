@@ -78,8 +78,9 @@ def load(
     """The configuration in the file at `path`.
 
     Raises ConfigError with every problem of the file. `accepts` lets the adapters' keys be
-    checked in the same go, and a cloud that has none be refused; `require_cloud` is False for a registry on its own, which needs no
-    `[Cloud] provider`. `environ` gives STATE_DIRECTORY and CREDENTIALS_DIRECTORY.
+    checked in the same go, and a cloud that has none be refused. `require_cloud` is False for a
+    registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
+    CREDENTIALS_DIRECTORY.
     """
     path = Path(path)
     read = ini.read(path)

@@ -104,7 +104,7 @@ class ArvadosRecordStore:
     def slots(self) -> int | None:
         return self._slots
 
-    def store_time(self) -> StoreTime:
+    def store_time(self, *, writes: bool = True) -> StoreTime:
         """From the Date header, which tells whole seconds: the middle of the one it names."""
         before = self._clock.boottime()
         date = date_of(self._client.call("list", limit=0, count="none").date)

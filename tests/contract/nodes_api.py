@@ -15,7 +15,7 @@ import requests
 from nodemanager.clock import ManualClock
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from nodemanager.registry.server import registry_server
 
 CONTRACT = """
 - uuid `zzzzz-7ekkf-` + 15 base-36 characters; times `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`; create answers 200.
@@ -125,7 +125,7 @@ def serving(database: str) -> Iterator[Api]:
         public_url="",
         clock=clock,
     )
-    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server = registry_server(build_app(store, TOKEN))
     server.start()
     yield Api(server.url, clock)
     server.stop()
