@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from nodemanager.cloud.local import sweep
 from nodemanager.cloud.local_state import NodeDir, StateDir
 from tests.live.harness import PING_SCRIPT, Daemon, Registry, end_all, free_port, write_config
@@ -93,6 +95,15 @@ class Cluster:
         )
         self.daemons.append(daemon)
         return daemon
+
+    def status(self, daemon: Daemon) -> dict[str, Any]:
+        """The newest picture on its management server; empty before the first one."""
+        answer = requests.get(
+            f"{daemon.url_of('management')}/status.json",
+            headers={"Authorization": f"Bearer {MANAGEMENT_TOKEN}"},
+            timeout=10,
+        )
+        return dict(answer.json()) if answer.ok else {}
 
     def close(self) -> None:
         end_all(self.daemons)

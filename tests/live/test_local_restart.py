@@ -192,9 +192,9 @@ def test_sighup_with_no_nodes_wanted_drains_the_pool_and_waits_for_the_busy_one(
     cluster: DirectedCluster, daemon: Daemon
 ):
     busy, *idle = sorted(cluster.tags().items())
-    cluster.node_does(busy[0], "busy")
-    daemon.wait_for("node.keep", node=busy[0], reason="busy", after=daemon.last())
     before = daemon.last()
+    cluster.node_does(busy[0], "busy")
+    before = daemon.wait_for("node.keep", node=busy[0], reason="busy", after=before)
     cluster.change({"Daemon": {"min_nodes": 0, "max_nodes": 0}})
 
     daemon.reload()
