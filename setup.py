@@ -38,6 +38,8 @@ setup(
         "cheroot>=10,<12",
         "click>=8.1,<9",
         "falcon>=4,<5",
+        "google-api-python-client>=2,<3",
+        "httplib2>=0.20,<1",
         "prometheus-client>=0.20,<1",
         "psycopg[binary]>=3.2,<4",
         "pykka>=4.5,<5",

@@ -114,6 +114,7 @@ class Service:
     def _start(self, stack: ExitStack) -> wiring.System:
         config, clock = self._config, self._clock
         state = StateDirectory(config.daemon.state_dir, clock=clock)
+        lease = None
         if not self._dry_run:
             lease = state.lock()
             stack.callback(lease.release)
@@ -143,6 +144,8 @@ class Service:
             clock=clock,
             log=log.get("nodemanager.daemon"),
             identity=wiring.RememberedIdentity(state, writes=not self._dry_run),
+            backlog=wiring.RememberedBacklog(state),
+            holds_lease=lambda: lease is None or lease.held,
             on_death=self._on_death(),
             dry_run=self._dry_run,
             once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
@@ -336,7 +339,7 @@ def check(path: Path) -> tuple[Config, list[str]]:
         wiring.user_data_of(config)
     finally:
         cloud.close()
-    return config, [*config.warnings, *wiring.warnings_of(config)]
+    return config, list(config.warnings)
 
 
 __all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

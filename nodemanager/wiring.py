@@ -16,7 +16,7 @@ from typing import Any
 import pykka
 
 from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon import Identity, NodeManagerDaemonActor, Once, Role
+from nodemanager.actors.daemon import BacklogKeeper, Identity, NodeManagerDaemonActor, Once, Role
 from nodemanager.actors.messages import Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
@@ -28,10 +28,10 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import (
     AdoptUnclaimed,
+    Backlog,
     Config,
     SizeOverride,
     StoreProvider,
-    is_loopback,
     located,
 )
 from nodemanager.core.model import Record, Size
@@ -73,6 +73,10 @@ def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
 def build_cloud(config: Config, clock: Clock) -> CloudDriver:
     """The adapter that `[Cloud] provider` names. Raises ConfigError for what it can't use."""
     provider, pool = config.cloud.provider, config.daemon.pool
+    if config.daemon.certs_file is not None:
+        import libcloud.security
+
+        libcloud.security.CA_CERTS_PATH = str(config.daemon.certs_file)
     create = {key: value for key, value in config.cloud_create.items() if key != "user_data"}
     driver_class = config.cloud.driver_class
     try:
@@ -254,6 +258,7 @@ def settings_of(config: Config, cloud: CloudDriver, store: RecordStore) -> Setti
         claim_expiry=cleaning.claim_expiry,
         ids_unique=cloud.ids_unique,
         may_authorise=cloud.may_authorise and store.may_authorise,
+        hold_backlog=cleaning.backlog is Backlog.HOLD,
         compare_and_set=store.guarantee.value == "cas",
         demand_polled=daemon.wishlist_command is not None,
         min_nodes=daemon.min_nodes,
@@ -323,6 +328,20 @@ class RememberedIdentity:
         )
 
 
+class RememberedBacklog:
+    """S5 over restarts: whether a first clean was called for, and what was held back then."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self._state = state
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        kept = self._state.recall("backlog")
+        return kept is None, frozenset(str(kept).split()) if kept else frozenset()
+
+    def save(self, backlog: frozenset[str]) -> None:
+        self._state.remember("backlog", " ".join(sorted(backlog)))
+
+
 @dataclass(frozen=True)
 class System:
     """All that one running daemon is made of."""
@@ -346,6 +365,8 @@ def start_actors(
     clock: Clock,
     log: Logger,
     identity: Identity,
+    backlog: BacklogKeeper,
+    holds_lease: Callable[[], bool],
     on_death: OnDeath,
     dry_run: bool = False,
     once: Once | None = None,
@@ -359,6 +380,8 @@ def start_actors(
         guarantee=store.guarantee,
         fence_wait=store.settle_wait,
         identity=identity,
+        backlog=backlog,
+        holds_lease=holds_lease,
         observer=observer or Nobody(),
         once=once,
     )
@@ -435,28 +458,3 @@ def secrets_of(config: Config) -> list[str]:
         *secrets,
         *(value for key, value in config.cloud_credentials.items() if "secret" in key),
     ]
-
-
-def warnings_of(config: Config) -> list[str]:
-    """What would work, but hardly as meant: where remote nodes are told to ping (check-config)."""
-    if config.cloud.provider in ("local", "dummy"):
-        return []
-    endpoint = config.ping_host
-    if endpoint is None and config.records.provider is StoreProvider.ARVADOS:
-        endpoint = config.arvados.host
-    if endpoint is None:
-        listen = config.registry.listen
-        if listen is not None and is_loopback(listen.host):
-            return [
-                f"[Registry] listen = {listen}: nodes in the cloud can't ping a loopback address; "
-                "listen on another one, and say in [Cloud Create] ping_host how nodes reach it"
-            ]
-        return [
-            "[Cloud Create] ping_host: is not set, so nodes are told to ping this machine's own"
-            " address; say how they reach the registry"
-        ]
-    if endpoint.is_loopback:
-        return [f"[Cloud Create] ping_host = {endpoint}: nodes in the cloud can't reach a loopback"]
-    if endpoint.is_plain:
-        return [f"[Cloud Create] ping_host = {endpoint}: ping secrets would travel in plain http"]
-    return []

@@ -81,6 +81,26 @@ class Identity(Protocol):
         ...
 
 
+class BacklogKeeper(Protocol):
+    """Remembers over restarts what the first plan with cleans in it held back (S5)."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        """Whether there was no such plan yet, and what is held back."""
+        ...
+
+    def save(self, backlog: frozenset[str]) -> None: ...
+
+
+class NoBacklog:
+    """Every record is ours to judge from the start."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        return False, frozenset()
+
+    def save(self, backlog: frozenset[str]) -> None:
+        return
+
+
 @dataclass(frozen=True, slots=True)
 class Once:
     """`--once`: one plan is applied, its outcomes are awaited, then `finished` gets the code."""
@@ -101,6 +121,8 @@ class Role:
     fence_wait: float
     identity: Identity
     observer: Observer
+    backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
+    holds_lease: Callable[[], bool] = lambda: True
     token: int = 0
     once: Once | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))
@@ -137,6 +159,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._slots: int | None = None
         self._read_only: dict[str, str] = {}
         self._identified: set[str] = set()
+        self._first_clean, self._backlog = role.backlog.load()
+        self._had_lease = True
         self._plan_numbers = itertools.count(1)
         self._plan: Plan | None = None
         self._deciding = False
@@ -224,7 +248,10 @@ class NodeManagerDaemonActor(RoleActor):
         self._decide_soon()
 
     def on_NodesAsked(self, message: NodesAsked) -> None:
-        self._set_breaker(breakers.after_answers(self._breaker, message.answers))
+        now = self._clock.boottime()
+        self._set_breaker(
+            breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
+        )
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:
@@ -308,9 +335,34 @@ class NodeManagerDaemonActor(RoleActor):
             breaker=self._breaker,
             read_only="; ".join(reasons) if reasons else None,
             own_cleans=frozenset(self._own_cleans),
+            lease=self._holds_lease(),
+            first_clean=self._first_clean,
+            backlog=self._backlog,
             touched=dict(flights.touched),
             gone=dict(flights.gone),
         )
+
+    def _holds_lease(self) -> bool:
+        holds = self._role.holds_lease()
+        if self._had_lease and not holds:
+            self._log.event(Event.LEASE_LOST, level=WARNING, pool=self._settings.pool)
+        self._had_lease = holds
+        return holds
+
+    def _keep_backlog(self, made: Plan) -> None:
+        if not (self._first_clean and (made.cleans or made.backlog)):
+            return
+        if made.backlog:
+            self._log.event(
+                Event.BACKLOG_FOUND,
+                level=WARNING,
+                count=len(made.backlog),
+                limit=self._settings.max_cleans_per_cycle,
+                clear="look at these records, then set [Cleaning] backlog = clean and reload",
+            )
+        self._first_clean, self._backlog = False, made.backlog
+        if self._role.mode == "apply":
+            self._role.backlog.save(made.backlog)
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
@@ -327,6 +379,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._plan = made
         if made.aborted is None:
             self._forget_expected(made, now)
+        self._keep_backlog(made)
         records = self._history.records
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         self._narrator.plan(made, by_uuid, now)

@@ -208,6 +208,7 @@ class Cleaning:
         "hold",
         """When the first plan of all would free more than max_cleans_per_cycle records: hold frees
         none of them and says so, clean frees them.""",
+        reload=True,
     )
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nodemanager.core.history import History
 from nodemanager.core.model import CloudNode, CloudState
-from nodemanager.core.settings import COLLAPSE_FLOOR, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, COLLAPSE_FLOOR, Settings
 
 
 class Cause(StrEnum):
@@ -33,8 +33,10 @@ HOW_TO_CLEAR = {
 class Breaker:
     """Closed while `cause` is None. `generation` counts its changes; an order carries it (C11).
 
-    `ids` are what was lost or fell silent, `confirmed` those of them that the cloud, asked by
-    id, called gone.
+    `ids` are what was lost or fell silent; of them `back` are listed again, `confirmed` were called
+    gone (or stopped, after a mass silence) by the cloud, asked by id, and `denied` is when it first
+    knew no such node. `others` are further causes that stand: it closes with the last. `gone` and
+    `acquitted` outlast the closing: nodes whose loss or silence is explained, and opens no more.
     """
 
     cause: Cause | None = None
@@ -43,6 +45,11 @@ class Breaker:
     opened_at: float = 0.0
     generation: int = 0
     detail: Mapping[str, int] = field(default_factory=dict)
+    back: frozenset[str] = frozenset()
+    denied: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[Breaker, ...] = ()
+    gone: frozenset[str] = frozenset()
+    acquitted: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -51,19 +58,58 @@ class Breaker:
     @property
     def stops_booting(self) -> bool:
         """Booting stops, too, when a listing can't be believed (B2)."""
-        return self.cause in (Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED)
+        return any(part.cause in COLLAPSES for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[Breaker, ...]:
+        """Each cause that stands, as a breaker of its own."""
+        return (replace(self, others=()), *self.others) if self.is_open else ()
+
+    def part(self, cause: Cause) -> Breaker | None:
+        return next((part for part in self.parts if part.cause is cause), None)
+
+
+COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED})
 
 
 def opened(
     breaker: Breaker, cause: Cause, ids: frozenset[str], at: float, detail: Mapping[str, int]
 ) -> Breaker:
+    """Open for one more cause; what stood before goes on standing."""
     return Breaker(
-        cause=cause, ids=ids, opened_at=at, generation=breaker.generation + 1, detail=detail
+        cause=cause,
+        ids=ids,
+        opened_at=at,
+        generation=breaker.generation + 1,
+        detail=detail,
+        others=tuple(part for part in breaker.parts if part.cause is not cause),
+        gone=breaker.gone,
+        acquitted=breaker.acquitted,
     )
 
 
 def closed(breaker: Breaker) -> Breaker:
-    return Breaker(generation=breaker.generation + 1)
+    """Closed for every cause."""
+    return Breaker(
+        generation=breaker.generation + 1, gone=breaker.gone, acquitted=breaker.acquitted
+    )
+
+
+def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
+    """With one cause's part changed, or without it; closed when none is left."""
+    parts = [one for one in breaker.parts if one.cause is not cause]
+    if part is not None:
+        at = [one.cause for one in breaker.parts].index(cause)
+        parts.insert(at, part)
+    if not parts:
+        return closed(breaker)
+    return replace(
+        parts[0],
+        generation=breaker.generation,
+        others=tuple(parts[1:]),
+        gone=breaker.gone,
+        acquitted=breaker.acquitted,
+    )
 
 
 def collapses(lost: int, known: int, settings: Settings) -> bool:
@@ -81,48 +127,95 @@ def after_listing(
 ) -> Breaker:
     """The breaker after a complete listing of `ids`; `history` is without that listing.
 
-    Opens on a collapse (L3), closes when what was lost is there again (B3).
+    `ids` are all that are listed, a node that is listed as terminated too: that one is not lacking.
+    Opens on a collapse (L3), closes when what was lost is there again (B3). While it is open, what
+    else goes missing belongs to the loss.
     """
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
-    if breaker.cause is cause:
-        return closed(breaker) if _is_back(breaker, ids, settings) else breaker
-    known = (history.known_nodes if cloud else history.known_records).largest(at)
+    if cloud and breaker.gone & ids:
+        breaker = replace(breaker, gone=breaker.gone - ids)
+    known = (history.known_nodes if cloud else history.known_records).largest(at) - breaker.gone
     lost = known - ids
-    if not collapses(len(lost), len(known), settings):
-        return breaker
-    detail = {"lost": len(lost), "known": len(known), "listed": len(ids)}
-    return opened(breaker, cause, lost, at, detail)
+    part = breaker.part(cause)
+    if part is None:
+        if not collapses(len(lost), len(known), settings):
+            return breaker
+        detail = {"lost": len(lost), "known": len(known), "listed": len(ids)}
+        return opened(breaker, cause, lost, at, detail)
+    lost |= part.ids
+    part = replace(part, ids=lost, back=lost & ids)
+    is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
+    if is_back or part.back | part.confirmed >= lost:
+        return _explained(breaker, part)
+    return _with_part(breaker, cause, part)
 
 
-def _is_back(breaker: Breaker, ids: frozenset[str], settings: Settings) -> bool:
-    back = len(breaker.ids & ids)
-    return back >= (1 - settings.collapse_fraction) * len(breaker.ids)
+def _explained(breaker: Breaker, part: Breaker) -> Breaker:
+    """Without a collapse whose lost are back or gone; the gone ones are lost no more."""
+    assert part.cause is not None
+    gone = breaker.gone | (part.confirmed - part.back)
+    return _with_part(replace(breaker, gone=gone), part.cause, None)
 
 
 def to_ask(breaker: Breaker, history: History, limit: int = 20) -> tuple[str, ...]:
-    """Lost nodes that the cloud has still to be asked for by id, a few at a time (B3)."""
-    if breaker.cause is not Cause.CLOUD_COLLAPSED:
-        return ()
-    open_ids = breaker.ids - breaker.confirmed - history.present.keys()
-    return tuple(sorted(open_ids)[:limit])
+    """Nodes that the cloud has still to be asked for by id, a few at a time (B3).
 
-
-def after_answers(breaker: Breaker, answers: Mapping[str, CloudNode | None]) -> Breaker:
-    """The breaker once the cloud was asked by id; one that is gone by D3 is confirmed (B3).
-
-    The caller asks only for nodes older than `visible_after`.
+    Those lost; and of those that fell silent the ones that are not listed as up.
     """
-    if breaker.cause is not Cause.CLOUD_COLLAPSED:
-        return breaker
-    gone = {
-        node_id
-        for node_id, node in answers.items()
-        if node is None or node.state is CloudState.TERMINATED
-    }
-    confirmed = breaker.confirmed | (gone & breaker.ids)
-    if confirmed >= breaker.ids:
-        return closed(breaker)
-    return replace(breaker, confirmed=confirmed)
+    present = history.present
+    asking: set[str] = set()
+    for part in breaker.parts:
+        if part.cause is Cause.CLOUD_COLLAPSED:
+            asking |= part.ids - part.confirmed - part.back - present.keys()
+        elif part.cause is Cause.MASS_SILENCE:
+            asking |= {
+                node_id
+                for node_id in part.ids - part.confirmed
+                if node_id not in present or present[node_id].state is CloudState.STOPPED
+            }
+    denied: dict[str, float] = {}
+    for part in breaker.parts:
+        denied |= part.denied
+    return tuple(sorted(asking, key=lambda one: (denied.get(one, 0.0), one))[:limit])
+
+
+def after_answers(
+    breaker: Breaker,
+    answers: Mapping[str, CloudNode | None],
+    *,
+    at: float,
+    settings: Settings,
+) -> Breaker:
+    """The breaker once the cloud was asked by id, `at` CLOCK_BOOTTIME; gone is gone by D3 (B3).
+
+    A lost node was created before it was lost, so its age is at least that of the opening.
+    """
+    for part in breaker.parts:
+        if part.cause is None or part.cause is Cause.RECORDS_COLLAPSED:
+            continue
+        ended = {CloudState.TERMINATED}
+        if part.cause is Cause.MASS_SILENCE:
+            ended.add(CloudState.STOPPED)
+        denied = dict(part.denied)
+        confirmed = set(part.confirmed)
+        for node_id in sorted(part.ids & answers.keys()):
+            node = answers[node_id]
+            if node is not None:
+                denied.pop(node_id, None)
+                if node.state in ended:
+                    confirmed.add(node_id)
+            elif settings.visible_after == 0 or (
+                at - part.opened_at > settings.visible_after
+                and at - denied.setdefault(node_id, at) >= ASK_AGAIN_S
+            ):
+                confirmed.add(node_id)
+        part = replace(part, confirmed=frozenset(confirmed), denied=denied)
+        assert part.cause is not None
+        if part.cause is Cause.CLOUD_COLLAPSED and part.back | part.confirmed >= part.ids:
+            breaker = _explained(breaker, part)
+        else:
+            breaker = _with_part(breaker, part.cause, part)
+    return breaker
 
 
 def after_silence(
@@ -134,22 +227,27 @@ def after_silence(
     settings: Settings,
 ) -> Breaker:
     """Opens on mass silence (D9), closes when few enough of those nodes are still bad (B3)."""
-    if breaker.cause is Cause.MASS_SILENCE:
-        ended = {
-            node_id
-            for node_id in breaker.ids
-            if (node := history.present.get(node_id)) is not None
-            and node.state is CloudState.STOPPED
-        }
+    unlisted = frozenset(history.turned) - history.present.keys()
+    still = still_bad | unlisted
+    if breaker.acquitted - still:
+        breaker = replace(breaker, acquitted=breaker.acquitted & still)
+    part = breaker.part(Cause.MASS_SILENCE)
+    if part is not None:
+        ended = part.confirmed
         if history.cloud is not None:
-            ended |= {node.id for node in history.cloud.items if node.is_absent} & breaker.ids
-        bad = (breaker.ids & (still_bad | (breaker.ids - history.present.keys()))) - ended
-        if not bad or len(bad) <= settings.collapse_fraction * len(breaker.ids):
-            return closed(breaker)
-        return breaker
-    if breaker.is_open:
-        return breaker
-    turned = frozenset(history.turned)
+            ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids
+        bad = (part.ids & (still_bad | (part.ids - history.present.keys()))) - ended
+        if len(bad) > settings.collapse_fraction * len(part.ids):
+            return breaker
+        breaker = _with_part(
+            replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
+        )
+    window = settings.node_stale_after
+    turned = frozenset(
+        node_id
+        for node_id, since in history.turned.items()
+        if at - since <= window and node_id not in breaker.acquitted
+    )
     if not mass_silence(len(turned), population, settings):
         return breaker
     detail = {"silent": len(turned), "nodes": population}

@@ -128,8 +128,17 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             for node in present.values()
             if node.state is CloudState.STOPPED
         },
-        known_nodes=history.known_nodes.with_set(listing.started_at, ours),
+        known_nodes=history.known_nodes.without(_ended(listing, present)).with_set(
+            listing.started_at, ours
+        ),
     )
+
+
+def _ended(listing: Nodes, present: Present) -> frozenset[str]:
+    """Nodes listed as terminated: they are known to be gone, and may leave the list (L3)."""
+    if len(present) == len(listing.items):
+        return frozenset()
+    return frozenset(node.id for node in listing.items if node.is_absent) - present.keys()
 
 
 def _nodes_glimpsed(history: History, listing: Nodes) -> History:
@@ -263,16 +272,20 @@ def pairing_seen(
 
 
 def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Settings) -> History:
-    """Fold in which nodes are silent, down or unpaired; those that recover are dropped (D9)."""
+    """Fold in which nodes are silent, down or unpaired, each since when (D9).
+
+    One that recovers is dropped; one that left the list after it turned bad, destroyed by us or
+    not, stays for the window.
+    """
     bad = set(bad_now)
-    present = history.present
     turned = {
         node_id: since
         for node_id, since in history.turned.items()
-        if at - since <= settings.node_stale_after and (node_id in bad or node_id not in present)
+        if node_id in bad
+        or (node_id not in history.present and at - since <= settings.node_stale_after)
     }
     for node_id in bad:
-        turned.setdefault(node_id, history.turned.get(node_id, at))
+        turned.setdefault(node_id, at)
     return replace(history, turned=turned)
 
 

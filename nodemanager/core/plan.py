@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
-from nodemanager.core.breaker import Breaker
+from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
 from nodemanager.core.history import History
@@ -68,6 +68,7 @@ class Plan:
     impossible: Impossible | None = None
     aborted: tuple[Reason, Mapping[str, object]] | None = None
     deferred: int = 0
+    backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -91,7 +92,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     node_judge = NodeJudge(snapshot, settings, pairs)
     views = [node_judge.view(node) for node in each_once(history.cloud.items)]
     snapshot = _after_silence(snapshot, settings, views)
-    verdicts, cleans, deferred = _judge_records(snapshot, settings, pairs, impossible.ids)
+    verdicts, cleans, deferred, backlog = _judge_records(snapshot, settings, pairs, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings)
@@ -99,7 +100,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     return Plan(
         plan_id=snapshot.plan_id,
-        history=snapshot.history,
+        history=_to_go_on_from(snapshot),
         breaker=snapshot.breaker,
         pairs=pairs,
         records=tuple(verdicts),
@@ -112,8 +113,16 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         slots=slots,
         impossible=impossible,
         deferred=deferred,
+        backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
     )
+
+
+def _to_go_on_from(snapshot: Snapshot) -> History:
+    """A listing that is not believed proves no absence: C5 counts anew once one is (L3)."""
+    if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
+        return snapshot.history
+    return replace(snapshot.history, absence={})
 
 
 def _adopting(history: History, settings: Settings) -> Settings:
@@ -151,9 +160,18 @@ def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
 
 
 def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> Snapshot:
-    """D9: count who turned silent, down or unpaired, and open or close the breaker on it."""
-    ours = [view for view in views if view.verdict.reason not in OUTSIDE]
-    bad = frozenset(view.node.id for view in ours if view.bad)
+    """D9: count who turned silent, down or unpaired, and open or close the breaker on it.
+
+    A node that we are destroying for it is no better yet; one that we may never destroy says
+    nothing of the others.
+    """
+    ours = [view for view in views if view.verdict.reason not in OUTSIDE | {Reason.UNTAGGED}]
+    turned = snapshot.history.turned
+    bad = frozenset(
+        view.node.id
+        for view in ours
+        if view.bad or (view.node.id in snapshot.node_flights and view.node.id in turned)
+    )
     history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
     population = len({view.node.id for view in ours} | history.turned.keys())
     breaker = breakers.after_silence(
@@ -164,12 +182,12 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
 
 def _judge_records(
     snapshot: Snapshot, settings: Settings, pairs: Pairs, impossible: frozenset[str]
-) -> tuple[list[Verdict], tuple[CleanOrder, ...], int]:
+) -> tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10)."""
     assert snapshot.history.records is not None
     judge = RecordJudge(snapshot, settings, pairs).judge
     verdicts: list[Verdict] = []
-    due: list[tuple[float, str, int, Record]] = []
+    due: list[Due] = []
     for record in snapshot.history.records.items:
         if impossible and record.uuid in impossible:
             verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
@@ -180,6 +198,14 @@ def _judge_records(
             due.append((-float(quiet_s), record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
+    backlog = _backlog(due, snapshot, settings)
+    if backlog:
+        for _, uuid, index, record in due:
+            if name_of(record) in backlog:
+                verdicts[index] = Verdict(
+                    Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
+                )
+        due = [entry for entry in due if name_of(entry[3]) not in backlog]
     room = settings.max_cleans_per_cycle - sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
@@ -190,7 +216,24 @@ def _judge_records(
     cleans = tuple(
         order_clean(record, verdicts[index], snapshot) for _, _, index, record in due[:room]
     )
-    return verdicts, cleans, len(due[room:])
+    return verdicts, cleans, len(due[room:]), backlog
+
+
+Due = tuple[float, str, int, Record]
+
+
+def name_of(record: Record) -> str:
+    """How the backlog names a record: by this version of it, so that a new life is judged."""
+    return f"{record.uuid}@{record.version}"
+
+
+def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
+    if not settings.hold_backlog:
+        return frozenset()
+    if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
+        return frozenset(name_of(record) for _, _, _, record in due)
+    return snapshot.backlog
 
 
 def _shutdowns(

@@ -92,6 +92,11 @@ class Reason(Told):
     )
     IMPOSSIBLE = "impossible", "The listing contradicts itself about it (L4)."
 
+    BACKLOG_HELD = (
+        "backlog_held",
+        "It was leaked before the first start, with too many others; an operator decides (S5).",
+    )
+
     # A record is freed.
     STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
     CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
@@ -214,6 +219,7 @@ class Event(Told):
     RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
+    BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
     IDENTITY_SEEN = "identity.seen", "The account or the store we talk to is the one known (L5)."

@@ -47,6 +47,7 @@ class Settings:
     collapse_fraction: float = 0.3
     max_cleans_per_cycle: int = 25
     max_shutdowns_per_cycle: int = 5
+    hold_backlog: bool = True
     action_timeout: float = 900.0
     visible_after: float = 300.0
     claim_expiry: bool = True

@@ -46,6 +46,8 @@ class Snapshot:
 
     `demand` is None until the wishlist was polled. `record_flights` and `node_flights` are by
     record uuid and node id; `boots_unclaimed` are set-ups that have no record yet, by size name.
+    `first_clean` says that no plan of this pool has called for a clean yet; `backlog` are the
+    records that were held back then, each as `uuid@version` (S5).
     `read_only` says why nothing may be written (L5). `touched` is when something of ours for a
     record or node ended, `gone` when a node was gone, by id: a listing that began before shows
     what was, and is not acted on again.
@@ -69,5 +71,7 @@ class Snapshot:
     lease: bool = True
     read_only: str | None = None
     own_cleans: frozenset[str] = frozenset()
+    first_clean: bool = False
+    backlog: frozenset[str] = frozenset()
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)

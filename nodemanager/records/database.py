@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ from nodemanager.errors import Conflict, StartError, StoreError
 
 # Serialises whatever allots slots, on PostgreSQL; SQLite has one writer anyway.
 _LOCK_KEY = 0x6E6F6465_6D616E01
+
+
+# SQLAlchemy leaves as it is what the driver raises while a new connection is set up.
+_FAILURES = (exc.SQLAlchemyError, sqlite3.Error)
 
 
 class Database:
@@ -111,7 +116,7 @@ class Database:
             yield
         except exc.IntegrityError as error:
             raise Conflict(f"the registry's database refuses it: {_first_line(error)}") from error
-        except (exc.SQLAlchemyError, UnicodeError) as error:
+        except (*_FAILURES, UnicodeError) as error:
             raise StoreError(f"the registry's database: {_first_line(error)}") from error
 
     def _make_engine(self) -> sa.Engine:
@@ -145,7 +150,7 @@ class Database:
             with self._write_engine.begin() as connection:
                 self.serialise(connection)
                 self._migrate(connection)
-        except exc.SQLAlchemyError as error:
+        except _FAILURES as error:
             raise StartError(
                 f"can't use the registry's database {self.shown}: {_first_line(error)};"
                 " see [Registry] database"
@@ -157,10 +162,6 @@ class Database:
             cursor = raw.cursor()
             cursor.execute("PRAGMA journal_mode=WAL")
             mode = cursor.fetchone()
-        except Exception as error:
-            raise StartError(
-                f"can't use the registry's database {self.shown}: {error}; see [Registry] database"
-            ) from error
         finally:
             raw.close()
         if mode is None or mode[0] != "wal":

@@ -53,7 +53,7 @@ def record_of(row: Row) -> Record:
 def _epoch(nanoseconds: Any) -> float:
     if not isinstance(nanoseconds, int):
         raise TypeError("a time is whole nanoseconds")
-    return nanoseconds / 1e9
+    return wire.epoch(nanoseconds)
 
 
 def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row | None:

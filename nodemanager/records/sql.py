@@ -87,7 +87,7 @@ class SqlRecordStore:
             beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
             connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
         after = self._clock.boottime()
-        return StoreTime(at / 1e9, (before + after) / 2, (after - before) / 2)
+        return StoreTime(wire.epoch(at), (before + after) / 2, (after - before) / 2)
 
     def list_records(self) -> Listed[Record]:
         """Every row, by uuid, as one state of the database showed it (L2)."""

@@ -38,6 +38,11 @@ class Unreadable(ValueError):
     """An item that can't even be identified, so that anything may be missing (L2)."""
 
 
+def epoch(nanoseconds: int) -> float:
+    """Epoch seconds of whole nanoseconds: the nearest float, as dividing by 1e9 is not."""
+    return nanoseconds / 1_000_000_000
+
+
 def stamp_ns(nanoseconds: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ` of whole nanoseconds since the epoch."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
@@ -45,9 +50,9 @@ def stamp_ns(nanoseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
-def stamp(epoch: float) -> str:
+def stamp(seconds: float) -> str:
     """The same of epoch seconds, to the microsecond, which is all that a float holds."""
-    return stamp_ns(round(epoch * 1e6) * 1000)
+    return stamp_ns(round(seconds * 1e6) * 1000)
 
 
 def parse_stamp_ns(text: object) -> int:
@@ -62,7 +67,7 @@ def parse_stamp_ns(text: object) -> int:
 
 def parse_stamp(text: object) -> float:
     """Epoch seconds; ValueError for anything that is no UTC stamp."""
-    return parse_stamp_ns(text) / 1e9
+    return epoch(parse_stamp_ns(text))
 
 
 def worker_state(raw: str) -> WorkerState:

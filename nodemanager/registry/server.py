@@ -39,7 +39,7 @@ class RegistryServer:
     ) -> None:
         self._listen = listen
         self._tls = tls_cert is not None
-        self._server = _Quiet(
+        self._server = _HttpServer(
             _split(listen),
             app,
             numthreads=threads,
@@ -110,8 +110,19 @@ class RegistryServer:
             self._thread = None
 
 
-class _Quiet(Server):
-    """Says what went wrong through logging; requests themselves are never logged."""
+class _HttpServer(Server):
+    """Says what went wrong through logging; requests themselves are never logged.
+
+    A connection gets a worker once it has something to read: otherwise as many silent clients as
+    there are workers would keep every node out.
+    """
+
+    def process_conn(self, conn: Any) -> None:
+        if getattr(conn, "has_spoken", False):
+            super().process_conn(conn)
+        else:
+            conn.has_spoken = True
+            self.put_conn(conn)
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         log.log(logging.WARNING if traceback else logging.DEBUG, "%s", msg, exc_info=traceback)

@@ -252,8 +252,7 @@ def test_the_script_is_plain_posix_shell(shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.server("shellcheck")
 def test_shellcheck_has_nothing_to_say() -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
     done = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from nodemanager.clock import SystemClock
 from nodemanager.core.model import Claim, Record
 from nodemanager.records.api import RecordStore
+from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import RegistryServer
@@ -75,14 +76,28 @@ def open_sql(url: str, slots: int, public_url: str = "") -> SqlRecordStore:
     )
 
 
-@contextlib.contextmanager
-def sql_backend(url: str, slots: int) -> Iterator[Backend]:
-    """The SQL store straight on its database, its HTTP face beside it for the pings."""
-    opened: list[SqlRecordStore] = []
+def open_arvados(url: str, slots: int) -> ArvadosRecordStore:
+    return ArvadosRecordStore(
+        url,
+        TOKEN,
+        timeout=10.0,
+        insecure=False,
+        slots=slots,
+        ping_url=None,
+        ca_file=None,
+        clock=SystemClock(),
+    )
 
-    def reopen() -> SqlRecordStore:
-        opened.append(open_sql(url, slots, server.url))
-        return opened[-1]
+
+@contextlib.contextmanager
+def served_backend(url: str, slots: int, *, over_http: bool) -> Iterator[Backend]:
+    """The registry's HTTP face, and a store over it or straight on its database."""
+    opened: list[RecordStore] = []
+
+    def reopen() -> RecordStore:
+        over = open_arvados(server.url, slots) if over_http else open_sql(url, slots, server.url)
+        opened.append(over)
+        return over
 
     serving = open_sql(url, slots)
     server = RegistryServer(build_app(serving, TOKEN), "127.0.0.1:0")
@@ -169,14 +184,17 @@ def postgres() -> Iterator[Postgres]:
     server.stop()
 
 
-STORES = [
+CAS_STORES = [
     pytest.param("sqlite", id="sqlite"),
     pytest.param("postgresql", id="postgresql", marks=pytest.mark.server("postgresql")),
 ]
-"""Every store, for what each must do."""
-
-CAS_STORES = STORES
 """Those that compare and set."""
+
+FENCED_STORES = [pytest.param("arvados", id="arvados")]
+"""Those that fence: Arvados' client over a real socket, our registry's HTTP face behind it."""
+
+STORES = [*CAS_STORES, *FENCED_STORES]
+"""Every store, for what each must do."""
 
 
 @contextlib.contextmanager
@@ -188,5 +206,5 @@ def open_backend(
         url = request.getfixturevalue("postgres").new_database()
     else:
         url = f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
-    with sql_backend(url, slots) as backend:
+    with served_backend(url, slots, over_http=kind == "arvados") as backend:
         yield backend

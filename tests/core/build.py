@@ -300,7 +300,9 @@ class World:
 
     def answer(self, answers: Mapping[str, CloudNode | None]) -> None:
         """The cloud answers the breaker's questions by id (B3)."""
-        self.breaker = breakers.after_answers(self.breaker, answers)
+        self.breaker = breakers.after_answers(
+            self.breaker, answers, at=self.now, settings=self.settings
+        )
 
     def restart(self) -> None:
         """A new process: nothing that was folded is left."""

@@ -60,6 +60,8 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "cheroot": "cheroot",
         "click": "click",
         "falcon": "falcon",
+        "googleapiclient": "google-api-python-client",
+        "httplib2": "httplib2",
         "libcloud": "apache-libcloud",
         "prometheus_client": "prometheus-client",
         "psycopg": "psycopg",

@@ -101,7 +101,7 @@ def test_a_database_that_cant_be_used_is_named_without_its_password(url, named):
 
 def test_a_file_that_is_no_database_is_named(path):
     path.write_text("not a database, but long enough to be looked at as one" * 100)
-    with pytest.raises(StartError, match="registry.db"):
+    with pytest.raises(StartError, match=r"registry\.db"):
         open_store(f"sqlite:///{path}")
 
 
@@ -136,6 +136,11 @@ def test_a_locked_database_is_a_failure_within_the_time_out(path):
     store.close()
 
 
+def fill(store):
+    for number in range(1, 400):
+        store.clean(store.create(claim(number)), "x" * 4000)
+
+
 def test_a_full_disk_is_a_failure_that_changes_nothing(path):
     store = open_store(f"sqlite:///{path}")
     record = store.create(claim())
@@ -148,8 +153,7 @@ def test_a_full_disk_is_a_failure_that_changes_nothing(path):
     sa.event.listen(store._db._engine, "connect", limit)
     store._db._engine.dispose()
     with pytest.raises(StoreError, match="full") as failed:
-        for number in range(1, 400):
-            store.clean(store.create(claim(number)), "x" * 4000)
+        fill(store)
     assert not failed.value.definite
     assert store.read(record.uuid) == record
     store.close()

@@ -1,0 +1,348 @@
+"""Records kept by an Arvados server that has the `nodes` resource (2.x and before).
+
+The API compares nothing: every write here re-reads the record first, writes, and reads back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from nodemanager.clock import Clock
+from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.errors import (
+    Conflict,
+    NoFreeSlot,
+    NoSuchRecord,
+    StartError,
+    StoreError,
+    StoreRefused,
+)
+from nodemanager.records import wire
+from nodemanager.records.arvados_client import ArvadosClient
+from nodemanager.records.arvados_errors import date_of, errors_of
+from nodemanager.records.arvados_listing import (
+    Pages,
+    ask_for_administrator,
+    require_administrator,
+)
+
+FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
+"""Under this key of info stands, behind a fence, the secret that the node knows."""
+
+_JUDGED = (
+    "slot_number",
+    "hostname",
+    "ip_address",
+    "first_ping_at",
+    "last_ping_at",
+    "modified_at",
+    "properties",
+    "info",
+)
+_DATE_STEP_S = 1.0
+_PROBE_TIMEOUT_S = 5.0
+_CREATED_WITHIN_S = 86400.0
+_PREFIX = re.compile(r"[a-z0-9]{5}")
+
+
+class ArvadosRecordStore:
+    """The `nodes` resource at `base_url` (scheme, host, port) as a record store.
+
+    `token` must be an administrator's. `timeout` in seconds bounds each request; a listing takes
+    one request for each thousand records, a write up to three. `insecure` takes any certificate,
+    and plain http beyond loopback; `ca_file` (PEM) takes the place of the system's authorities.
+    `slots` is how many the server gives out, which it does not tell. `ping_url` is where the nodes
+    reach it, `base_url` where None. Raises StartError for plain http that is not allowed.
+    """
+
+    provider = "arvados"
+    guarantee = Guarantee.FENCED
+    may_authorise = True
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        *,
+        timeout: float,
+        insecure: bool,
+        slots: int | None,
+        ping_url: str | None,
+        ca_file: str | None,
+        clock: Clock,
+    ) -> None:
+        if urlsplit(base_url).scheme != "https" and not insecure and not _is_loopback(base_url):
+            raise StartError("[Arvados] host: plain http is for loopback, or needs insecure = yes")
+        self.settle_wait = timeout
+        self._ping_base = (ping_url or base_url).rstrip("/")
+        self._slots = slots
+        self._timeout = timeout
+        self._clock = clock
+        self._prefix = "zzzzz"
+        self._known_administrator = False
+        self._client = ArvadosClient(
+            base_url, token, timeout=timeout, insecure=insecure, ca_file=ca_file
+        )
+
+    def store_id(self) -> str:
+        """Our registry's own id where its document tells one, else the cluster's uuid prefix."""
+        document = self._client.document()
+        prefix, own = document.get("uuidPrefix"), document.get("nodemanagerStoreId")
+        if isinstance(prefix, str) and _PREFIX.fullmatch(prefix):
+            self._prefix = prefix
+        elif not own:
+            raise StoreError("Arvados discovery: the document has no uuidPrefix to know it by")
+        return str(own) if own else f"arvados-{prefix}"
+
+    def slots(self) -> int | None:
+        return self._slots
+
+    def store_time(self) -> StoreTime:
+        """From the Date header, which tells whole seconds: the middle of the one it names."""
+        before = self._clock.boottime()
+        date = date_of(self._client.call("list", limit=0, count="none").date)
+        after = self._clock.boottime()
+        if date is None:
+            raise StoreError("Arvados nodes.list: the answer has no Date to tell the time by")
+        error_s = (after - before + _DATE_STEP_S) / 2
+        return StoreTime(date + _DATE_STEP_S / 2, (before + after) / 2, error_s)
+
+    def list_records(self) -> Listed[Record]:
+        pages = Pages(self._client)
+        listed = wire.collect(_record, pages)
+        if not listed.items or not self._known_administrator:
+            ask_for_administrator(self._client)
+            self._known_administrator = True
+        problems = (*pages.problems, *listed.problems)
+        return Listed(listed.items, listed.complete and not pages.problems, problems)
+
+    def read(self, uuid: str) -> Record | None:
+        try:
+            item = self._client.call("get", uuid=uuid).body
+        except NoSuchRecord:
+            return None
+        require_administrator([item])
+        return _one(item, uuid)
+
+    def create(self, claim: Claim) -> Record:
+        """A new record with claim and slot, or the one that an earlier try made after all."""
+        made = self._made_before(claim)
+        if made is None:
+            attributes = {"properties": _claimed({}, claim)}
+            try:
+                answer = self._client.call("create", slot_asked=True, body={"node": attributes})
+            except NoFreeSlot:
+                # As in claim(): the record is there by now.
+                self._unmake(claim)
+                raise
+            require_administrator([answer.body])
+            made = _one(answer.body, None)
+        elif made.slot_number is None:
+            self._write(made.uuid, {"properties": made.properties}, slot_asked=True)
+            made = self._read(made.uuid)
+        if made.incarnation != claim.incarnation:
+            raise StoreError(f"record {made.uuid} was made without its claim")
+        return made
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        """Write the claim on the record, and see that it stands."""
+        now = self._unmoved(record)
+        renewed = now.incarnation == claim.incarnation
+        _refuse_unfit(now, claim, renewed=renewed)
+        attributes: dict[str, Any] = {"properties": _claimed(now.properties, claim)}
+        if not renewed:
+            # Without a secret the server makes a new one. A renewed claim's node has its own.
+            attributes["info"] = _without_secrets(now.info, wire.WORKER_STATE)
+        try:
+            self._write(now.uuid, attributes, slot_asked=True)
+        except NoFreeSlot:
+            # The server saves the fields before it looks for a slot.
+            self._write(now.uuid, {"properties": now.properties, "info": now.info})
+            raise
+        after = self._read(now.uuid)
+        if after.claim != claim:
+            raise Conflict(f"record {now.uuid} bears another claim")
+        return after
+
+    def clean(self, record: Record, reason: str) -> Record:
+        """Free the record, and see that it stays free. The node was fenced before (C12)."""
+        now = self._unmoved(record)
+        info = _without_secrets(now.info)
+        attributes = {
+            "slot_number": None,
+            "hostname": None,
+            "ip_address": None,
+            "first_ping_at": None,
+            "last_ping_at": None,
+            "properties": {} if now.pool is None else {wire.POOL: now.pool},
+            "info": info | {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason},
+        }
+        self._write(now.uuid, attributes)
+        after = self._read(now.uuid)
+        if after.holds_anything or _opens(now.ping_secret, after):
+            raise StoreError(f"record {now.uuid} was written to after it was freed")
+        return after
+
+    def fence(self, record: Record) -> Record:
+        """Lock the node out; its own secret is kept in info, so that the record tells of it."""
+        now = self._unmoved(record)
+        info = _without_secrets(now.info)
+        known = _text(now.info, FENCED_SECRET) or now.ping_secret
+        if known is not None:
+            info[FENCED_SECRET] = known
+        self._write(now.uuid, {"info": info})
+        after = self._read(now.uuid)
+        if after.ping_secret is None or _opens(now.ping_secret, after):
+            raise StoreError(f"the fence of record {now.uuid} did not hold")
+        return after
+
+    def unfence(self, record: Record, ping_secret: str) -> Record:
+        """Put the node's secret back where a fence still stands; no other field is touched.
+
+        `record` may be the fenced one or, when the fence's answer was lost, the one judged.
+        Raises Conflict where someone else made a new secret since: a clean, a claim.
+        """
+        now = self._read(record.uuid)
+        fenced = _text(now.info, FENCED_SECRET)
+        if fenced is None and _opens(ping_secret, now):
+            return now
+        if fenced is None and not _opens(record.ping_secret, now):
+            raise Conflict(f"record {now.uuid} is behind no fence")
+        info = _without_secrets(now.info)
+        info[wire.PING_SECRET] = fenced or ping_secret
+        self._write(now.uuid, {"info": info})
+        after = self._read(now.uuid)
+        if not _opens(info[wire.PING_SECRET], after):
+            raise StoreError(f"the fence of record {now.uuid} was not lifted")
+        return after
+
+    def ping_url(self, record: Record) -> str:
+        if record.ping_secret is None:
+            raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
+        return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
+
+    def probe(self) -> bool:
+        """Ping a record that can't be, as a node would; only this API's 404 is an answer (D8)."""
+        nobody = f"{self._prefix}-7ekkf-{'0' * 15}"
+        try:
+            status, body = self._client.post(
+                self._ping_path(nobody), {"ping_secret": "probe"}, _PROBE_TIMEOUT_S
+            )
+        except StoreError:
+            return False
+        return status == 404 and errors_of(body) is not None
+
+    def close(self) -> None:
+        """No connection outlives its request."""
+
+    def _ping_path(self, uuid: str) -> str:
+        return f"{self._ping_base}/arvados/v1/nodes/{uuid}/ping"
+
+    def _write(self, uuid: str, attributes: Mapping[str, Any], *, slot_asked: bool = False) -> None:
+        body = {"node": dict(attributes)}
+        self._client.call("update", uuid=uuid, body=body, slot_asked=slot_asked)
+
+    def _read(self, uuid: str) -> Record:
+        record = self.read(uuid)
+        if record is None:
+            raise NoSuchRecord(f"no record {uuid}")
+        return record
+
+    def _unmoved(self, record: Record) -> Record:
+        """The record as it is now, if it still is at the version judged; else Conflict."""
+        now = self._read(record.uuid)
+        if now.version != record.version:
+            raise Conflict(f"record {now.uuid} is at version {now.version}, not {record.version}")
+        return now
+
+    def _made_before(self, claim: Claim) -> Record | None:
+        """The record of the claim's incarnation, if an earlier create came through.
+
+        It can't be older than the first claim by much, so that the newest records are enough.
+        """
+        since = claim.at - _CREATED_WITHIN_S
+        filters: list[Any] = [["created_at", ">=", wire.stamp(since)]] if since > 0 else []
+        pages = Pages(self._client, tuple(filters))
+        listed = wire.collect(_record, pages)
+        made = [item for item in listed.items if item.incarnation == claim.incarnation]
+        if not made and (pages.problems or not listed.complete):
+            why = (*pages.problems, *listed.problems)[0]
+            raise StoreError(f"whether the record was made before can't be seen: {why}")
+        return min(made, key=lambda item: (item.first_ping_at is None, item.uuid), default=None)
+
+    def _unmake(self, claim: Claim) -> None:
+        made = self._made_before(claim)
+        if made is not None and made.slot_number is None and made.last_ping_at is None:
+            self._client.call("delete", uuid=made.uuid)
+
+
+def _record(item: object) -> Record:
+    if not isinstance(item, Mapping):
+        raise wire.Unreadable("an item is not an object")
+    return wire.read(item, version=_version(item), when=wire.parse_stamp)
+
+
+def _version(item: Mapping[str, Any]) -> str:
+    """Moves with every ping and every field.
+
+    Not the etag: Arvados makes it of attributes whose times it may round to seconds, and of those
+    that a call happened to load, so that two pings may share one and two calls differ.
+    """
+    told = json.dumps([item.get(name) for name in _JUDGED], sort_keys=True)
+    digest = hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+    return f"{item.get('modified_at')}-{digest}"
+
+
+def _one(item: Mapping[str, Any], uuid: str | None) -> Record:
+    try:
+        record = _record(item)
+    except wire.Unreadable as error:
+        raise StoreError(f"Arvados: the answer is no record: {error}") from error
+    if uuid is not None and record.uuid != uuid:
+        raise StoreError(f"Arvados: asked for {uuid}, it answered with {record.uuid}")
+    return record
+
+
+def _claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
+
+
+def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
+    if held.problems:
+        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
+    if held.pool not in (None, claim.pool):
+        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
+    if held.holds_anything and not renewed:
+        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
+
+
+def _without_secrets(info: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    gone = {wire.PING_SECRET, FENCED_SECRET, *others}
+    return {key: value for key, value in info.items() if key not in gone}
+
+
+def _text(info: Mapping[str, Any], key: str) -> str | None:
+    value = info.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _opens(secret: str | None, record: Record) -> bool:
+    """Whether `secret` is the one that the record's pings need."""
+    if secret is None or record.ping_secret is None:
+        return False
+    return hmac.compare_digest(secret.encode(), record.ping_secret.encode())
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,350 @@
+"""The breaker: what opens it (L3, D9), what it stops (B2), what closes it (B3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core import breaker as breakers
+from nodemanager.core import history as histories
+from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.model import CloudNode, CloudState, Job
+from nodemanager.core.reasons import Reason
+from tests.core.build import World, node, world
+
+
+def pool_of(count: int, **settings: object) -> World:
+    """`count` nodes that pinged just now, their records, and one plan."""
+    made = world(max_nodes=count, **settings)
+    for number in range(count):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}")
+    made.round()
+    assert not made.breaker.is_open
+    return made
+
+
+def lose(made: World, *numbers: int) -> None:
+    gone = {f"i-r{number}" for number in numbers}
+    made.nodes = [one for one in made.nodes if one.id not in gone]
+
+
+def later(made: World, seconds: float = 60.0) -> None:
+    made.advance(seconds)
+    for one in list(made.records):
+        made.ping(one.uuid)
+    made.round()
+
+
+# L3.
+
+
+@pytest.mark.parametrize(
+    ("lost", "opens"),
+    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="just-past")],
+)
+def test_a_cloud_listing_that_lacks_over_collapse_fraction_opens_it_l3(
+    lost: int, opens: bool
+) -> None:
+    made = pool_of(10)
+    lose(made, *range(lost))
+    later(made)
+    assert made.breaker.is_open is opens
+    assert made.breaker.cause is (Cause.CLOUD_COLLAPSED if opens else None)
+
+
+@pytest.mark.parametrize(
+    ("known", "opens"), [pytest.param(4, False, id="four"), pytest.param(5, True, id="five")]
+)
+def test_a_small_set_does_not_collapse_l3(known: int, opens: bool) -> None:
+    made = pool_of(known)
+    made.nodes.clear()
+    later(made)
+    assert made.breaker.is_open is opens
+
+
+@pytest.mark.parametrize(
+    ("lost", "opens"),
+    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="just-past")],
+)
+def test_a_record_listing_that_lacks_over_collapse_fraction_opens_it_l3(
+    lost: int, opens: bool
+) -> None:
+    made = pool_of(10)
+    made.records = made.records[lost:]
+    later(made)
+    assert made.breaker.cause is (Cause.RECORDS_COLLAPSED if opens else None)
+
+
+def test_nodes_lost_a_few_at_a_time_are_held_against_the_largest_set_of_ten_minutes_l3() -> None:
+    made = pool_of(10)
+    lose(made, 0, 1)
+    later(made)
+    assert not made.breaker.is_open
+    lose(made, 2, 3)
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
+def test_the_largest_set_is_forgotten_after_ten_minutes_l3() -> None:
+    made = pool_of(10)
+    for lost in range(4):
+        lose(made, lost)
+        later(made, 400.0)
+    assert not made.breaker.is_open
+
+
+def test_an_empty_listing_after_a_long_outage_is_not_believed_l3() -> None:
+    made = pool_of(10)
+    made.advance(3600.0)
+    made.nodes.clear()
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
+def test_an_incomplete_listing_collapses_nothing_l1() -> None:
+    made = pool_of(10)
+    made.poll_cloud([], complete=False)
+    made.poll_records([], complete=False)
+    made.plan()
+    assert not made.breaker.is_open
+
+
+def test_nodes_that_we_destroyed_are_not_lost_l3() -> None:
+    made = pool_of(10)
+    made.history = histories.explained(made.history, [f"i-r{number}" for number in range(6)])
+    later(made)
+    lose(made, *range(6))
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_nodes_listed_as_terminated_are_not_lost_even_when_they_leave_the_list_l3() -> None:
+    made = pool_of(10)
+    for number in range(6):
+        made.change_node(f"i-r{number}", state=CloudState.TERMINATED)
+    later(made)
+    lose(made, *range(6))
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_nodes_of_another_pool_may_leave_l3_t3() -> None:
+    made = pool_of(5)
+    for number in range(10):
+        made.add_node(id=f"foreign{number}", pool="other")
+    later(made)
+    made.nodes = made.nodes[:5]
+    later(made)
+    assert not made.breaker.is_open
+
+
+# B2.
+
+
+@pytest.mark.parametrize(
+    ("cause", "boots"),
+    [
+        pytest.param(Cause.CLOUD_COLLAPSED, False, id="cloud"),
+        pytest.param(Cause.RECORDS_COLLAPSED, False, id="records"),
+        pytest.param(Cause.MASS_SILENCE, True, id="silence"),
+    ],
+)
+def test_open_nothing_is_freed_or_destroyed_and_a_collapse_stops_booting_b2(
+    cause: Cause, boots: bool
+) -> None:
+    made = world(max_nodes=9)
+    made.add_record("dead", quiet=9000.0)
+    made.add_record("sick")
+    made.add_node("sick", state=CloudState.STOPPED)
+    made.settle()
+    assert (made.cleaned, made.destroyed) == (["dead"], ["i-sick"])
+    ids = frozenset({"x1", "x2"})
+    made.breaker = breakers.opened(made.breaker, cause, ids, made.now, {"lost": 2})
+    made.plan(demand=(Job("j"),))
+    assert (made.cleaned, made.destroyed) == ([], [])
+    assert made.of_record("dead").reason is Reason.BREAKER_OPEN
+    assert made.of_node("i-sick").reason is Reason.BREAKER_OPEN
+    assert bool(made.booted) is boots
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert bool(made.last.wants.refused) is not boots
+
+
+# B3.
+
+
+@pytest.mark.parametrize(
+    ("back", "closes"),
+    [pytest.param(6, False, id="below"), pytest.param(7, True, id="at-the-fraction")],
+)
+@pytest.mark.parametrize("which", ["cloud", "records"])
+def test_closes_when_seven_in_ten_of_the_lost_are_listed_again_b3(
+    back: int, closes: bool, which: str
+) -> None:
+    made = pool_of(10)
+    nodes, records = list(made.nodes), list(made.records)
+    if which == "cloud":
+        made.nodes = []
+    else:
+        made.records = []
+    later(made)
+    assert made.breaker.is_open
+    made.nodes = nodes[:back] if which == "cloud" else nodes
+    made.records = records[:back] if which == "records" else records
+    later(made)
+    assert made.breaker.is_open is not closes
+
+
+def terminated(ids: object) -> dict[str, CloudNode | None]:
+    return {one: node(id=one, state=CloudState.TERMINATED) for one in ids}  # type: ignore[attr-defined]
+
+
+def test_closes_when_each_lost_node_is_confirmed_gone_by_id_and_stays_closed_b3() -> None:
+    made = pool_of(10)
+    lose(made, 0, 1, 2, 3)
+    later(made)
+    assert made.last is not None
+    asked = made.last.ask
+    assert asked == ("i-r0", "i-r1", "i-r2", "i-r3")
+    made.answer(terminated(asked[:3]))
+    assert made.breaker.is_open
+    made.answer(terminated(asked[3:]))
+    assert not made.breaker.is_open
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_closes_when_the_lost_are_partly_back_and_the_others_gone_b3() -> None:
+    made = pool_of(10)
+    nodes = list(made.nodes)
+    made.nodes = []
+    later(made)
+    made.nodes = nodes[:5]
+    later(made)
+    assert made.breaker.is_open
+    made.answer(terminated(f"i-r{number}" for number in range(5, 10)))
+    assert not made.breaker.is_open
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(CloudState.RUNNING, id="running"),
+        pytest.param(CloudState.STOPPED, id="stopped"),
+        pytest.param(CloudState.UNKNOWN, id="unknown"),
+    ],
+)
+def test_a_lost_node_that_the_cloud_knows_by_id_keeps_it_open_b3(answer: CloudState) -> None:
+    made = pool_of(5)
+    made.nodes = []
+    later(made)
+    made.answer({f"i-r{number}": node(id=f"i-r{number}", state=answer) for number in range(5)})
+    assert made.breaker.is_open
+    assert not made.breaker.confirmed
+
+
+def test_no_such_node_is_gone_only_past_visible_after_and_asked_twice_d3_b3() -> None:
+    made = pool_of(5)
+    made.nodes = []
+    later(made)
+    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
+    opened_at = made.breaker.opened_at
+    made.now = opened_at + 300.0
+    made.answer(unknown)
+    made.now = opened_at + 300.5
+    made.answer(unknown)
+    made.now = opened_at + 330.0
+    made.answer(unknown)
+    assert made.breaker.is_open
+    made.now = opened_at + 330.5
+    made.answer(unknown)
+    assert not made.breaker.is_open
+
+
+def test_no_such_node_is_believed_at_once_where_reads_are_consistent_d3_b3() -> None:
+    made = pool_of(5, visible_after=0.0)
+    made.nodes = []
+    later(made)
+    made.answer({f"i-r{number}": None for number in range(5)})
+    assert not made.breaker.is_open
+
+
+def test_a_404_of_a_lost_record_closes_nothing_b3() -> None:
+    made = pool_of(5)
+    made.records = []
+    later(made)
+    assert made.last is not None
+    assert made.last.ask == ()
+    made.answer(dict.fromkeys(("r0", "r1", "r2", "r3", "r4")))
+    assert made.breaker.cause is Cause.RECORDS_COLLAPSED
+
+
+def test_what_is_lost_while_it_is_open_belongs_to_the_loss_b3() -> None:
+    made = pool_of(10)
+    nodes = list(made.nodes)
+    made.nodes = nodes[4:]
+    later(made)
+    made.nodes = nodes[8:]
+    later(made)
+    made.nodes = nodes[:4] + nodes[8:]
+    later(made)
+    assert made.breaker.is_open
+    assert len(made.breaker.ids) == 8
+
+
+def test_one_cause_that_closes_leaves_the_other_open_b3() -> None:
+    made = pool_of(10)
+    nodes, records = list(made.nodes), list(made.records)
+    made.nodes = nodes[:5]
+    later(made)
+    made.records = records[:5]
+    later(made)
+    assert {part.cause for part in made.breaker.parts} == breakers.COLLAPSES
+    made.records = records
+    for _ in range(15):
+        later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+    made.nodes = nodes
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_each_change_has_a_generation_so_that_older_orders_are_void_c11() -> None:
+    made = pool_of(5)
+    before = made.breaker.generation
+    nodes, made.nodes = made.nodes, []
+    later(made)
+    assert made.breaker.generation == before + 1
+    made.nodes = nodes
+    later(made)
+    assert made.breaker.generation == before + 2
+
+
+def test_absence_seen_in_a_suspect_listing_counts_for_nothing_l3() -> None:
+    made = pool_of(10)
+    nodes = list(made.nodes)
+    made.add_record("dead", quiet=20_000.0)
+    made.nodes = nodes[3:]
+    for one in made.records[:3]:
+        made.change(one.uuid, modified_at=made.ago(20_000.0), last_ping_at=made.ago(20_000.0))
+    made.nodes = nodes[:5]
+    for _ in range(3):
+        made.advance(60.0)
+        made.round()
+    assert made.breaker.is_open
+    made.nodes = nodes[:9]
+    made.advance(60.0)
+    made.round()
+    assert not made.breaker.is_open
+    assert made.of_record("dead").reason is Reason.NOT_SETTLED
+
+
+def test_a_closed_breaker_has_no_parts_and_closing_voids_all_b3() -> None:
+    breaker = breakers.opened(Breaker(), Cause.MASS_SILENCE, frozenset("ab"), 1.0, {})
+    breaker = breakers.opened(breaker, Cause.CLOUD_COLLAPSED, frozenset("cd"), 2.0, {})
+    assert [part.cause for part in breaker.parts] == [Cause.CLOUD_COLLAPSED, Cause.MASS_SILENCE]
+    closed = breakers.closed(breaker)
+    assert (closed.parts, closed.generation) == ((), 3)
+    assert replace(closed, generation=0) == Breaker()

@@ -1,0 +1,47 @@
+"""A registry on a free port, over a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager.clock import SystemClock
+from nodemanager.records.sql import SqlRecordStore
+from nodemanager.registry.app import build_app
+from nodemanager.registry.server import RegistryServer
+
+TOKEN = "tok3n-of-the-administrator"
+
+
+@dataclass
+class Registry:
+    store: SqlRecordStore
+    server: RegistryServer
+    path: Path
+
+    def call(self, verb: str, path: str, **more: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {TOKEN}", **more.pop("headers", {})}
+        url = f"{self.server.url}{path}"
+        return requests.request(verb, url, headers=headers, timeout=10, **more)
+
+
+def make_store(path: Path, **changes: Any) -> SqlRecordStore:
+    settings = {"slots": 100, "hostname": "compute%(slot_number)d", "domain": "d", "timeout": 10.0}
+    settings |= {"public_url": "", "clock": SystemClock()} | changes
+    return SqlRecordStore(f"sqlite:///{path}", **settings)
+
+
+@pytest.fixture
+def registry(tmp_path) -> Iterator[Registry]:
+    store = make_store(tmp_path / "registry.db", timeout=0.3)
+    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server.start()
+    store.public_url = server.url
+    yield Registry(store, server, tmp_path / "registry.db")
+    server.stop()
+    store.close()

@@ -1,0 +1,281 @@
+"""Whatever a client sends, the answer has the contract's error shape, and no secret leaks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sqlite3
+from unittest import mock
+
+import pytest
+import requests
+
+from nodemanager.core.model import Claim
+from nodemanager.errors import StartError
+from nodemanager.records.resource import NodesResource
+from nodemanager.registry.app import build_app
+from nodemanager.registry.params import MAX_BODY
+
+NODES = "/arvados/v1/nodes"
+NOBODY = f"{NODES}/zzzzz-7ekkf-000000000000000"
+
+
+def claimed(registry):
+    return registry.store.create(Claim("main", "m", 1, 1.0, "n", "0" * 32))
+
+
+def assert_refused(answer: requests.Response, *statuses: int) -> None:
+    assert answer.status_code in statuses, answer.text
+    assert set(answer.json()) == {"errors", "error_token"}
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{", id="cut-off"),
+        pytest.param(b"[1]", id="a-list"),
+        pytest.param(b'"text"', id="a-text"),
+        pytest.param(b'{"node": [1]}', id="node-is-a-list"),
+        pytest.param(b'{"node": "{"}', id="node-is-cut-off"),
+        pytest.param(b'{"info": {"a": NaN}}', id="not-a-number"),
+        pytest.param(b'{"info": {"a": 1e999}}', id="infinite"),
+        pytest.param(b"\xff\xfe", id="not-utf-8"),
+        pytest.param(b'{"a":' * 50_000, id="bottomless"),
+        pytest.param(b'{"info": {"a": ' + b"9" * 5000 + b"}}", id="endless-number"),
+        pytest.param(b'{"colour": "red"}', id="unknown-attribute"),
+        pytest.param(b'{"slot_number": "1"}', id="slot-as-text"),
+        pytest.param(b'{"slot_number": true}', id="slot-as-flag"),
+        pytest.param(b'{"slot_number": -1}', id="slot-below-0"),
+        pytest.param(b'{"slot_number": 99999999999999999999}', id="slot-beyond-bounds"),
+        pytest.param(b'{"hostname": 3}', id="hostname-no-text"),
+        pytest.param(b'{"hostname": "a\\u0000b"}', id="hostname-with-nul"),
+        pytest.param(b'{"hostname": "\\ud800"}', id="hostname-half-a-letter"),
+        pytest.param(b'{"hostname": "' + b"a" * 300 + b'"}', id="hostname-too-long"),
+        pytest.param(b'{"ip_address": "here"}', id="no-address"),
+        pytest.param(b'{"last_ping_at": "now"}', id="no-time"),
+        pytest.param(b'{"last_ping_at": 1700000000}', id="time-as-number"),
+        pytest.param(b'{"properties": [1]}', id="properties-no-object"),
+        pytest.param(b'{"info": "text"}', id="info-no-object"),
+        pytest.param(b'{"info": {"ping_secret": 3}}', id="secret-no-text"),
+        pytest.param(b'{"uuid": "x"}', id="no-uuid"),
+        pytest.param(b'{"uuid": "other-7ekkf-000000000000001"}', id="anothers-uuid"),
+    ],
+)
+def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
+    record = claimed(registry)
+    for verb, path in [("POST", NODES), ("PUT", f"{NODES}/{record.uuid}")]:
+        answer = registry.call(verb, path, data=body, headers={"Content-Type": "application/json"})
+        assert_refused(answer, 400, 422)
+    assert registry.store.list_records().items == (record,)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"filters": "["},
+        {"filters": "{}"},
+        {"filters": '[["uuid","="]]'},
+        {"filters": '[["colour","=","red"]]'},
+        {"filters": '[["info","=","x"]]'},
+        {"filters": '[[3,"=","x"]]'},
+        {"filters": '[["uuid","~","x"]]'},
+        {"filters": '[["uuid",3,"x"]]'},
+        {"filters": '[["uuid","=",3]]'},
+        {"filters": '[["uuid","<",null]]'},
+        {"filters": '[["uuid","in","x"]]'},
+        {"filters": '[["uuid","like","x\\\\"]]'},
+        {"filters": '[["hostname","=","\\u0000"]]'},
+        {"filters": '[["slot_number","=","x"]]'},
+        {"filters": '[["slot_number","=",99999999999]]'},
+        {"filters": '[["slot_number","like","1"]]'},
+        {"filters": '[["modified_at",">","yesterday"]]'},
+        {"filters": json.dumps([["uuid", "=", "x"]] * 1001)},
+        {"order": '["colour"]'},
+        {"order": "uuid sideways"},
+        {"order": "[3]"},
+        {"order": "uuid; drop table nodes"},
+        {"limit": "many"},
+        {"limit": "-1"},
+        {"limit": "9" * 40},
+        {"offset": "-1"},
+        {"select": '["colour"]'},
+        {"select": '"uuid"'},
+        {"count": "roughly"},
+    ],
+    ids=lambda asked: json.dumps(asked)[:60],
+)
+def test_a_list_that_cant_be_understood_is_refused_never_answered_in_part(registry, asked):
+    claimed(registry)
+    answer = registry.call("POST", NODES, data=asked, headers={"X-HTTP-Method-Override": "GET"})
+    assert_refused(answer, 400, 422)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"instance_id": "x" * 300},
+        {"worker_state": "a\nb"},
+        {"local_ipv4": "over there"},
+        {"ping_secret": "x" * 300},
+    ],
+    ids=lambda told: next(iter(told)),
+)
+def test_a_ping_that_tells_nonsense_is_refused_and_changes_nothing(registry, told):
+    record = claimed(registry)
+    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    answer = requests.post(url, data={"ping_secret": record.ping_secret} | told, timeout=10)
+    assert_refused(answer, 422)
+    assert registry.store.read(record.uuid) == record
+
+
+def test_an_oversized_body_is_refused(registry):
+    big = b'{"info": {"a": "' + b"x" * MAX_BODY + b'"}}'
+    json_type = {"Content-Type": "application/json"}
+    assert_refused(registry.call("POST", NODES, data=big, headers=json_type), 413)
+
+    def pieces():
+        for start in range(0, len(big), 65536):
+            yield big[start : start + 65536]
+
+    assert_refused(registry.call("POST", NODES, data=pieces(), headers=json_type), 413)
+    assert registry.store.list_records().items == ()
+
+
+def test_a_body_in_chunks_is_read_whole(registry):
+    answer = registry.call(
+        "POST",
+        NODES,
+        data=iter([b'{"host', b'name": "h"}']),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 200
+    assert answer.json()["hostname"] == "h"
+
+
+def test_a_body_of_another_type_is_refused(registry):
+    answer = registry.call("POST", NODES, data="a: 1", headers={"Content-Type": "text/yaml"})
+    assert_refused(answer, 415)
+
+
+def test_a_uuid_that_is_taken_is_refused(registry):
+    record = claimed(registry)
+    assert_refused(registry.call("POST", NODES, json={"uuid": record.uuid}), 422)
+    other = registry.call("POST", NODES, json={"uuid": "zzzzz-7ekkf-000000000000001"})
+    assert other.json()["uuid"] == "zzzzz-7ekkf-000000000000001"
+    changed = {"uuid": "zzzzz-7ekkf-000000000000002"}
+    assert_refused(registry.call("PUT", f"{NODES}/{record.uuid}", json=changed), 422)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [
+        ("GET", NOBODY, 404),
+        ("PUT", NOBODY, 404),
+        ("DELETE", NOBODY, 404),
+        ("GET", f"{NODES}/nonsense", 404),
+        ("GET", f"{NODES}/%00", 404),
+        ("GET", "/arvados/v1/jobs", 404),
+        ("GET", "/", 404),
+        ("DELETE", NODES, 405),
+        ("GET", f"{NOBODY}/ping", 405),
+    ],
+)
+def test_what_is_not_there_is_said_in_the_contracts_shape(registry, verb, path, status):
+    assert_refused(registry.call(verb, path), status)
+
+
+def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
+    bad, good = claimed(registry), registry.call("POST", NODES, json={}).json()
+    with sqlite3.connect(registry.path) as connection:
+        connection.execute(
+            "UPDATE nodes SET info = '[NaN', properties = '3', slot_number = 'x', created_at = 'y',"
+            " modified_at = 9e18, last_ping_at = -99999999999999999 WHERE uuid = ?",
+            (bad.uuid,),
+        )
+    answer = registry.call("GET", NODES)
+    assert answer.status_code == 200
+    items = {item["uuid"]: item for item in answer.json()["items"]}
+    assert items[good["uuid"]] == good
+    assert items[bad.uuid]["slot_number"] == "x"
+    url = f"{registry.server.url}{NODES}/{bad.uuid}/ping"
+    assert_refused(requests.post(url, data={"ping_secret": bad.ping_secret}, timeout=10), 401)
+
+
+@pytest.fixture
+def locked(registry):
+    blocker = sqlite3.connect(registry.path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    yield
+    blocker.execute("ROLLBACK")
+    blocker.close()
+
+
+def test_a_database_that_cant_write_is_503_and_no_answer_to_a_probe_of_it(registry, locked):
+    answer = registry.call("POST", NODES, json={})
+    assert_refused(answer, 503)
+    assert int(answer.headers["Retry-After"]) > 0
+    assert registry.call("GET", NODES).status_code == 200
+    assert not registry.store.probe()
+
+
+def test_an_unexpected_error_is_500_without_its_text(registry, caplog):
+    boom = mock.create_autospec(NodesResource.list, side_effect=RuntimeError("s3cret text"))
+    with mock.patch.object(NodesResource, "list", boom):
+        answer = registry.call("GET", NODES)
+    assert_refused(answer, 500)
+    assert "s3cret text" not in answer.text
+    assert answer.json()["error_token"] in caplog.text
+
+
+def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    record = claimed(registry)
+    url = registry.store.ping_url(record)
+    assert requests.post(url, timeout=10).status_code == 200
+    assert requests.post(url + "x", timeout=10).status_code == 401
+    assert requests.post(url + "&local_ipv4=nonsense", timeout=10).status_code == 200
+    assert requests.post(url + "&worker_state=%00", timeout=10).status_code == 422
+    blocker = sqlite3.connect(registry.path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    assert requests.post(url, timeout=10).status_code == 503
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    boom = mock.create_autospec(NodesResource.ping, side_effect=RuntimeError("broken"))
+    with mock.patch.object(NodesResource, "ping", boom):
+        assert requests.post(url, timeout=10).status_code == 500
+    assert record.uuid in caplog.text
+    printed = capfd.readouterr()
+    for text in (caplog.text, printed.out, printed.err):
+        assert record.ping_secret not in text
+        assert "ping_secret=" not in text
+        assert "tok3n" not in text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"nonsense\r\n\r\n", id="no-http"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", id="header"
+        ),
+        pytest.param(
+            b"POST /arvados/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="length"
+        ),
+        pytest.param(b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", id="path"),
+    ],
+)
+def test_what_is_hardly_http_gets_a_4xx_and_the_server_lives_on(registry, sent):
+    with socket.create_connection(registry.server.address, timeout=10) as connection:
+        connection.sendall(sent)
+        status = connection.recv(65536).split(b" ")[1]
+    assert status.startswith(b"4")
+    assert registry.store.probe()
+
+
+@pytest.mark.parametrize("token", ["", "two words", "gr\u00fc\u00df", "line\n"])
+def test_a_token_that_cant_be_sent_is_refused_at_the_start(registry, token):
+    with pytest.raises(StartError, match="token"):
+        build_app(registry.store, token)
