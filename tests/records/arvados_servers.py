@@ -7,16 +7,24 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+import requests
 
 from nodemanager.clock import SystemClock
+from nodemanager.core.model import Record
 from nodemanager.httpserver import HttpServer
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery
+from nodemanager.registry.app import build_app
+from nodemanager.registry.server import RegistryServer
+from tests.contract.stores import claim, open_sql
 
+ERRORS = {"errors": ["it said no"], "error_token": "1+abc"}
+NODES = "/arvados/v1/nodes"
 TOKEN = "v2/zzzzz-gj3su-0123456789abcde/thetokenthatnobodymaysee"
 
 
@@ -237,3 +245,46 @@ def drip_body(wire: Wire, client: socket.socket, answer: bytes) -> None:
 
 def undated(wire: Wire, client: socket.socket, answer: bytes) -> None:
     client.sendall(answer.replace(b"\r\nDate: ", b"\r\nX-Date: "))
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+    store = open_sql(f"sqlite:///{tmp_path}/registry.db", 8)
+    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server.start()
+    yield server
+    server.stop()
+    store.close()
+
+
+@pytest.fixture
+def wire(registry: RegistryServer) -> Iterator[Wire]:
+    with Wire(registry.address) as between:
+        yield between
+
+
+@pytest.fixture
+def straight(registry: RegistryServer) -> ArvadosRecordStore:
+    """The store with nothing in between."""
+    return open_store(registry.url)
+
+
+@pytest.fixture
+def store(wire: Wire) -> ArvadosRecordStore:
+    return open_store(wire.url)
+
+
+def ping(store: ArvadosRecordStore, record: Record, **told: Any) -> int:
+    return requests.post(store.ping_url(record), data=told, timeout=10).status_code
+
+
+def pinged(store: ArvadosRecordStore) -> Record:
+    record = store.create(claim())
+    assert ping(store, record) == 200
+    return read(store, record)
+
+
+def read(store: ArvadosRecordStore, record: Record) -> Record:
+    found = store.read(record.uuid)
+    assert found is not None
+    return found
