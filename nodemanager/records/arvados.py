@@ -105,7 +105,10 @@ class ArvadosRecordStore:
         return self._slots
 
     def store_time(self, *, writes: bool = True) -> StoreTime:
-        """From the Date header, which tells whole seconds: the middle of the one it names."""
+        """From the Date header, which tells whole seconds: the middle of the one it names.
+
+        Nothing is written, whatever `writes` allows.
+        """
         before = self._clock.boottime()
         date = date_of(self._client.call("list", limit=0, count="none").date)
         after = self._clock.boottime()
