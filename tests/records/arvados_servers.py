@@ -20,7 +20,7 @@ from nodemanager.httpserver import HttpServer
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from nodemanager.registry.server import registry_server
 from tests.contract.stores import claim, open_sql
 
 ERRORS = {"errors": ["it said no"], "error_token": "1+abc"}
@@ -248,9 +248,9 @@ def undated(wire: Wire, client: socket.socket, answer: bytes) -> None:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[RegistryServer]:
+def registry(tmp_path: Path) -> Iterator[HttpServer]:
     store = open_sql(f"sqlite:///{tmp_path}/registry.db", 8)
-    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server = registry_server(build_app(store, TOKEN))
     server.start()
     yield server
     server.stop()
@@ -258,13 +258,13 @@ def registry(tmp_path: Path) -> Iterator[RegistryServer]:
 
 
 @pytest.fixture
-def wire(registry: RegistryServer) -> Iterator[Wire]:
-    with Wire(registry.address) as between:
+def wire(registry: HttpServer) -> Iterator[Wire]:
+    with Wire((registry.address, registry.port)) as between:
         yield between
 
 
 @pytest.fixture
-def straight(registry: RegistryServer) -> ArvadosRecordStore:
+def straight(registry: HttpServer) -> ArvadosRecordStore:
     """The store with nothing in between."""
     return open_store(registry.url)
 

@@ -19,8 +19,9 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.httpserver import HttpServer
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from nodemanager.registry.server import registry_server
 from tests.contract.stores import claim, open_sql
 from tests.records.arvados_servers import (
     ERRORS,
@@ -234,9 +235,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.fixture
-def secure(tmp_path: Path, certificate: tuple[str, str]) -> Iterator[RegistryServer]:
+def secure(tmp_path: Path, certificate: tuple[str, str]) -> Iterator[HttpServer]:
     behind = open_sql(f"sqlite:///{tmp_path}/secure.db", 8)
-    server = RegistryServer(build_app(behind, TOKEN), "127.0.0.1:0", *certificate)
+    server = registry_server(build_app(behind, TOKEN), "127.0.0.1", 0, *certificate)
     server.start()
     yield server
     server.stop()
