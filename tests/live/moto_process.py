@@ -8,8 +8,11 @@ of answer: {"lose": ACTION} cuts the connection of that action's next call once 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -75,6 +78,15 @@ class Moto:
     def terminate(self, node_id: str) -> None:
         """End an instance behind the manager's back."""
         self.ec2.terminate_instances(InstanceIds=[node_id])
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It answers nothing meanwhile, as an API behind a broken network does."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         self.ec2.close()

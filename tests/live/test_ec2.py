@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 WINDOW_S = 6.0
 SLOTS = 8
+CALL_S = 4.0
+"""How long one call to the API may take."""
 
 
 class Ec2Cluster(Cluster):
@@ -51,7 +53,7 @@ class Ec2Cluster(Cluster):
                     "endpoint": moto.url,
                     "key": KEY,
                     "secret": SECRET,
-                    "timeout": 10,
+                    "timeout": CALL_S,
                 },
                 "Cloud List": {"tag_project": "live"},
                 "Cloud Create": {
@@ -280,4 +282,17 @@ def test_the_next_run_pairs_what_the_last_one_left(cluster: Ec2Cluster, farm: No
         node: tags["nodemanager-record"] for node, tags in left.items()
     }
     assert not daemon.lines("identity.changed")
-    assert daemon.terminate() == 0
+
+
+def test_sigterm_while_the_cloud_hangs_ends_it_soon_after_the_call_s_time_out(
+    cluster: Ec2Cluster,
+):
+    daemon = cluster.daemons[-1]
+    with cluster.moto.frozen():
+        until(
+            "a listing that takes long",
+            lambda: cluster.status(daemon)["polls"]["cloud"]["age_s"] > CALL_S / 2,
+            told=daemon.told,
+        )
+
+        assert daemon.terminate() == 0

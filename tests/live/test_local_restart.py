@@ -241,28 +241,34 @@ def test_kill_9_amid_boots_leaves_no_node_twice_and_no_claim_forgotten(
 
         daemon = cluster.start()
         until(
-            "as many claims as nodes are wanted, each with its node or from before the kill",
-            lambda: (
-                len(cluster.claimed()) == NODES
-                and half_done(cluster)[0] <= claims
-                and not unpinged(cluster, daemon)
-            ),
+            "as many claims as nodes are wanted, each paired and heard, or waited for",
+            lambda: settled(cluster, daemon),
             told=daemon.told,
         )
 
-        waiting, nameless = half_done(cluster)
-        assert nameless == set()
-        assert claims <= set(cluster.claimed())
-        for record in waiting:
-            daemon.wait_for("record.keep", record=record, reason="claim_within_window")
-        assert len(set(cluster.tags().values())) == len(cluster.tags()) == NODES - len(waiting)
+        records, nodes = set(cluster.claimed()), cluster.tags()
+        assert claims <= records
+        assert len(records) == NODES
+        assert len(set(nodes.values())) == len(nodes)
+        assert records - set(nodes.values()) <= waited_for(daemon) & claims
         assert not daemon.lines("record.cleaned")
         assert daemon.terminate() == 0
     finally:
         cluster.close()
 
 
-def unpinged(cluster: DirectedCluster, daemon: Daemon) -> set[str]:
-    """Records of running nodes that were not heard of, or not paired, yet."""
+def settled(cluster: DirectedCluster, daemon: Daemon) -> bool:
     paired = {line["record"] for line in daemon.lines("node.paired")}
-    return set(cluster.tags().values()) - (set(pinged(cluster)) & paired)
+    alive = set(cluster.tags().values())
+    records = set(cluster.claimed())
+    return (
+        len(records) == NODES
+        and alive == paired & set(pinged(cluster))
+        and records == paired | waited_for(daemon)
+    )
+
+
+def waited_for(daemon: Daemon) -> set[str]:
+    """Claims whose node may still come, by A2."""
+    kept = daemon.lines("record.keep", reason="claim_within_window")
+    return {line["record"] for line in kept}
