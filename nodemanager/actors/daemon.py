@@ -505,6 +505,10 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_ShutdownLooked(self, message: ShutdownLooked) -> None:
         order = message.order
+        if self._deciding:
+            # News came in that no plan has weighed yet: demand may be back (D2).
+            self.actor_ref.tell(message)
+            return
         if not self._flights.is_shutdown(order):
             self._shutdowns.done(order.node_id)
             self._settled()
