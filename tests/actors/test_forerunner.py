@@ -198,7 +198,7 @@ def test_a_list_call_that_raises_keeps_everything_and_boots_nothing_once_stale(
 
 def test_slot_0_is_a_slot(make_rig: MakeRig) -> None:
     """Row: slot_number 0 - node taken for down, destroyed while its job runs."""
-    store = FakeStore(clock := TickingClock(), slots=range(0, 4))
+    store = FakeStore(clock := TickingClock(), slots=range(4))
     rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=1, max_nodes=4, backlog="clean")
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     assert record.slot_number == 0
@@ -320,9 +320,7 @@ def test_with_every_slot_held_no_create_is_tried_and_the_holders_are_named(
 def test_a_restart_over_many_old_nodes_shuts_none_down(make_rig: MakeRig) -> None:
     """Row: restart over 1,000 nodes older than boot_fail_after - a storm of suggestions."""
     store = FakeStore(clock := TickingClock(), slots=range(1, 1001))
-    rig = make_rig(
-        cloud=FakeCloud(clock), store=store, min_nodes=0, max_nodes=1000, poll_time=60
-    )
+    rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=0, max_nodes=1000, poll_time=60)
     for index in range(1000):
         # Some have not pinged for a while: a restart is no time to judge silence.
         rig.fleet.add_node(age=10 * HOUR, pinged_ago=1000.0 if index % 10 == 0 else 30.0)

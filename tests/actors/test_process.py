@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pykka
 import pytest
@@ -11,7 +12,7 @@ from nodemanager.core.model import Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes import FakeCloud, FakeStore, fail, first
 
 HOUR = 3600.0
 
@@ -37,7 +38,7 @@ def test_failing_polls_come_later_and_later_up_to_max_poll_time(make_rig: MakeRi
     rig.cloud.always("list_nodes", None)
     times = times_of(rig, rig.cloud, "list_nodes")
     rig.turn(400)
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert gaps == pytest.approx([30] * len(gaps), abs=0.01)
 
 
@@ -47,7 +48,10 @@ def test_a_failed_poll_waits_for_as_long_as_the_server_asks(make_rig: MakeRig) -
     rig.cloud.on("list_nodes", fail(Throttled("slow down", retry_after=1200.0)))
     rig.store.on("list_records", fail(StoreError("busy", retry_after=700.0)))
     rig.turn(30)
-    nodes, records = times_of(rig, rig.cloud, "list_nodes"), times_of(rig, rig.store, "list_records")
+    nodes, records = (
+        times_of(rig, rig.cloud, "list_nodes"),
+        times_of(rig, rig.store, "list_records"),
+    )
     began = rig.clock.boottime()
     rig.turn(HOUR)
     assert nodes[0] - began == pytest.approx(1200, abs=1)
@@ -65,7 +69,7 @@ def test_polls_are_poll_time_apart_from_start_to_start(make_rig: MakeRig) -> Non
     rig.cloud.always("list_nodes", first(slow))
     rig.start()
     rig.turn(400)
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert gaps == pytest.approx([40] * len(gaps), abs=0.01)
 
 

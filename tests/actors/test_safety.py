@@ -45,18 +45,16 @@ def test_a_clean_is_judged_on_records_listed_before_the_cloud_whatever_the_poll_
     leaking: Leaking, cloudlist: int, nodelist: int
 ) -> None:
     rig, record = leaking(cloudlist_poll_time=cloudlist, nodelist_poll_time=nodelist)
-    listed: list[tuple[str, float]] = []
-    rig.cloud.always("list_nodes", first(lambda: listed.append(("cloud", rig.clock.boottime()))))
-    rig.store.always(
-        "list_records", answer(lambda found: (listed.append(("records", rig.clock.boottime())), found)[1])
-    )
+    order: list[str] = []
+    rig.cloud.always("list_nodes", first(lambda: order.append("cloud began")))
+    rig.store.always("list_records", answer(lambda found: order.append("records ended") or found))
     rig.start()
     cleaned = rig.turn_until("record.cleaned", within=600, record=record.uuid)
 
     assert cleaned["reason"] == "stale_slot"
-    order = [what for what, _ in listed]
-    last_cloud = len(order) - 1 - order[::-1].index("cloud")
-    assert "records" in order[:last_cloud]
+    newest = len(order) - 1 - order[::-1].index("cloud began")
+    assert "records ended" in order[:newest]
+    assert order.count("cloud began") >= 2
 
 
 def test_a_record_listing_that_ends_after_the_cloud_listing_began_is_not_judged_with_it(
@@ -139,12 +137,12 @@ def test_a_cloud_that_does_not_answer_the_last_look_keeps_the_record(
 
 
 def test_a_look_that_takes_longer_than_the_order_stands_frees_nothing(leaking: Leaking) -> None:
-    rig, record = leaking()
+    rig, _ = leaking()
     rig.store.on("read", first(lambda: rig.clock.advance(61)))
     rig.start()
     skipped = rig.turn_until("record.clean_skipped", within=300)
     assert skipped["reason"] == "order_expired"
-    assert rig.store.calls["clean"] == 0
+    assert skipped["plan"] not in {line["plan"] for line in rig.lines("record.cleaned")}
 
 
 def test_a_breaker_that_opens_between_plan_and_write_stops_the_clean(leaking: Leaking) -> None:
@@ -183,7 +181,7 @@ def test_a_ping_between_look_and_write_wins(leaking: Leaking) -> None:
 def test_what_was_skipped_is_asked_again_once_a_listing_and_not_in_a_loop(
     leaking: Leaking,
 ) -> None:
-    rig, record = leaking()
+    rig, _ = leaking()
     rig.cloud.always("find_by_record", fail(CloudError("timeout")))
     rig.start()
     rig.turn(600)
@@ -218,9 +216,7 @@ def fenced(make_rig: MakeRig) -> Callable[..., tuple[Rig, Record]]:
 
         clock = TickingClock()
         store = FakeStore(clock, guarantee=Guarantee.FENCED)
-        rig = make_rig(
-            cloud=FakeCloud(clock), store=store, min_nodes=0, backlog="clean", **options
-        )
+        rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=0, backlog="clean", **options)
         _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
         assert record.instance_id is not None
         rig.cloud.vanish(record.instance_id)
@@ -419,7 +415,7 @@ def test_no_such_node_for_a_young_node_is_not_yet_gone(make_rig: MakeRig) -> Non
     rig.turn(195)
     assert rig.cloud.calls["ask"] > 2
     assert rig.lines("node.gone") == []
-    rig.turn(120)
+    rig.turn(200)
     assert rig.lines("node.gone")
     assert rig.store.rows[record.uuid].slot_number is None
 
@@ -451,7 +447,7 @@ def test_a_shutdowns_clean_that_fails_is_retried_by_the_timer(idling: Idling) ->
 
 
 def test_an_idle_node_that_took_work_since_the_plan_is_left_alone(idling: Idling) -> None:
-    rig, record = idling()
+    rig, _ = idling()
 
     def take_work() -> None:
         rig.fleet.state = WorkerState.BUSY
@@ -483,8 +479,10 @@ def test_demand_that_came_back_since_the_plan_saves_the_node(make_rig: MakeRig) 
     rig.store.on("read", first(demand_comes_back))
     rig.start()
     skipped = rig.turn_until("node.shutdown_skipped", within=300)
-    assert skipped["reason"] == "no_longer_wanted"
+    assert skipped["reason"] == "changed_since_plan"
+    rig.turn(300)
     assert machine.node in rig.nodes
+    assert len(rig.nodes) == 2, "it serves one of the two jobs"
 
 
 # D9.
@@ -507,8 +505,7 @@ def test_no_more_bad_nodes_are_destroyed_a_cycle_than_the_cap(make_rig: MakeRig)
         before = rig.cloud.calls["destroy"]
         rig.turn(60)
         per_round.append(rig.cloud.calls["destroy"] - before)
-    assert max(per_round) == 2
-    assert sum(per_round) + 2 >= 6 or sum(per_round) == 6
+    assert per_round == [2, 2, 2, 0, 0, 0]
     assert len(rig.nodes) == 19
 
 
