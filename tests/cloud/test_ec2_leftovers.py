@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.ec2_instance import HOLD_TAG, INCARNATION_TAG, POOL_TAG
+from nodemanager.cloud.ec2_leftovers import IN_USE
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import Ledger
 from nodemanager.core.model import CloudNode, Leftover, LeftoverKind, Outcome, Size
@@ -197,6 +198,15 @@ def test_a_thing_without_an_id_is_not_passed_by_in_silence(
         ec2.pins(made.id)
 
 
+def test_an_answer_about_another_node_s_things_pins_nothing(
+    server: MotoServer, ec2: Ec2Cloud
+) -> None:
+    made = ec2.create(order())
+    add_volume(server, made, tags_of(made))
+    server.fault("DescribeVolumes", after=replaced(made.id, "i-0ffffffffffffffff"))
+    assert ec2.pins(made.id) == ()
+
+
 # Found again without a ledger.
 
 
@@ -259,6 +269,22 @@ def test_one_found_too_early_is_kept_once_its_node_is_seen(
     (found,) = ec2.find_leftovers()
     with pytest.raises(LeftAlone, match="running"):
         ec2.release(found)
+
+
+def test_what_is_being_deleted_is_not_found(
+    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+) -> None:
+    server.fault("DescribeVolumes", after=replaced("<status>available<", "<status>deleting<"))
+    assert LeftoverKind.VOLUME not in {found.kind for found in ec2.find_leftovers()}
+
+
+def test_a_node_whose_state_can_t_be_read_keeps_its_things(
+    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+) -> None:
+    server.fault("DescribeInstances", times=2, after=replaced("instanceState>", "noState>"))
+    assert ec2.find_leftovers() == ()
+    with pytest.raises(LeftAlone, match="unreadable"):
+        ec2.release(pinned[1][1])
 
 
 # Released.
@@ -387,6 +413,17 @@ def test_what_goes_between_our_look_and_our_order_is_gone(
 ) -> None:
     server.fault("DeleteVolume", before=refusal("InvalidVolume.NotFound", 400))
     assert ec2.release(pinned[1][1]) is Outcome.GONE
+
+
+@pytest.mark.parametrize("code", sorted(IN_USE))
+def test_what_is_taken_into_use_between_our_look_and_our_order_is_waited_for(
+    server: MotoServer,
+    ec2: Ec2Cloud,
+    pinned: tuple[CloudNode, tuple[Leftover, ...]],
+    code: str,
+) -> None:
+    server.fault("DeleteVolume", before=refusal(code, 400))
+    assert ec2.release(pinned[1][1]) is Outcome.ACCEPTED
 
 
 def test_a_volume_that_is_being_deleted_is_not_ordered_again(
