@@ -27,12 +27,18 @@ class SetUp:
 
 
 class Flights:
-    """What is in the air. Times are CLOCK_BOOTTIME."""
+    """What is in the air. Times are CLOCK_BOOTTIME.
+
+    What has landed still counts - as a node to be, and against the caps of a cycle - until a
+    listing that began after its end shows the outcome.
+    """
 
     def __init__(self) -> None:
         self._order_ids = itertools.count(1)
         self._setups: dict[int, SetUp] = {}
         self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
+        self._landed: dict[str, tuple[Flight, float]] = {}
+        self._going: dict[str, tuple[Flight, float]] = {}
         self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
@@ -82,7 +88,8 @@ class Flights:
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """By record uuid; `without` is the record or node whose own flight is left out."""
-        flights = {
+        flights = {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
+        flights |= {
             setup.record: Flight("setup", setup.since)
             for setup in self._setups.values()
             if setup.record is not None
@@ -102,14 +109,13 @@ class Flights:
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
-        return {
-            node_id: Flight(
-                "shutdown:idle" if order.reason is Reason.IDLE_BEYOND_DEMAND else "shutdown:bad",
-                since,
-            )
+        flights = {node_id: flight for node_id, (flight, _) in self._going.items()}
+        flights |= {
+            node_id: _shutdown_flight(order, since)
             for node_id, (order, since) in self._shutdowns.items()
             if node_id != without
         }
+        return flights
 
     def unclaimed(self) -> tuple[str, ...]:
         """The sizes of set-ups that no record stands for yet."""
@@ -119,6 +125,18 @@ class Flights:
             if setup.record is None and setup.boot.record is None
         )
 
+    # What the listings show.
+
+    def records_listed(self, started_at: float) -> None:
+        """A complete record listing that began then shows every outcome before it."""
+        self._landed = {
+            uuid: landed for uuid, landed in self._landed.items() if landed[1] >= started_at
+        }
+
+    def nodes_listed(self, started_at: float) -> None:
+        """A complete cloud listing that began then shows who was gone before it."""
+        self._going = {id: gone for id, gone in self._going.items() if gone[1] >= started_at}
+
     # Set-ups.
 
     def setup_begun(self, boot: BootOrder, now: float) -> int:
@@ -127,6 +145,12 @@ class Flights:
         if boot.record is not None:
             self.sizes[boot.record.uuid] = boot.size.name
         return order_id
+
+    def setup_lands(self, order_id: int, now: float) -> None:
+        """It ends now; its record is a node to be until it is listed with the claim."""
+        setup = self._setups.get(order_id)
+        if setup is not None and setup.record is not None:
+            self._landed[setup.record] = (Flight("setup", setup.since), now)
 
     def claimed(self, order_id: int, record: Record) -> None:
         setup = self._setups.get(order_id)
@@ -147,6 +171,10 @@ class Flights:
 
     def shutdown_begun(self, order: ShutdownOrder, now: float) -> None:
         self._shutdowns[order.node_id] = (order, now)
+
+    def shut_down(self, order: ShutdownOrder, now: float) -> None:
+        """The node is gone; until the cloud's list says so, it counts as on its way out."""
+        self._going[order.node_id] = (_shutdown_flight(order, now), now)
 
     def is_shutdown(self, order: ShutdownOrder) -> bool:
         under_way = self._shutdowns.get(order.node_id)
@@ -184,10 +212,22 @@ class Flights:
         """Since when it was under way."""
         self.touched[uuid] = now
         ended = self.cleans.pop(uuid, None)
-        return None if ended is None else ended[1]
+        if ended is None:
+            return None
+        self._landed[uuid] = (Flight("clean", ended[1]), now)
+        return ended[1]
+
+    def forget_questions(self, id: str) -> None:
+        """The next wait for `id` is a short one again."""
+        self._questions.pop(id, None)
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)
 
     def unfenced(self, uuid: str) -> None:
         self.fences.pop(uuid, None)
+
+
+def _shutdown_flight(order: ShutdownOrder, since: float) -> Flight:
+    idle = order.reason is Reason.IDLE_BEYOND_DEMAND
+    return Flight("shutdown:idle" if idle else "shutdown:bad", since)

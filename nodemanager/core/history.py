@@ -47,11 +47,15 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """Since when a node has been without its record, and in how many record listings (D7)."""
+    """Since when a node has been without its record, and in how many record listings (D7).
+
+    `counted_at` is when the newest of them began: one listing counts once.
+    """
 
     since: float
     cloud_ended_at: float
     record_listings: int = 0
+    counted_at: float = 0.0
 
 
 Nodes = Listing[CloudNode]
@@ -264,8 +268,12 @@ def pairing_seen(
         before = history.unpaired.get(node_id)
         if before is None:
             result[node_id] = Unpaired(at, cloud.ended_at)
-        elif new_records and records.started_at > before.cloud_ended_at:
-            result[node_id] = replace(before, record_listings=before.record_listings + 1)
+        elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):
+            result[node_id] = replace(
+                before,
+                record_listings=before.record_listings + 1,
+                counted_at=records.started_at,
+            )
         else:
             result[node_id] = before
     return replace(history, unpaired=result)
