@@ -413,15 +413,11 @@ def _(scene: Scene) -> None:
 @fault("store swapped for an empty one", weight=0.5, lasts=MIDDLING)
 def _(scene: Scene) -> None:
     registry = scene.world.registry
+    if registry.is_swapped:
+        return
     rows, store_id = registry.rows, registry.store_id
-    registry.rows, registry.store_id = {}, "store-2"
-    registry.forget()
-
-    def back() -> None:
-        registry.rows, registry.store_id = rows, store_id
-        registry.forget()
-
-    scene.finally_(back)
+    registry.swap({}, "store-2")
+    scene.finally_(lambda: registry.swap(rows, store_id))
 
 
 # Nodes.
@@ -550,6 +546,7 @@ def _(scene: Scene) -> None:
     lie = scene.random.choice((-2000.0, -300.0, 300.0, 2000.0))
     scene.world.break_assumption("A3", f"the store's clock is measured {lie} s wrong")
     scene.world.bulletin.clock_lie += lie
+    scene.world.clock_lies += abs(lie)
     bulletin = scene.world.bulletin
     scene.finally_(lambda: setattr(bulletin, "clock_lie", bulletin.clock_lie - lie))
 

@@ -137,7 +137,9 @@ class Manager:
             "user_data": lambda record, ping_url: ping_url,
         }
         self.cloud_list = self._actor(CloudNodeListActor, cloud=cloud, **polling)
-        self.record_list = self._actor(RecordListActor, store=store, **polling)
+        self.record_list = self._actor(
+            RecordListActor, store=store, writes=mode == "apply", **polling
+        )
         team = Team(
             self.cloud_list,
             self.record_list,

@@ -61,6 +61,12 @@ class Registry:
     def now_ns(self) -> int:
         return int(self.now() * 1e9)
 
+    def heartbeat(self, by: str, *, writes: bool) -> float:
+        if writes:
+            for told in self.changed:
+                told(None, None, by, "heartbeat")
+        return self.now()
+
     # Reading.
 
     def record(self, uuid: str) -> Record | None:
@@ -77,8 +83,14 @@ class Registry:
         found = (self.record(uuid) for uuid in sorted(self.rows))
         return tuple(record for record in found if record is not None)
 
-    def forget(self) -> None:
-        """The rows are others than before."""
+    @property
+    def is_swapped(self) -> bool:
+        """Another database stands in its place."""
+        return self.store_id != "store-1"
+
+    def swap(self, rows: dict[str, Row], store_id: str) -> None:
+        """Put another database in its place."""
+        self.rows, self.store_id = rows, store_id
         self._seen.clear()
 
     # Writing.
@@ -210,10 +222,10 @@ class CasStore:
     def slots(self) -> int | None:
         return self._registry.naming.slots
 
-    def store_time(self) -> StoreTime:
+    def store_time(self, *, writes: bool = True) -> StoreTime:
         engine, registry = self._registry.engine, self._registry
         before = engine.now
-        at = self._line.call("time", registry.now)
+        at = self._line.call("time", lambda: registry.heartbeat(self._manager, writes=writes))
         after = engine.now
         at += self._listed.clock_lie
         return StoreTime(at, (before + after) / 2, (after - before) / 2)

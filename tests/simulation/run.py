@@ -14,6 +14,7 @@ from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.liveness import Liveness
 from tests.simulation.scenario import Scenario, draw
+from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.world import Violation, World
 
@@ -77,7 +78,7 @@ def play(scenario: Scenario, *, without: Collection[int] = (), verbose: bool = F
 def _play(world: World, scenario: Scenario) -> None:
     engine = world.engine
     world.cloud.obeys_a2 = scenario.breaks != "A2"
-    truth = Truth(world)
+    truth = Truth(world, Told(world))
     liveness = Liveness(world, truth)
     for pool in world.pools.values():
         world.start(pool)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from nodemanager.core.model import Record, Tags
 from tests.simulation.cloud import Instance
+from tests.simulation.engine import EPOCH
+from tests.simulation.manager import Manager
+from tests.simulation.told import Told
 from tests.simulation.world import World
 
 CREATE_BOUND_S = 120.0
@@ -15,9 +18,9 @@ CREATE_BOUND_S = 120.0
 class Truth:
     """Watches every write and every create. Each finding names the rule and what was so."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, told: Told) -> None:
         self.world = world
-        self.last_sign: dict[str, float] = {}
+        self.told = told
         self.claimed_at: dict[str, float] = {}
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
@@ -57,9 +60,12 @@ class Truth:
         manager = world.managers.get(by)
         if manager is None:
             return
-        world.note(f"{by} writes {what} on {(after or before).uuid[-4:]}")  # type: ignore[union-attr]
         if manager.mode != "apply":
             world.violate("S3", f"a dry run wrote {what}")
+        written = after or before
+        if written is None:
+            return
+        world.note(f"{by} writes {what} on {written.uuid[-4:]}")
         if not manager.lease:
             world.break_assumption("A5", f"{by} writes without the lease")
         if before is None or not before.holds_anything or what in ("claim", "create", "fence"):
@@ -97,14 +103,44 @@ class Truth:
             late = world.engine.now - since
             world.break_assumption("A2", f"a create took effect {late:.0f} s after its claim")
         record = world.registry.record(tags.record or "")
-        if record is None or record.incarnation != tags.incarnation:
-            if not world.broken:
-                world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
+        freed = record is None or record.incarnation != tags.incarnation
+        if freed and not world.broken and not world.registry.is_swapped:
+            world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
         lives = [
-            one for one in world.cloud.living() if one.tags.pool == tags.pool and one.managed
+            one
+            for one in world.cloud.living()
+            if one is made or (one.tags.pool == tags.pool and self._is_evident(one, manager))
         ]
         if len(lives) > settings.max_nodes:
             world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
+
+    def _is_evident(self, one: Instance, manager: Manager) -> bool:
+        """Whether the manager could know of a living node: it is listed, claimed, or was heard.
+
+        One that no complete listing showed for `settle`, and that did not ping either, might as
+        well be gone; so might one whose record was not listed.
+        """
+        ears, settings = self.told.ears[manager.name], manager.pool.settings
+        newest, records = ears.newest("cloud"), ears.newest("records")
+        if newest is None or records is None or one.id in newest.items:
+            return True
+        record = records.items.get(one.tags.record or "")
+        if record is None or record.incarnation != one.tags.incarnation or record.problems:
+            return one.created_at >= records.started
+        if record.last_ping_at is None:
+            return True
+        lacking = []
+        for heard in reversed(ears.cloud):
+            if one.id in heard.items:
+                break
+            if heard.complete:
+                lacking.append(heard)
+        if len(lacking) < settings.absent_listings:
+            return True
+        if lacking[0].started - lacking[-1].started < settings.settle:
+            return True
+        heard_at = record.last_ping_at - EPOCH - self.world.registry.clock_error
+        return heard_at > lacking[-1].started
 
     def destroyed(self, one: Instance, by: str) -> None:
         world = self.world

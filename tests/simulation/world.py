@@ -98,6 +98,7 @@ class World:
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.planned_count = 0
+        self.clock_lies = 0.0
         self.open_breakers: dict[str, bool] = {}
         self._addresses = 0
         self._random = self.engine.random("world")

@@ -1,0 +1,91 @@
+"""What each manager was told by the world: its listings, and the answers to its questions.
+
+The monitors hold what a manager does against this, so that they depend on nothing that it made of
+what it heard.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.core.model import CloudNode, Listed, Record
+from tests.simulation.world import World
+
+KEPT = 40
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One listing as it was answered: times are boottime, items by id or uuid."""
+
+    started: float
+    ended: float
+    complete: bool
+    items: Mapping[str, Any]
+    doubled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to a question by tag or by id: the nodes it showed, at that time."""
+
+    at: float
+    nodes: tuple[CloudNode, ...]
+
+
+@dataclass
+class Ears:
+    """All that one manager heard, newest last."""
+
+    cloud: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
+    records: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
+    by_tag: dict[str, Answer] = field(default_factory=dict)
+    by_id: dict[str, Answer] = field(default_factory=dict)
+
+    def newest(self, source: str) -> Heard | None:
+        """The newest complete listing of `cloud` or `records`."""
+        heard: deque[Heard] = getattr(self, source)
+        return next((one for one in reversed(heard) if one.complete), None)
+
+
+class Told:
+    """The ears of every manager."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ears: dict[str, Ears] = defaultdict(Ears)
+        world.cloud.books.listed.append(self._nodes)
+        world.bulletin.told.append(self._records)
+        world.cloud.books.asked.append(self._asked)
+
+    def _nodes(
+        self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
+    ) -> None:
+        items: dict[str, CloudNode] = {}
+        doubled = set()
+        for node in listed.items:
+            if node.id in items:
+                doubled.add(node.id)
+                if node.is_absent:
+                    continue
+            items[node.id] = node
+        heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
+        self.ears[manager].cloud.append(heard)
+
+    def _records(
+        self, manager: str, started: float, ended: float, listed: Listed[Record]
+    ) -> None:
+        items = {record.uuid: record for record in listed.items}
+        self.ears[manager].records.append(Heard(started, ended, listed.complete, items))
+
+    def _asked(
+        self, manager: str, nodes: tuple[CloudNode, ...], *, record: str | None, node_id: str | None
+    ) -> None:
+        answer = Answer(self.world.engine.now, nodes)
+        if record is not None:
+            self.ears[manager].by_tag[record] = answer
+        if node_id is not None:
+            self.ears[manager].by_id[node_id] = answer
