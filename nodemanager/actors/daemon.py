@@ -66,10 +66,10 @@ from nodemanager.core.model import Claim, Guarantee, Job, Outcome
 from nodemanager.core.plan import BootOrder, Plan, plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.records import CleanOrder, confirm_clean, fenced_order, order_release
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
 from nodemanager.core.shutdown import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -206,7 +206,6 @@ class NodeManagerDaemonActor(RoleActor):
         if listing.complete:
             ids = frozenset(node.id for node in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=True)
-            self._flights.nodes_listed(listing.started_at)
         self._history = histories.cloud_listed(self._history, listing, self._settings)
         self._decide_soon()
 
@@ -229,7 +228,6 @@ class NodeManagerDaemonActor(RoleActor):
         if listing.complete:
             ids = frozenset(record.uuid for record in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=False)
-            self._flights.records_listed(listing.started_at)
             self._forget_own_cleans(listing)
             self._new_records = True
         self._history = histories.records_listed(self._history, listing, self._settings)
@@ -344,6 +342,8 @@ class NodeManagerDaemonActor(RoleActor):
             slots=self._slots,
             record_flights=flights.by_record(without),
             node_flights=flights.by_node(without),
+            cleaned_lately=flights.cleaned_lately,
+            destroyed_lately=flights.destroyed_lately,
             boots_unclaimed=flights.unclaimed(),
             claimed_sizes=dict(flights.sizes),
             expected=dict(self._expected),
@@ -382,6 +382,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
+        self._flights.forget_landed(self._history)
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
         for what in self._flights.expire(now, self._settings.action_timeout):
@@ -489,7 +490,7 @@ class NodeManagerDaemonActor(RoleActor):
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
         self._expected[record.uuid] = Expected(node.id, size, now)
-        self._limits = after_success(self._limits, self._plan_nodes())
+        self._limits = after_success(self._limits, self._nodes_now())
         self._log.event(
             Event.NODE_CREATED,
             node=node.id,
@@ -531,9 +532,6 @@ class NodeManagerDaemonActor(RoleActor):
             )
             self._narrator.clean_ordered(order)
             self._begin_clean(order)
-        if message.stage == "create":
-            # The limits changed: another size may do, or nothing for a while.
-            self._decide_soon()
         self._settled()
 
     def _refused(self, setup: SetUp, error: Exception) -> None:
@@ -541,7 +539,7 @@ class NodeManagerDaemonActor(RoleActor):
             self._throttled(error)
         now = self._clock.boottime()
         self._limits = after_refusal(
-            self._limits, error, setup.boot.size.name, self._plan_nodes(), now, self._settings
+            self._limits, error, setup.boot.size.name, self._nodes_now(), now, self._settings
         )
 
     def _throttled(self, error: RemoteError) -> None:
@@ -553,8 +551,11 @@ class NodeManagerDaemonActor(RoleActor):
         )
         tell(self._team.cloud_list, BackOff(until))
 
-    def _plan_nodes(self) -> int:
-        return self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+    def _nodes_now(self) -> int:
+        """The nodes there are, those created since the last listing among them."""
+        planned = self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+        present = self._history.present
+        return planned + sum(one.node_id not in present for one in self._expected.values())
 
     # Shut-down.
 
@@ -572,6 +573,10 @@ class NodeManagerDaemonActor(RoleActor):
             self._settings,
             wanted=wants is not None and order.size in wants.unmet,
         )
+        if self._deciding and order.cancellable and verdict.kind is Kind.SHUTDOWN:
+            verdict = keep(
+                order.node_id, Reason.CHANGED_SINCE_PLAN, detail="news that no plan has weighed yet"
+            )
         reason, measures = _why_not(verdict)
         if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
             self._shutdowns.go_on(order.node_id, DestroyNode(order))
@@ -621,7 +626,12 @@ class NodeManagerDaemonActor(RoleActor):
         self._ask_gone_later(order)
 
     def _ask_gone_later(self, order: ShutdownOrder) -> None:
+        now = self._clock.boottime()
         wait_s = self._flights.next_question_s(order.node_id, self._settings.max_poll_time)
+        destroyed = self._flights.destroyed.get(order.node_id)
+        if destroyed is not None and destroyed.denied_at is not None:
+            # A second "no such node" settles it (D3).
+            wait_s = max(1.0, destroyed.denied_at + ASK_AGAIN_S - now)
         self._timer.after(wait_s, self.actor_ref, CheckGone(order))
         self._settled()
 

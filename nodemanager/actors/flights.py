@@ -29,8 +29,8 @@ class SetUp:
 class Flights:
     """What is in the air. Times are CLOCK_BOOTTIME.
 
-    What has landed still counts - as a node to be, and against the caps of a cycle - until a
-    listing that began after its end shows the outcome.
+    What has landed still counts until both listings began after its end: a set-up as a node to be,
+    a clean and a destroy against the cycle's caps.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class Flights:
         self._setups: dict[int, SetUp] = {}
         self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
         self._landed: dict[str, tuple[Flight, float]] = {}
-        self._going: dict[str, tuple[Flight, float]] = {}
+        self._cleaned_at: list[float] = []
+        self._destroyed_at: list[float] = []
         self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
@@ -56,6 +57,7 @@ class Flights:
         expired: list[Mapping[str, Any]] = []
         for order_id, setup in list(self._setups.items()):
             if now - setup.since > action_timeout:
+                self.setup_lands(order_id, now)
                 self.setup_ended(order_id, now)
                 expired.append(
                     {"action": "setup", "record": setup.record, "age_s": now - setup.since}
@@ -103,19 +105,20 @@ class Flights:
         for node_id, (order, since) in self._shutdowns.items():
             if order.record is not None and node_id != without:
                 flights[order.record] = Flight("shutdown", since)
-        for uuid, (_, since) in self.cleans.items():
+        for uuid, (clean, since) in self.cleans.items():
             if uuid != without:
-                flights[uuid] = Flight("clean", since)
+                flights[uuid] = _clean_flight(clean, since)
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
-        flights = {node_id: flight for node_id, (flight, _) in self._going.items()}
-        flights |= {
-            node_id: _shutdown_flight(order, since)
+        return {
+            node_id: Flight(
+                "shutdown:idle" if order.reason is Reason.IDLE_BEYOND_DEMAND else "shutdown:bad",
+                since,
+            )
             for node_id, (order, since) in self._shutdowns.items()
             if node_id != without
         }
-        return flights
 
     def unclaimed(self) -> tuple[str, ...]:
         """The sizes of set-ups that no record stands for yet."""
@@ -127,15 +130,22 @@ class Flights:
 
     # What the listings show.
 
-    def records_listed(self, started_at: float) -> None:
-        """A complete record listing that began then shows every outcome before it."""
-        self._landed = {
-            uuid: landed for uuid, landed in self._landed.items() if landed[1] >= started_at
-        }
+    def forget_landed(self, history: History) -> None:
+        """Forget what both newest listings began after."""
+        if history.cloud is None or history.records is None:
+            return
+        shown = min(history.cloud.started_at, history.records.started_at)
+        self._landed = {id: landed for id, landed in self._landed.items() if landed[1] >= shown}
+        self._cleaned_at = [at for at in self._cleaned_at if at >= shown]
+        self._destroyed_at = [at for at in self._destroyed_at if at >= shown]
 
-    def nodes_listed(self, started_at: float) -> None:
-        """A complete cloud listing that began then shows who was gone before it."""
-        self._going = {id: gone for id, gone in self._going.items() if gone[1] >= started_at}
+    @property
+    def cleaned_lately(self) -> int:
+        return len(self._cleaned_at)
+
+    @property
+    def destroyed_lately(self) -> int:
+        return len(self._destroyed_at)
 
     # Set-ups.
 
@@ -173,8 +183,9 @@ class Flights:
         self._shutdowns[order.node_id] = (order, now)
 
     def shut_down(self, order: ShutdownOrder, now: float) -> None:
-        """The node is gone; until the cloud's list says so, it counts as on its way out."""
-        self._going[order.node_id] = (_shutdown_flight(order, now), now)
+        """The node is gone."""
+        if order.reason is not Reason.IDLE_BEYOND_DEMAND:
+            self._destroyed_at.append(now)
 
     def is_shutdown(self, order: ShutdownOrder) -> bool:
         under_way = self._shutdowns.get(order.node_id)
@@ -214,7 +225,10 @@ class Flights:
         ended = self.cleans.pop(uuid, None)
         if ended is None:
             return None
-        self._landed[uuid] = (Flight("clean", ended[1]), now)
+        if ended[0].reason is Reason.CREATE_REFUSED:
+            self._landed[uuid] = (_clean_flight(*ended), now)
+        else:
+            self._cleaned_at.append(now)
         return ended[1]
 
     def forget_questions(self, id: str) -> None:
@@ -228,6 +242,7 @@ class Flights:
         self.fences.pop(uuid, None)
 
 
-def _shutdown_flight(order: ShutdownOrder, since: float) -> Flight:
-    idle = order.reason is Reason.IDLE_BEYOND_DEMAND
-    return Flight("shutdown:idle" if idle else "shutdown:bad", since)
+def _clean_flight(order: CleanOrder, since: float) -> Flight:
+    # A claim counts as a node to be until it is seen to be released (U6).
+    released = order.reason is Reason.CREATE_REFUSED
+    return Flight("setup" if released else "clean", since)

@@ -257,7 +257,11 @@ class Market:
                 self.spare[size.name] += 1
 
     def _count_pending(self, pending: set[str]) -> None:
-        names = [self.snapshot.claimed_sizes.get(uuid, "") for uuid in pending]
+        claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
+        names = [
+            claimed.get(uuid) or (expected[uuid].size if uuid in expected else "")
+            for uuid in pending
+        ]
         for name in (*names, *self.snapshot.boots_unclaimed):
             size = self._size_by_type.get(name) or (self.sizes[0] if self.sizes else None)
             if size is not None:

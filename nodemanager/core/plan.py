@@ -237,7 +237,7 @@ def _judge_records(
     room = settings.max_cleans_per_cycle - sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
-    room = max(0, room)
+    room = max(0, room - snapshot.cleaned_lately)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
         verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
@@ -295,6 +295,7 @@ def _shutdowns(
             wanting.append(view)
     wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
     destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    destroying += snapshot.destroyed_lately
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
     for view in wanting:

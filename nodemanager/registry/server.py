@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodemanager.errors import StartError
 from nodemanager.httpserver import HttpServer, WsgiApp
 
-THREADS = 6
+THREADS = 5
 
 
 def registry_server(

@@ -109,7 +109,8 @@ class Rig:
         self._next_ping = self.clock.boottime()
         self._system: wiring.System | None = None
         logger = logging.getLogger("nodemanager")
-        logger.setLevel(logging.DEBUG)
+        # DEBUG has a line a cycle for all that is kept.
+        logger.setLevel(logging.INFO)
         logger.addHandler(self.out)
 
     def close(self) -> None:
