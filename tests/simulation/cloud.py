@@ -249,7 +249,7 @@ class SimDriver:
                 told(self._manager, found, record=record_uuid, node_id=None)
             return found
 
-        return self._line.call("find", answer)
+        return self._line.call("find", answer, record_uuid)
 
     def ask(self, node_id: str) -> CloudNode | None:
         def answer() -> CloudNode | None:
@@ -263,7 +263,7 @@ class SimDriver:
                 told(self._manager, found, record=None, node_id=node_id)
             return node
 
-        return self._line.call("ask", answer)
+        return self._line.call("ask", answer, node_id)
 
     def _denied(self, instance: Instance) -> bool:
         return any(denial(instance) for denial in self._cloud.denials)
@@ -295,7 +295,7 @@ class SimDriver:
                 tags=known.tags,
             )
 
-        return self._line.call("create", answer)
+        return self._line.call("create", answer, order.tags.record or "")
 
     def destroy(self, node_id: str) -> Outcome:
         def answer() -> Outcome:
@@ -313,7 +313,7 @@ class SimDriver:
                 cloud.engine.after(took, lambda: cloud.end(one))
             return Outcome.ACCEPTED
 
-        return self._line.call("destroy", answer)
+        return self._line.call("destroy", answer, node_id)
 
     def close(self) -> None:
         return

@@ -35,6 +35,8 @@ class Process:
     dead: bool = False
     paused_until: float = 0.0
     strands: set[Strand] = field(default_factory=set)
+    calls: list[tuple[str, str, float]] = field(default_factory=list)
+    """Under way: method, what it is about, and when it was sent."""
 
 
 class Engine:

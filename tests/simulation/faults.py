@@ -521,10 +521,10 @@ def _(scene: Scene) -> None:
 @fault("the store's clock steps", weight=2, lasts=LONG)
 def _(scene: Scene) -> None:
     step = scene.random.choice((-7200.0, -900.0, -90.0, 90.0, 900.0, 7200.0))
-    registry = scene.world.registry
-    registry.clock_error += step
+    world = scene.world
+    world.step_store_clock(step)
     if scene.random.random() < 0.6:
-        scene.finally_(lambda: setattr(registry, "clock_error", registry.clock_error - step))
+        scene.finally_(lambda: world.step_store_clock(-step))
 
 
 @fault("the manager's clock steps", lasts=LONG)

@@ -97,6 +97,8 @@ class Manager:
         cloud: Any = world.driver(self)
         store: Any = world.store(self)
         self.store = store
+        self.guarantee = store.guarantee
+        self.wishlist_at: float | None = None
         settings = pool.settings
         facts: Any = pool.facts
         role = Role(

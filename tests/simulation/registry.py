@@ -239,7 +239,7 @@ class CasStore:
         return listed
 
     def read(self, uuid: str) -> Record | None:
-        return self._line.call("read", lambda: self._registry.record(uuid))
+        return self._line.call("read", lambda: self._registry.record(uuid), uuid)
 
     def create(self, claim: Claim) -> Record:
         registry = self._registry
@@ -296,7 +296,7 @@ class CasStore:
             registry.change(row, values, self._manager, "claim", sign=True)
             return self._read(record.uuid)
 
-        return self._line.call("claim", effect)
+        return self._line.call("claim", effect, record.uuid)
 
     def clean(self, record: Record, reason: str) -> Record:
         registry = self._registry
@@ -306,7 +306,7 @@ class CasStore:
             registry.change(row, freed(row, reason), self._manager, f"clean {reason}", sign=True)
             return self._read(record.uuid)
 
-        return self._line.call("clean", effect)
+        return self._line.call("clean", effect, record.uuid)
 
     def fence(self, record: Record) -> Record:
         raise AssertionError("a store that compares is never fenced")

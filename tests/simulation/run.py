@@ -10,6 +10,7 @@ from unittest import mock
 
 from nodemanager.actors import daemon as daemon_module
 from tests.simulation import faults
+from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.liveness import Liveness
@@ -78,7 +79,9 @@ def play(scenario: Scenario, *, without: Collection[int] = (), verbose: bool = F
 def _play(world: World, scenario: Scenario) -> None:
     engine = world.engine
     world.cloud.obeys_a2 = scenario.breaks != "A2"
-    truth = Truth(world, Told(world))
+    told = Told(world)
+    truth = Truth(world, told)
+    CleanRules(world, told, truth)
     liveness = Liveness(world, truth)
     for pool in world.pools.values():
         world.start(pool)

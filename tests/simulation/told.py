@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodemanager.core.model import CloudNode, Listed, Record
+from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
 from tests.simulation.world import World
 
 KEPT = 40
@@ -37,13 +37,27 @@ class Answer:
 
 
 @dataclass
+class Destroy:
+    """A destroy that was sent `at` that time, to a node that bore `tags` then."""
+
+    at: float
+    tags: Tags
+    outcome: Outcome | None = None
+
+
+@dataclass
 class Ears:
     """All that one manager heard, newest last."""
 
     cloud: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
     records: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
     by_tag: dict[str, Answer] = field(default_factory=dict)
-    by_id: dict[str, Answer] = field(default_factory=dict)
+    by_id: dict[str, list[Answer]] = field(default_factory=dict)
+    reads: dict[str, tuple[float, Record | None]] = field(default_factory=dict)
+    probes: deque[float] = field(default_factory=lambda: deque(maxlen=400))
+    destroys: dict[str, Destroy] = field(default_factory=dict)
+    accounts: list[str] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
 
     def newest(self, source: str) -> Heard | None:
         """The newest complete listing of `cloud` or `records`."""
@@ -60,6 +74,8 @@ class Told:
         world.cloud.books.listed.append(self._nodes)
         world.bulletin.told.append(self._records)
         world.cloud.books.asked.append(self._asked)
+        world.weather.answered.append(self._answered)
+        world.weather.sent.append(self._sent)
 
     def _nodes(
         self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
@@ -88,4 +104,22 @@ class Told:
         if record is not None:
             self.ears[manager].by_tag[record] = answer
         if node_id is not None:
-            self.ears[manager].by_id[node_id] = answer
+            self.ears[manager].by_id.setdefault(node_id, []).append(answer)
+
+    def _sent(self, manager: str, method: str, about: str) -> None:
+        if method == "cloud.destroy":
+            node = self.world.cloud.instances.get(about)
+            tags = node.tags if node is not None else Tags()
+            self.ears[manager].destroys[about] = Destroy(self.world.engine.now, tags)
+
+    def _answered(self, manager: str, method: str, about: str, result: Any) -> None:
+        """An answer has reached its caller."""
+        ears, now = self.ears[manager], self.world.engine.now
+        if method == "store.read":
+            ears.reads[about] = (now, result)
+        elif method == "store.probe" and result:
+            ears.probes.append(now)
+        elif method == "cloud.destroy":
+            ears.destroys[about].outcome = result
+        elif method == "cloud.account":
+            ears.accounts.append(result)

@@ -55,6 +55,8 @@ class Weather:
         self.spells: list[Spell] = []
         self.watchers: list[Watcher] = []
         self.calls = 0
+        self.answered: list[Callable[[str, str, str, Any], None]] = []
+        self.sent: list[Callable[[str, str, str], None]] = []
 
     def fate(self, method: str, caller: str) -> Fate:
         for spell in self.spells:
@@ -91,8 +93,11 @@ class Line:
         self._timeout = timeout
         self._error = error
 
-    def call(self, name: str, effect: Callable[[], T]) -> T:
-        """Make the call from the strand that runs; raises RemoteErrors alone."""
+    def call(self, name: str, effect: Callable[[], T], about: str = "") -> T:
+        """Make the call from the strand that runs; raises RemoteErrors alone.
+
+        `about` is the node id or record uuid that it concerns.
+        """
         strand = Strand.current
         assert strand is not None, "only an actor that may wait makes remote calls"
         method = f"{self._server}.{name}"
@@ -100,9 +105,18 @@ class Line:
         def request(strand: Strand) -> None:
             self._send(strand, method, effect)
 
-        result, error = strand.ask(request)
+        for told in self._weather.sent:
+            told(self._process.name, method, about)
+        call = (method, about, self._engine.now)
+        self._process.calls.append(call)
+        try:
+            result, error = strand.ask(request)
+        finally:
+            self._process.calls.remove(call)
         if error is not None:
             raise error
+        for heard in self._weather.answered:
+            heard(self._process.name, method, about, result)
         return result
 
     def _send(self, strand: Strand, method: str, effect: Callable[[], Any]) -> None:

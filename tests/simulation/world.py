@@ -9,7 +9,7 @@ from typing import Any
 from nodemanager.core.model import Job, Listed, Record, Size, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -20,6 +20,8 @@ from tests.simulation.registry import CasStore, Registry
 from tests.simulation.weather import Weather, cloud_line, store_line
 
 SMALL = Size("small", "s.1", cores=1, ram_mb=1000, price=0.1)
+STEP_MATTERS_S = 3000.0
+"""Longer than any window here: no stamp from before a step is judged later."""
 LARGE = Size("large", "s.4", cores=4, ram_mb=8000, price=0.5)
 
 
@@ -99,6 +101,7 @@ class World:
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.planned_count = 0
         self.clock_lies = 0.0
+        self.clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
         self._addresses = 0
         self._random = self.engine.random("world")
@@ -109,10 +112,24 @@ class World:
     def token_hex(self, size: int) -> str:
         return f"{self._secrets.getrandbits(8 * size):0{2 * size}x}"
 
+    # Clocks.
+
+    def step_store_clock(self, step: float) -> None:
+        self.registry.clock_error += step
+        self.clock_steps.append((self.engine.now, step))
+
+    def _missed_steps(self) -> None:
+        """A manager that starts has not measured the steps before: stamps from before one lie."""
+        for at, step in self.clock_steps:
+            if self.engine.now - at < STEP_MATTERS_S and abs(step) > CLOCK_STEP_S:
+                self.clock_lies += abs(step)
+                self.break_assumption("A3", f"a step of {step:.0f} s was not measured")
+
     # Managers.
 
     def start(self, pool: Pool, *, mode: str = "apply") -> Manager:
         pool.starts += 1
+        self._missed_steps()
         manager = Manager(self, pool, f"{pool.name}-{pool.starts}", mode=mode)
         self.managers[manager.name] = manager
         if mode == "apply":
@@ -134,6 +151,7 @@ class World:
         if manager.pool.wishlist_fails:
             raise NodeManagerError("the wishlist command failed")
         wanted = manager.pool.wanted
+        manager.wishlist_at = self.engine.now
         return (Job("j", count=wanted),) if wanted else ()
 
     # Nodes.
