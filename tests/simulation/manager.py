@@ -82,6 +82,17 @@ class Watch(Nobody):
         self._told(plan, snapshot, settings)
 
 
+class Ear:
+    """Listens to what an actor is told."""
+
+    def __init__(self, box: Mailbox, heard: Callable[[Any], None]) -> None:
+        self._box, self._heard = box, heard
+
+    def tell(self, message: Any) -> None:
+        self._heard(message)
+        self._box.tell(message)
+
+
 class Manager:
     """The actors of one process, from its start to its end. `mode` is `apply` or `dry-run`."""
 
@@ -123,7 +134,7 @@ class Manager:
             **shared,
         )
         polling = {
-            "daemon": self.daemon,
+            "daemon": Ear(self.daemon, lambda message: world.heard(name, message)),
             "timer": timer,
             "poll_time": pool.poll_time,
             "max_poll_time": settings.max_poll_time,

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodemanager.actors.messages import CloudListed, RecordsListed
 from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
 from tests.simulation.world import World
 
 KEPT = 40
+SOURCES = {CloudListed: "cloud", RecordsListed: "records"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Told:
     def __init__(self, world: World) -> None:
         self.world = world
         self.ears: dict[str, Ears] = defaultdict(Ears)
+        self._polled: dict[tuple[str, str], Heard] = {}
+        world.given.append(self.given)
         world.cloud.books.listed.append(self._nodes)
         world.bulletin.told.append(self._records)
         world.cloud.books.asked.append(self._asked)
@@ -89,13 +93,30 @@ class Told:
                     continue
             items[node.id] = node
         heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
-        self.ears[manager].cloud.append(heard)
+        self._polled[manager, "cloud"] = heard
 
     def _records(
         self, manager: str, started: float, ended: float, listed: Listed[Record]
     ) -> None:
         items = {record.uuid: record for record in listed.items}
-        self.ears[manager].records.append(Heard(started, ended, listed.complete, items))
+        self._polled[manager, "records"] = Heard(started, ended, listed.complete, items)
+
+    def given(self, manager: str, message: Any) -> None:
+        """The daemon is given a listing: it must be the one that its poll just had (L1).
+
+        A poll may have listed and failed after that; then nothing of it counts.
+        """
+        source = SOURCES.get(type(message))
+        if source is None:
+            return
+        heard = self._polled.pop((manager, source), None)
+        ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
+        if heard is None or message.listing.complete and not heard.complete:
+            self.world.violate("L1", f"{manager} takes a {source} listing that nobody gave")
+        elif set(ids) != set(heard.items):
+            self.world.violate("L1", f"{manager} takes another {source} listing than was given")
+        else:
+            getattr(self.ears[manager], source).append(heard)
 
     def _asked(
         self, manager: str, nodes: tuple[CloudNode, ...], *, record: str | None, node_id: str | None

@@ -117,8 +117,9 @@ class Truth:
     def _is_evident(self, one: Instance, manager: Manager) -> bool:
         """Whether the manager could know of a living node: it is listed, claimed, or was heard.
 
-        One that no complete listing showed for `settle`, and that did not ping either, might as
-        well be gone; so might one whose record was not listed.
+        One that is not listed and was not heard for poll_stale_after, or that no complete listing
+        showed for `settle` and that did not ping either, might as well be gone; so might one whose
+        record was not listed.
         """
         ears, settings = self.told.ears[manager.name], manager.pool.settings
         newest, records = ears.newest("cloud"), ears.newest("records")
@@ -129,6 +130,9 @@ class Truth:
             return one.created_at >= records.started
         if record.last_ping_at is None:
             return True
+        heard_at = record.last_ping_at - EPOCH - self.world.registry.clock_error
+        if self.world.engine.now - heard_at > settings.poll_stale_after - 1.0:
+            return False
         lacking = []
         for heard in reversed(ears.cloud):
             if one.id in heard.items:
@@ -139,7 +143,6 @@ class Truth:
             return True
         if lacking[0].started - lacking[-1].started < settings.settle:
             return True
-        heard_at = record.last_ping_at - EPOCH - self.world.registry.clock_error
         return heard_at > lacking[-1].started
 
     def destroyed(self, one: Instance, by: str) -> None:

@@ -99,6 +99,7 @@ class World:
         self.trace: list[str] = []
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
+        self.given: list[Callable[[str, object], None]] = []
         self.planned_count = 0
         self.clock_lies = 0.0
         self.clock_steps: list[tuple[float, float]] = []
@@ -196,6 +197,10 @@ class World:
         self.open_breakers[manager.name] = plan.breaker.is_open
         for told in self.plans:
             told(manager, plan, snapshot, settings)
+
+    def heard(self, manager: str, message: object) -> None:
+        for told in self.given:
+            told(manager, message)
 
     def logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
         if self.verbose:
