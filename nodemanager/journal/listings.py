@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -43,7 +43,7 @@ class ListingCodec(Generic[T]):
         if listing.problems:
             data["problems"] = list(listing.problems)
         if sources is None:
-            pairs: Iterable[tuple[T, T]] = zip(old, listing.items, strict=True)
+            pairs = list(zip(old, listing.items, strict=True))
         else:
             data["from"] = _runs(sources)
             new = [item for item, at in zip(listing.items, sources, strict=True) if at == _NEW]
@@ -96,25 +96,25 @@ class ListingCodec(Generic[T]):
             places.setdefault(old_ids[place], []).append(place)
         return [places[one].pop() if places.get(one) else _NEW for one in ids]
 
-    def _changed(self, pairs: Iterable[tuple[T, T]]) -> Data:
+    def _changed(self, pairs: list[tuple[T, T]]) -> Data:
         """By field: [gaps between the numbers of the pairs that differ, their new values]."""
-        values, names = self._values, self._names
-        columns: dict[str, tuple[list[int], list[Any]]] = {}
-        for number, (old, item) in enumerate(pairs):
-            if old is item:
-                continue
-            was, now = values(old), values(item)
+        if not pairs:
+            return {}
+        values = self._values
+        old = zip(*[values(one) for one, _ in pairs], strict=True)
+        new = zip(*[values(other) for _, other in pairs], strict=True)
+        changed: Data = {}
+        for name, was, now in zip(self._names, old, new, strict=True):
+            # Most columns did not change at all, and that is quickly seen.
             if was == now:
                 continue
-            for name, one, other in zip(names, was, now, strict=True):
-                if one is not other and one != other:
-                    numbers, changed = columns.setdefault(name, ([], []))
-                    numbers.append(number)
-                    changed.append(other)
-        return {
-            name: [_gaps(numbers), self._encoded(name, changed)]
-            for name, (numbers, changed) in columns.items()
-        }
+            numbers = [
+                number
+                for number, (one, other) in enumerate(zip(was, now, strict=True))
+                if one is not other and one != other
+            ]
+            changed[name] = [_gaps(numbers), self._encoded(name, [now[one] for one in numbers])]
+        return changed
 
     def _changes(self, columns: Data) -> dict[int, dict[str, Any]]:
         changes: dict[int, dict[str, Any]] = {}
