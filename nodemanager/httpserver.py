@@ -121,6 +121,11 @@ class HttpServer:
         self._thread = None
 
     @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread is not None and self._thread.is_alive() and bool(self._server.ready)
+
+    @property
     def port(self) -> int:
         """The port it listens on, also when it was asked for 0."""
         return int(self._server.bind_addr[1])

@@ -250,7 +250,9 @@ class Service:
                 action="applied" if change.reloadable else "needs a restart",
             )
         self._config = taken = reloaded(self._config, new)
-        settings = wiring.settings_of(taken, system.cloud, system.records.store)
+        # The sizes are the start's: they need a restart, and the cloud must not be waited for here.
+        sizes = system.settings.sizes
+        settings = wiring.settings_of(taken, system.cloud, system.records.store, sizes)
         system.daemon.tell(ApplySettings(settings))
         timing = taken.daemon
         team = system.team

@@ -34,7 +34,7 @@ from nodemanager.config import (
     StoreProvider,
     located,
 )
-from nodemanager.core.model import Record, Size
+from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 from nodemanager.httpserver import HttpServer
@@ -44,8 +44,9 @@ from nodemanager.state import StateDirectory
 
 SETUPS = 3
 SHUTDOWNS = 2
-REGISTRY_THREADS = 6
 STOP_TIMEOUT_S = 10.0
+
+Wishlist = Callable[[], tuple[Job, ...]]
 
 PROVIDERS = ("dummy", "ec2", "local")
 
@@ -161,6 +162,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
     from nodemanager.records.sql import SqlRecordStore
     from nodemanager.registry.app import build_app
+    from nodemanager.registry.server import registry_server
 
     registry = config.registry
     store = SqlRecordStore(
@@ -178,15 +180,12 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
-    face = HttpServer(
+    face = registry_server(
         build_app(store, token),
         registry.listen.host,
         registry.listen.port,
-        option="[Registry] listen",
-        threads=REGISTRY_THREADS,
-        name="registry",
-        tls_cert=str(registry.tls_cert) if registry.tls_cert else None,
-        tls_key=str(registry.tls_key) if registry.tls_key else None,
+        str(registry.tls_cert) if registry.tls_cert else None,
+        str(registry.tls_key) if registry.tls_key else None,
     )
 
     def serve(url: str) -> None:
@@ -238,8 +237,10 @@ def _size(wanted: SizeOverride, listed: Size | None) -> Size:
 _ADOPT = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
 
-def settings_of(config: Config, cloud: CloudDriver, store: RecordStore) -> Settings:
-    """What decisions are taken by."""
+def settings_of(
+    config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
+) -> Settings:
+    """What decisions are taken by. The cloud is asked for its sizes unless `sizes` are given."""
     daemon, cleaning = config.daemon, config.cleaning
     visible_after = cleaning.visible_after
     return Settings(
@@ -268,7 +269,7 @@ def settings_of(config: Config, cloud: CloudDriver, store: RecordStore) -> Setti
         consecutive_idle_count=daemon.consecutive_idle_count,
         node_mem_scaling=daemon.node_mem_scaling,
         shutdown_windows=_windows(config.cloud.shutdown_windows),
-        sizes=sizes_of(config, cloud),
+        sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
 
 
@@ -307,6 +308,16 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
         raise ConfigError(located(config, [problem]))
     return render
+
+
+def wishlist_of(config: Config) -> Wishlist | None:
+    """What asks for the waiting jobs, where the file names a command."""
+    command = config.daemon.wishlist_command
+    if command is None:
+        return None
+    from nodemanager.schedulers.wishlist import WishlistCommand
+
+    return WishlistCommand(command, config.daemon.wishlist_poll_time)
 
 
 class RememberedIdentity:
@@ -371,8 +382,9 @@ def start_actors(
     dry_run: bool = False,
     once: Once | None = None,
     observer: Observer | None = None,
+    wishlist: Wishlist | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin."""
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
     store = records.store
     role = Role(
         manager=f"{socket.gethostname()}:{os.getpid()}",
@@ -405,14 +417,14 @@ def start_actors(
         clock=clock,
         poll_time=timing.nodelist_poll_time,
         max_poll_time=timing.max_poll_time,
+        writes=not dry_run,
         on_death=on_death,
     )
+    wishlist = wishlist or wishlist_of(config)
     demand = None
-    if timing.wishlist_command is not None:
-        from nodemanager.schedulers.wishlist import WishlistCommand
-
+    if wishlist is not None:
         demand = DemandActor.start(
-            wishlist=WishlistCommand(timing.wishlist_command, timing.wishlist_poll_time),
+            wishlist=wishlist,
             daemon=daemon,
             timer=timer,
             clock=clock,

@@ -25,8 +25,16 @@ class Crew:
         else:
             self._waiting.append((key, message))
 
+    def go_on(self, key: str, message: Any) -> None:
+        """Hand the next step to whoever has `key`, ahead of what waits: no look grows old."""
+        worker = self._busy.get(key)
+        if worker is None:
+            self.give(key, message)
+        else:
+            worker.tell(message)
+
     def done(self, key: str) -> None:
-        """The worker on `key` answered: it takes the next order."""
+        """The worker on `key` answered for the last time: it takes the next order."""
         worker = self._busy.pop(key, None)
         if worker is not None:
             self._free.append(worker)
@@ -41,6 +49,10 @@ class Crew:
         keys = [key for key, _ in self._waiting]
         self._waiting.clear()
         return keys
+
+    def has(self, key: str) -> bool:
+        """Whether a worker has an order for `key`."""
+        return key in self._busy
 
     @property
     def busy(self) -> int:

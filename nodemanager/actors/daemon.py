@@ -55,7 +55,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.actors.narrator import Narrator, record_fields
 from nodemanager.actors.observer import Observer
-from nodemanager.actors.timer import Timer
+from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
@@ -66,9 +66,10 @@ from nodemanager.core.model import Claim, Guarantee, Job, Outcome
 from nodemanager.core.plan import BootOrder, Plan, plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.records import CleanOrder, confirm_clean, fenced_order, order_release
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
 from nodemanager.core.shutdown import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
+from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -153,10 +154,11 @@ class NodeManagerDaemonActor(RoleActor):
         self._limits = Limits()
         self._flights = Flights()
         self._expected: dict[str, Expected] = {}
-        self._own_cleans: set[str] = set()
+        self._own_cleans: dict[str, tuple[str, float]] = {}
         self._demand: tuple[Job, ...] | None = () if not settings.demand_polled else None
         self._demand_at: float | None = None
         self._slots: int | None = None
+        self._store_id: str | None = None
         self._read_only: dict[str, str] = {}
         self._identified: set[str] = set()
         self._first_clean, self._backlog = role.backlog.load()
@@ -165,9 +167,9 @@ class NodeManagerDaemonActor(RoleActor):
         self._plan: Plan | None = None
         self._deciding = False
         self._new_records = False
+        self._asked_after: Nodes | None = None
         self._stopping: Stop | None = None
-        self._once_since: float | None = None
-        self._once_listings = 0
+        self._once_listings: set[float] = set()
         self._once_applied = False
 
     # The team.
@@ -204,13 +206,13 @@ class NodeManagerDaemonActor(RoleActor):
         if listing.complete:
             ids = frozenset(node.id for node in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=True)
-            self._once_listings += 1
         self._history = histories.cloud_listed(self._history, listing, self._settings)
         self._decide_soon()
 
     def on_RecordsListed(self, message: RecordsListed) -> None:
         listing = message.listing
         self._identify("store", message.store_id)
+        self._store_id = message.store_id
         took_s = listing.ended_at - listing.started_at
         answered = message.answered_at is not None
         self._narrator.listed(
@@ -226,10 +228,22 @@ class NodeManagerDaemonActor(RoleActor):
         if listing.complete:
             ids = frozenset(record.uuid for record in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=False)
+            self._forget_own_cleans(listing)
             self._new_records = True
         self._history = histories.records_listed(self._history, listing, self._settings)
         self._slots = message.slots
         self._decide_soon()
+
+    def _forget_own_cleans(self, listing: Records) -> None:
+        """A record that someone wrote since is not last written by our own clean (U2)."""
+        if not self._own_cleans:
+            return
+        versions = {record.uuid: record.version for record in listing.items}
+        self._own_cleans = {
+            uuid: (version, at)
+            for uuid, (version, at) in self._own_cleans.items()
+            if at >= listing.started_at or versions.get(uuid) == version
+        }
 
     def on_DemandPolled(self, message: DemandPolled) -> None:
         self._demand, self._demand_at = message.jobs, message.started_at
@@ -328,6 +342,8 @@ class NodeManagerDaemonActor(RoleActor):
             slots=self._slots,
             record_flights=flights.by_record(without),
             node_flights=flights.by_node(without),
+            cleaned_lately=flights.cleaned_lately,
+            destroyed_lately=flights.destroyed_lately,
             boots_unclaimed=flights.unclaimed(),
             claimed_sizes=dict(flights.sizes),
             expected=dict(self._expected),
@@ -366,6 +382,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
+        self._flights.forget_landed(self._history)
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
         for what in self._flights.expire(now, self._settings.action_timeout):
@@ -385,8 +402,9 @@ class NodeManagerDaemonActor(RoleActor):
         self._narrator.plan(made, by_uuid, now)
         took_s = self._clock.boottime() - now
         self._role.observer.planned(made, snapshot, self._settings, took_s)
-        if made.ask:
-            self._team.cloud_list.tell(AskNodes(made.ask))
+        if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
+            self._asked_after = self._history.cloud
+            tell(self._team.cloud_list, AskNodes(made.ask))
         if self._may_act(made, now):
             self._carry_out(made, now)
         self._finish_once()
@@ -395,14 +413,19 @@ class NodeManagerDaemonActor(RoleActor):
     def _may_act(self, made: Plan, now: float) -> bool:
         if self._stopping is not None or made.aborted is not None:
             return False
+        if self._limits.throttled_until > now:
+            return False
         if self._role.once is None:
             return True
         if self._once_applied:
             return False
-        if self._once_since is None:
-            self._once_since = now
-        settled = now - self._once_since >= self._settings.settle
-        return settled and self._once_listings >= self._settings.absent_listings
+        # Counted as C5 and C6 count, so that the one plan may free what a later one could.
+        cloud = made.history.cloud
+        if made.history.base is None or cloud is None:
+            return False
+        self._once_listings.add(cloud.started_at)
+        settled = cloud.started_at - min(self._once_listings) >= self._settings.settle
+        return settled and len(self._once_listings) >= self._settings.absent_listings
 
     def _carry_out(self, made: Plan, now: float) -> None:
         for clean in made.cleans:
@@ -446,7 +469,8 @@ class NodeManagerDaemonActor(RoleActor):
             incarnation=incarnation,
         )
         order_id = self._flights.setup_begun(boot, now)
-        order = SetUpNode(order_id, boot, claim, clock.offset, now + ORDER_TTL_S)
+        assert self._store_id is not None, "the same poll told the store's id"
+        order = SetUpNode(order_id, boot, claim, self._store_id, clock.offset, now + ORDER_TTL_S)
         self._setups.give(str(order_id), order)
 
     def on_RecordClaimed(self, message: RecordClaimed) -> None:
@@ -460,12 +484,13 @@ class NodeManagerDaemonActor(RoleActor):
         )
 
     def on_NodeCreated(self, message: NodeCreated) -> None:
+        self._flights.setup_lands(message.order_id, self._clock.boottime())
         self._setups.done(str(message.order_id))
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
         self._expected[record.uuid] = Expected(node.id, size, now)
-        self._limits = after_success(self._limits, self._plan_nodes())
+        self._limits = after_success(self._limits, self._nodes_now())
         self._log.event(
             Event.NODE_CREATED,
             node=node.id,
@@ -478,6 +503,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._settled()
 
     def on_SetupFailed(self, message: SetupFailed) -> None:
+        self._flights.setup_lands(message.order_id, self._clock.boottime())
         self._setups.done(str(message.order_id))
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, error = message.record, message.error
@@ -513,7 +539,7 @@ class NodeManagerDaemonActor(RoleActor):
             self._throttled(error)
         now = self._clock.boottime()
         self._limits = after_refusal(
-            self._limits, error, setup.boot.size.name, self._plan_nodes(), now, self._settings
+            self._limits, error, setup.boot.size.name, self._nodes_now(), now, self._settings
         )
 
     def _throttled(self, error: RemoteError) -> None:
@@ -523,17 +549,21 @@ class NodeManagerDaemonActor(RoleActor):
         self._limits = replace(
             self._limits, throttled_until=max(self._limits.throttled_until, until)
         )
-        self._team.cloud_list.tell(BackOff(until))
+        tell(self._team.cloud_list, BackOff(until))
 
-    def _plan_nodes(self) -> int:
-        return self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+    def _nodes_now(self) -> int:
+        """The nodes there are, those created since the last listing among them."""
+        planned = self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+        present = self._history.present
+        return planned + sum(one.node_id not in present for one in self._expected.values())
 
     # Shut-down.
 
     def on_ShutdownLooked(self, message: ShutdownLooked) -> None:
         order = message.order
-        self._shutdowns.done(order.node_id)
         if not self._flights.is_shutdown(order):
+            self._shutdowns.done(order.node_id)
+            self._settled()
             return
         wants = self._plan.wants if self._plan is not None else None
         verdict = confirm_shutdown(
@@ -543,17 +573,22 @@ class NodeManagerDaemonActor(RoleActor):
             self._settings,
             wanted=wants is not None and order.size in wants.unmet,
         )
+        if self._deciding and order.cancellable and verdict.kind is Kind.SHUTDOWN:
+            verdict = keep(
+                order.node_id, Reason.CHANGED_SINCE_PLAN, detail="news that no plan has weighed yet"
+            )
+        reason, measures = _why_not(verdict)
         if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
-            self._shutdowns.give(order.node_id, DestroyNode(order))
+            self._shutdowns.go_on(order.node_id, DestroyNode(order))
             return
         self._flights.shutdown_ended(order.node_id, self._clock.boottime())
         self._log.event(
             Event.NODE_SHUTDOWN_SKIPPED,
-            node=order.node_id,
-            reason=verdict.reason if verdict.kind is Kind.KEEP else Reason.NO_LONGER_WANTED,
-            **(verdict.measures or {} if verdict.kind is Kind.KEEP else {}),
+            **{"node": order.node_id, "reason": reason, **measures},
             plan=order.plan_id,
         )
+        self._shutdowns.done(order.node_id)
+        self._role.observer.shutdown_skipped(reason)
         self._settled()
 
     def on_NodeDestroyed(self, message: NodeDestroyed) -> None:
@@ -561,6 +596,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._shutdowns.done(order.node_id)
         now = self._clock.boottime()
         self._flights.destroy_sent(Destroyed(order, now))
+        if isinstance(message.error, Throttled):
+            self._throttled(message.error)
         if message.outcome is Outcome.GONE:
             self._gone(order)
             return
@@ -589,21 +626,35 @@ class NodeManagerDaemonActor(RoleActor):
         self._ask_gone_later(order)
 
     def _ask_gone_later(self, order: ShutdownOrder) -> None:
+        now = self._clock.boottime()
         wait_s = self._flights.next_question_s(order.node_id, self._settings.max_poll_time)
-        self._timer.after(wait_s, self.actor_ref, CheckGone(order.node_id))
+        destroyed = self._flights.destroyed.get(order.node_id)
+        if destroyed is not None and destroyed.denied_at is not None:
+            # A second "no such node" settles it (D3).
+            wait_s = max(1.0, destroyed.denied_at + ASK_AGAIN_S - now)
+        self._timer.after(wait_s, self.actor_ref, CheckGone(order))
         self._settled()
 
     def on_CheckGone(self, message: CheckGone) -> None:
-        destroyed = self._flights.destroyed.get(message.node_id)
-        if destroyed is not None and self._stopping is None:
-            self._shutdowns.give(message.node_id, AskGone(destroyed.order))
+        order = message.order
+        destroyed = self._flights.destroyed.get(order.node_id)
+        if destroyed is None or destroyed.order is not order or self._stopping is not None:
+            return
+        wait_s = self._limits.throttled_until - self._clock.boottime()
+        if wait_s > 0:
+            self._timer.after(wait_s, self.actor_ref, message)
+        else:
+            self._shutdowns.give(order.node_id, AskGone(order))
 
     def on_GoneAsked(self, message: GoneAsked) -> None:
         order = message.order
         self._shutdowns.done(order.node_id)
         destroyed = self._flights.destroyed.get(order.node_id)
         if destroyed is None:
+            self._settled()
             return
+        if isinstance(message.error, Throttled):
+            self._throttled(message.error)
         if message.error is not None:
             self._log.event(
                 Event.NODE_SHUTDOWN_FAILED,
@@ -630,6 +681,7 @@ class NodeManagerDaemonActor(RoleActor):
         self._flights.gone[order.node_id] = now
         self._history = histories.explained(self._history, (order.node_id,))
         self._narrator.forget_node(order.node_id)
+        self._flights.shut_down(order, now)
         self._log.event(
             Event.NODE_GONE,
             node=order.node_id,
@@ -662,44 +714,47 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_CleanLooked(self, message: CleanLooked) -> None:
         order, found = message.order, message.found
-        self._cleaner.done(order.uuid)
+        if isinstance(message.error, Throttled):
+            self._throttled(message.error)
         if not self._flights.is_clean(order):
             if message.fenced is not None:
-                self._cleaner.give(order.uuid, LiftFence(order, message.fenced))
+                self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced))
+                return
+            self._cleaner.done(order.uuid)
+            self._settled()
             return
         verdict = confirm_clean(
             order, found, self._snapshot(order.plan_id, without=order.uuid), self._settings
         )
         if verdict.kind is not Kind.CLEAN or self._stopping is not None:
-            reason = verdict.reason if verdict.kind is Kind.KEEP else Reason.NO_LONGER_WANTED
-            measures = dict(verdict.measures or {}) if verdict.kind is Kind.KEEP else {}
+            reason, measures = _why_not(verdict)
             self._log.event(
                 Event.RECORD_CLEAN_SKIPPED,
-                reason=reason,
-                **record_fields(found.record, order.uuid),
-                **measures,
+                **{**record_fields(found.record, order.uuid), "reason": reason, **measures},
                 plan=order.plan_id,
             )
             self._role.observer.clean_skipped(reason)
+            again = reason is Reason.EVIDENCE_MISSING
             if message.fenced is not None:
-                self._cleaner.give(order.uuid, LiftFence(order, message.fenced))
+                self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced, again))
                 return
-            self._clean_ended(order, again=reason is Reason.EVIDENCE_MISSING)
+            self._cleaner.done(order.uuid)
+            self._clean_ended(order, again=again)
             return
         assert found.record is not None
         if self._role.guarantee is Guarantee.FENCED and message.fenced is None:
-            self._cleaner.give(order.uuid, FenceRecord(order, found.record))
+            self._cleaner.go_on(order.uuid, FenceRecord(order, found.record))
         else:
-            self._cleaner.give(order.uuid, FreeRecord(order, found.record))
+            self._cleaner.go_on(order.uuid, FreeRecord(order, found.record))
 
     def on_RecordFenced(self, message: RecordFenced) -> None:
         order, fence = message.order, message.fence
-        self._cleaner.done(order.uuid)
         self._flights.fenced(fence, order)
         behind = fenced_order(order, fence.judged, fence.fenced)
         if behind is None or self._stopping is not None:
-            self._cleaner.give(order.uuid, LiftFence(order, fence))
+            self._cleaner.go_on(order.uuid, LiftFence(order, fence))
             return
+        self._cleaner.done(order.uuid)
         self._flights.clean_begun(behind, self._clock.boottime())
         look = LookBeforeClean(behind, fence)
         self._timer.after(self._role.fence_wait, self.actor_ref, look)
@@ -710,25 +765,38 @@ class NodeManagerDaemonActor(RoleActor):
             self._cleaner.give(message.order.uuid, message)
 
     def on_FenceLifted(self, message: FenceLifted) -> None:
-        order = message.order
+        order, error = message.order, message.error
         self._cleaner.done(order.uuid)
-        self._flights.unfenced(order.uuid)
-        if message.error is not None:
+        if error is not None:
             self._log.event(
                 Event.RECORD_CLEAN_FAILED,
                 level=WARNING,
                 record=order.uuid,
                 action="unfence",
-                error=message.error,
+                error=error,
                 plan=order.plan_id,
             )
-        self._clean_ended(order, again=False)
+            if self._stopping is None and not getattr(error, "definite", False):
+                # Its node may live, and can't ping before it has its secret back.
+                wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+                again = LiftFence(order, message.fence, message.again)
+                self._timer.after(wait_s, self.actor_ref, again)
+                return
+        self._flights.unfenced(order.uuid)
+        self._clean_ended(order, again=message.again)
+
+    def on_LiftFence(self, message: LiftFence) -> None:
+        """The timer says that a fence that could not be lifted is to be tried again."""
+        uuid = message.order.uuid
+        if uuid in self._flights.fences and not self._cleaner.has(uuid):
+            self._cleaner.give(uuid, message)
 
     def on_RecordCleaned(self, message: RecordCleaned) -> None:
         order, before = message.order, message.before
         self._cleaner.done(order.uuid)
         self._flights.unfenced(order.uuid)
-        self._own_cleans.add(order.uuid)
+        self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
+        self._flights.forget_questions(order.uuid)
         self._log.event(
             Event.RECORD_CLEANED,
             reason=order.reason,
@@ -741,7 +809,6 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_CleanFailed(self, message: CleanFailed) -> None:
         order = message.order
-        self._cleaner.done(order.uuid)
         self._log.event(
             Event.RECORD_CLEAN_FAILED,
             level=WARNING,
@@ -753,10 +820,14 @@ class NodeManagerDaemonActor(RoleActor):
             plan=order.plan_id,
         )
         self._role.observer.clean_failed()
+        if message.fence is not None:
+            # Nobody knows whether the fence is up.
+            self._flights.fenced(message.fence, order)
         fence = self._flights.fences.get(order.uuid)
         if fence is not None:
-            self._cleaner.give(order.uuid, LiftFence(order, fence[0]))
+            self._cleaner.go_on(order.uuid, LiftFence(order, fence[0], again=True))
             return
+        self._cleaner.done(order.uuid)
         self._clean_ended(order, again=True)
 
     def _clean_ended(self, order: CleanOrder, *, again: bool) -> None:
@@ -803,7 +874,9 @@ class NodeManagerDaemonActor(RoleActor):
             self._flights.shutdown_ended(key, self._clock.boottime())
         self._cleaner.drop_waiting()
         for uuid, (fence, order) in list(self._flights.fences.items()):
-            self._cleaner.give(uuid, LiftFence(order, fence))
+            # A step under way ends by itself; a lift behind a finished clean would undo it.
+            if not self._cleaner.has(uuid):
+                self._cleaner.give(uuid, LiftFence(order, fence))
         self._log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
         self._finish_stop()
 
@@ -815,3 +888,10 @@ class NodeManagerDaemonActor(RoleActor):
     def _finish_once(self) -> None:
         if self._role.once is not None and self._once_applied and self._flights.is_empty:
             self._role.once.finished(0)
+
+
+def _why_not(verdict: Verdict) -> tuple[Reason, dict[str, Any]]:
+    """Why an order ends at the last look: what forbids it now, or that we stop."""
+    if verdict.kind is Kind.KEEP:
+        return verdict.reason, dict(verdict.measures or {})
+    return Reason.STOPPING, {}

@@ -27,12 +27,19 @@ class SetUp:
 
 
 class Flights:
-    """What is in the air. Times are CLOCK_BOOTTIME."""
+    """What is in the air. Times are CLOCK_BOOTTIME.
+
+    What has landed still counts until both listings began after its end: a set-up as a node to be,
+    a clean and a destroy against the cycle's caps.
+    """
 
     def __init__(self) -> None:
         self._order_ids = itertools.count(1)
         self._setups: dict[int, SetUp] = {}
         self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
+        self._landed: dict[str, tuple[Flight, float]] = {}
+        self._cleaned_at: list[float] = []
+        self._destroyed_at: list[float] = []
         self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
@@ -50,6 +57,7 @@ class Flights:
         expired: list[Mapping[str, Any]] = []
         for order_id, setup in list(self._setups.items()):
             if now - setup.since > action_timeout:
+                self.setup_lands(order_id, now)
                 self.setup_ended(order_id, now)
                 expired.append(
                     {"action": "setup", "record": setup.record, "age_s": now - setup.since}
@@ -82,7 +90,8 @@ class Flights:
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """By record uuid; `without` is the record or node whose own flight is left out."""
-        flights = {
+        flights = {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
+        flights |= {
             setup.record: Flight("setup", setup.since)
             for setup in self._setups.values()
             if setup.record is not None
@@ -96,9 +105,9 @@ class Flights:
         for node_id, (order, since) in self._shutdowns.items():
             if order.record is not None and node_id != without:
                 flights[order.record] = Flight("shutdown", since)
-        for uuid, (_, since) in self.cleans.items():
+        for uuid, (clean, since) in self.cleans.items():
             if uuid != without:
-                flights[uuid] = Flight("clean", since)
+                flights[uuid] = _clean_flight(clean, since)
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -119,6 +128,25 @@ class Flights:
             if setup.record is None and setup.boot.record is None
         )
 
+    # What the listings show.
+
+    def forget_landed(self, history: History) -> None:
+        """Forget what both newest listings began after."""
+        if history.cloud is None or history.records is None:
+            return
+        shown = min(history.cloud.started_at, history.records.started_at)
+        self._landed = {id: landed for id, landed in self._landed.items() if landed[1] >= shown}
+        self._cleaned_at = [at for at in self._cleaned_at if at >= shown]
+        self._destroyed_at = [at for at in self._destroyed_at if at >= shown]
+
+    @property
+    def cleaned_lately(self) -> int:
+        return len(self._cleaned_at)
+
+    @property
+    def destroyed_lately(self) -> int:
+        return len(self._destroyed_at)
+
     # Set-ups.
 
     def setup_begun(self, boot: BootOrder, now: float) -> int:
@@ -127,6 +155,12 @@ class Flights:
         if boot.record is not None:
             self.sizes[boot.record.uuid] = boot.size.name
         return order_id
+
+    def setup_lands(self, order_id: int, now: float) -> None:
+        """It ends now; its record is a node to be until it is listed with the claim."""
+        setup = self._setups.get(order_id)
+        if setup is not None and setup.record is not None:
+            self._landed[setup.record] = (Flight("setup", setup.since), now)
 
     def claimed(self, order_id: int, record: Record) -> None:
         setup = self._setups.get(order_id)
@@ -147,6 +181,11 @@ class Flights:
 
     def shutdown_begun(self, order: ShutdownOrder, now: float) -> None:
         self._shutdowns[order.node_id] = (order, now)
+
+    def shut_down(self, order: ShutdownOrder, now: float) -> None:
+        """The node is gone."""
+        if order.reason is not Reason.IDLE_BEYOND_DEMAND:
+            self._destroyed_at.append(now)
 
     def is_shutdown(self, order: ShutdownOrder) -> bool:
         under_way = self._shutdowns.get(order.node_id)
@@ -184,10 +223,26 @@ class Flights:
         """Since when it was under way."""
         self.touched[uuid] = now
         ended = self.cleans.pop(uuid, None)
-        return None if ended is None else ended[1]
+        if ended is None:
+            return None
+        if ended[0].reason is Reason.CREATE_REFUSED:
+            self._landed[uuid] = (_clean_flight(*ended), now)
+        else:
+            self._cleaned_at.append(now)
+        return ended[1]
+
+    def forget_questions(self, id: str) -> None:
+        """The next wait for `id` is a short one again."""
+        self._questions.pop(id, None)
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)
 
     def unfenced(self, uuid: str) -> None:
         self.fences.pop(uuid, None)
+
+
+def _clean_flight(order: CleanOrder, since: float) -> Flight:
+    # A claim counts as a node to be until it is seen to be released (U6).
+    released = order.reason is Reason.CREATE_REFUSED
+    return Flight("setup" if released else "clean", since)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.history import Nodes, Records
-from nodemanager.core.model import Claim, CloudNode, Job, Outcome, Record, Size, StoreTime
+from nodemanager.core.model import Claim, CloudNode, Job, Outcome, Record, StoreTime
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.records import CleanEvidence, CleanOrder
 from nodemanager.core.settings import Settings
@@ -110,12 +110,13 @@ class SetUpNode:
     """Claim a record and create a node on it. `claim.at` is left for the worker to stamp.
 
     `store_offset` turns CLOCK_BOOTTIME into the store's clock; nothing is begun after
-    `not_after`.
+    `not_after`, nor in another store than `store_id` (L5).
     """
 
     order_id: int
     boot: BootOrder
     claim: Claim
+    store_id: str
     store_offset: float
     not_after: float
 
@@ -189,7 +190,7 @@ class GoneAsked:
 class CheckGone:
     """The timer's reminder that a destroyed node is to be asked for again."""
 
-    node_id: str
+    order: ShutdownOrder
 
 
 # Cleaning.
@@ -217,6 +218,7 @@ class CleanLooked:
     order: CleanOrder
     found: CleanEvidence
     fenced: Fence | None = None
+    error: RemoteError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,16 +235,19 @@ class RecordFenced:
 
 @dataclass(frozen=True, slots=True)
 class LiftFence:
-    """Give the node its secret back; `skipped` is why the clean is off."""
+    """Give the node its secret back; `again` says that the clean is still due."""
 
     order: CleanOrder
     fence: Fence
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FenceLifted:
     order: CleanOrder
-    error: Exception | None = None
+    fence: Fence
+    again: bool = False
+    error: RemoteError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +267,12 @@ class RecordCleaned:
 
 @dataclass(frozen=True, slots=True)
 class CleanFailed:
+    """`fence` is one that may or may not have been put up: nobody knows (C12)."""
+
     order: CleanOrder
     error: Exception
     stage: str
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +310,6 @@ class Decide:
 @dataclass(frozen=True, slots=True)
 class ApplySettings:
     settings: Settings
-    sizes: tuple[Size, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

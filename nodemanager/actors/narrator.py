@@ -52,6 +52,7 @@ class Narrator:
         self._records: dict[str, Reason] = {}
         self._nodes: dict[str, Reason] = {}
         self._pairs: dict[str, str] = {}
+        self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
@@ -112,7 +113,12 @@ class Narrator:
         self._tell_summary(plan, now)
 
     def _tell_pairs(self, plan: Plan) -> None:
-        pairs = {node_id: record.uuid for node_id, record in plan.pairs.record_of.items()}
+        self._gone &= plan.history.present.keys()
+        pairs = {
+            node_id: record.uuid
+            for node_id, record in plan.pairs.record_of.items()
+            if node_id not in self._gone
+        }
         if pairs != self._pairs:
             present = plan.history.present
             for node_id, uuid in pairs.items():
@@ -297,8 +303,9 @@ class Narrator:
             self._log.event(Event.BREAKER_CLOSED, cause=cause)
 
     def forget_node(self, node_id: str) -> None:
-        """A node we destroyed is not unpaired when it leaves the list."""
+        """A node we destroyed is not unpaired when it leaves the list, nor paired until then."""
         self._pairs.pop(node_id, None)
+        self._gone.add(node_id)
 
     def items_with_problems(self, nodes: Iterable[CloudNode | Record]) -> tuple[str, ...]:
         found = []

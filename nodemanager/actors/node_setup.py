@@ -11,7 +11,7 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.core.model import Record, Tags
 from nodemanager.core.settings import CREATE_WITHIN_S
-from nodemanager.errors import RemoteError
+from nodemanager.errors import RemoteError, StoreRefused
 from nodemanager.records.api import RecordStore
 
 UserData = Callable[[Record, str], str]
@@ -52,6 +52,9 @@ class NodeSetupActor(RoleActor):
         self._create(order, record)
 
     def _claim(self, order: SetUpNode) -> Record:
+        found = self._store.store_id()
+        if found != order.store_id:
+            raise StoreRefused(f"the store is {found} now, and was {order.store_id} (L5)")
         claim = replace(order.claim, at=order.store_offset + self._clock.boottime())
         if order.boot.record is not None:
             return self._store.claim(order.boot.record, claim)
@@ -59,8 +62,10 @@ class NodeSetupActor(RoleActor):
 
     def _create(self, order: SetUpNode, record: Record) -> None:
         began_at = self._clock.boottime()
+        stage = "claim"
         try:
             record = self._renewed(order, record)
+            stage = "create"
             create = CreateOrder(
                 name=order.claim.node_name,
                 size=order.boot.size,
@@ -70,7 +75,7 @@ class NodeSetupActor(RoleActor):
             )
             node = self._cloud.create(create)
         except RemoteError as error:
-            self._daemon.tell(SetupFailed(order.order_id, record, error, error.definite, "create"))
+            self._daemon.tell(SetupFailed(order.order_id, record, error, error.definite, stage))
             return
         took_s = self._clock.boottime() - began_at
         self._daemon.tell(NodeCreated(order.order_id, record, node, took_s))

@@ -7,6 +7,7 @@ exponentially up to `max_poll_time` and honour Retry-After.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.messages import (
@@ -25,9 +26,11 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.core.model import CloudNode, Job, Listing, StoreTime
-from nodemanager.errors import NodeManagerError, RemoteError
+from nodemanager.core.model import CloudNode, Job, Listed, Listing, Record
+from nodemanager.errors import IncompleteListing, NodeManagerError, RemoteError
 from nodemanager.records.api import RecordStore
+
+T = TypeVar("T")
 
 ACCOUNT_EVERY_S = 600.0
 """How often the account behind the credentials is looked at again (L5)."""
@@ -100,6 +103,23 @@ class PollingActor(RoleActor):
         self._timer.after(seconds, self.actor_ref, Poll(self._number))
 
 
+def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
+    """The listing without what is no item at all; then it is incomplete (L1).
+
+    No adapter should give such a thing, but one that does must not end the daemon. Raises
+    IncompleteListing for an answer that is no listing.
+    """
+    given: object = listed
+    if not isinstance(given, Listed):
+        raise IncompleteListing(f"the list call answered with {type(given).__name__}")
+    items = tuple(item for item in listed.items if isinstance(item, kind))
+    if len(items) == len(listed.items):
+        return listed
+    foreign = {type(item).__name__ for item in listed.items if not isinstance(item, kind)}
+    problems = tuple(f"an item is {name}, no {kind.__name__}" for name in sorted(foreign))
+    return Listed(items, complete=False, problems=(*listed.problems, *problems))
+
+
 class CloudNodeListActor(PollingActor):
     """Lists the cloud's nodes, and asks for single ones by id where the daemon wants to know."""
 
@@ -134,7 +154,7 @@ class CloudNodeListActor(PollingActor):
             account = self._cloud.account()
         self._daemon.tell(CloudPollStarted())
         started_at = self._clock.boottime()
-        listed = self._cloud.list_nodes()
+        listed = _readable(self._cloud.list_nodes(), CloudNode)
         ended_at = self._clock.boottime()
         if account is not None:
             self._account_at = now
@@ -143,7 +163,8 @@ class CloudNodeListActor(PollingActor):
 
     def on_AskNodes(self, message: AskNodes) -> None:
         answers: dict[str, CloudNode | None] = {}
-        for node_id in message.node_ids:
+        throttled = self._clock.boottime() < self._not_before
+        for node_id in () if throttled else message.node_ids:
             try:
                 answers[node_id] = self._cloud.ask(node_id)
             except RemoteError:
@@ -153,7 +174,10 @@ class CloudNodeListActor(PollingActor):
 
 
 class RecordListActor(PollingActor):
-    """Lists the records; with each poll one probe of the nodes' own ping URL (D8)."""
+    """Lists the records; with each poll one probe of the nodes' own ping URL (D8).
+
+    Without `writes`, in a dry run, not even the store's clock is asked for by a write (S3).
+    """
 
     source = "records"
 
@@ -166,8 +190,8 @@ class RecordListActor(PollingActor):
         clock: Clock,
         poll_time: float,
         max_poll_time: float,
+        writes: bool,
         on_death: OnDeath,
-        store_time: Callable[[], StoreTime] | None = None,
     ) -> None:
         super().__init__(
             daemon=daemon,
@@ -178,13 +202,13 @@ class RecordListActor(PollingActor):
             on_death=on_death,
         )
         self._store = store
-        self._store_time = store_time or store.store_time
+        self._writes = writes
 
     def poll(self) -> None:
         store_id = self._store.store_id()
-        store_time = self._store_time()
+        store_time = self._store.store_time(writes=self._writes)
         started_at = self._clock.boottime()
-        listed = self._store.list_records()
+        listed = _readable(self._store.list_records(), Record)
         ended_at = self._clock.boottime()
         answered = self._store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)

@@ -34,17 +34,19 @@ class RecordCleanerActor(RoleActor):
         self._daemon = daemon
 
     def on_LookBeforeClean(self, message: LookBeforeClean) -> None:
-        found = self._look(message.order)
-        self._daemon.tell(CleanLooked(message.order, found, message.fenced))
+        failed: RemoteError | None = None
+        try:
+            found = self._look(message.order)
+        except RemoteError as error:
+            failed = error
+            found = CleanEvidence(None, None, error=str(error))
+        self._daemon.tell(CleanLooked(message.order, found, message.fenced, failed))
 
     def _look(self, order: CleanOrder) -> CleanEvidence:
-        try:
-            record = self._store.read(order.uuid)
-            tagged = self._cloud.find_by_record(order.uuid)
-            asked = order.instance_id or (record.instance_id if record is not None else None)
-            by_id = self._cloud.ask(asked) if asked is not None else None
-        except RemoteError as error:
-            return CleanEvidence(None, None, error=str(error))
+        record = self._store.read(order.uuid)
+        tagged = self._cloud.find_by_record(order.uuid)
+        asked = order.instance_id or (record.instance_id if record is not None else None)
+        by_id = self._cloud.ask(asked) if asked is not None else None
         return CleanEvidence(record, tagged, by_id, asked_id=asked is not None)
 
     def on_FenceRecord(self, message: FenceRecord) -> None:
@@ -52,7 +54,8 @@ class RecordCleanerActor(RoleActor):
         try:
             fenced = self._store.fence(judged)
         except RemoteError as error:
-            self._daemon.tell(CleanFailed(message.order, error, "fence"))
+            perhaps = None if error.definite else Fence(judged, judged, judged.ping_secret)
+            self._daemon.tell(CleanFailed(message.order, error, "fence", perhaps))
             return
         fence = Fence(judged, fenced, judged.ping_secret)
         self._daemon.tell(RecordFenced(message.order, fence))
@@ -65,7 +68,7 @@ class RecordCleanerActor(RoleActor):
                 self._store.unfence(fence.fenced, fence.ping_secret)
             except RemoteError as failed:
                 error = failed
-        self._daemon.tell(FenceLifted(message.order, error))
+        self._daemon.tell(FenceLifted(message.order, fence, message.again, error))
 
     def on_FreeRecord(self, message: FreeRecord) -> None:
         order, record = message.order, message.record

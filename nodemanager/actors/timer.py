@@ -7,6 +7,8 @@ import itertools
 import threading
 from typing import Any, Protocol
 
+import pykka
+
 from nodemanager.actors.messages import Ref
 from nodemanager.clock import Clock
 
@@ -79,20 +81,24 @@ class ManualTimer:
     def next_due(self) -> float | None:
         return self._heap[0][0] if self._heap else None
 
+    def fire_next(self) -> bool:
+        """Deliver the next message if it is due; whether one was."""
+        if not self._heap or self._heap[0][0] > self._clock.boottime():
+            return False
+        _, _, to, message = heapq.heappop(self._heap)
+        tell(to, message)
+        return True
+
     def fire(self) -> int:
         """Deliver all that is due; how many that were."""
         fired = 0
-        while self._heap and self._heap[0][0] <= self._clock.boottime():
-            _, _, to, message = heapq.heappop(self._heap)
-            tell(to, message)
+        while self.fire_next():
             fired += 1
         return fired
 
 
 def tell(to: Ref, message: Any) -> None:
     """Tell, unless the actor has stopped: a reminder for the dead is not an error."""
-    import pykka
-
     try:
         to.tell(message)
     except pykka.ActorDeadError:

@@ -87,8 +87,9 @@ def load(
     """The configuration in the file at `path`.
 
     Raises ConfigError with every problem of the file. `accepts` lets the adapters' keys be
-    checked in the same go; `require_cloud` is False for a registry on its own, which needs no
-    `[Cloud] provider`. `environ` gives STATE_DIRECTORY and CREDENTIALS_DIRECTORY.
+    checked in the same go, and a cloud that has none be refused. `require_cloud` is False for a
+    registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
+    CREDENTIALS_DIRECTORY.
     """
     path = Path(path)
     read = ini.read(path)
@@ -101,6 +102,8 @@ def load(
     check_all(draft)
     provider = draft.value("Cloud", "provider")
     accepted = accepts(provider) if accepts is not None and provider else None
+    if accepts is not None and provider and accepted is None:
+        report.wrong(draft.places["Cloud", "provider"], "there is no adapter for this cloud yet")
     for section, names in (accepted or {}).items():
         for place, text in _foreign(section, draft.keys[section], names, draft.places):
             report.wrong(place, text)

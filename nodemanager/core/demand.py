@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nodemanager.core.model import Job, Record, Size, WorkerState
+from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import newest_sign, standing_block, window_of
 from nodemanager.core.settings import Settings
@@ -78,20 +79,26 @@ def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
 
 
 def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> Slots:
-    """Who holds the slots, of all pools (U7)."""
+    """Who holds the slots, of all pools (U7).
+
+    A set-up of ours takes one from its order on, before any listing shows its claim.
+    """
     held_by: Counter[str] = Counter()
-    pending = 0
     earliest: float | None = None
     clock, now = snapshot.history.clock, snapshot.now
-    bearers = snapshot.history.bearers
+    bearers, present = snapshot.history.bearers, snapshot.history.present
+    claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
+    claiming |= snapshot.expected.keys()
     for record in records:
         if not record.holds_slot:
-            pending += record.claim is not None
+            if record.claim is not None:
+                claiming.add(record.uuid)
             continue
+        claiming.discard(record.uuid)
         if record.pool is not None and record.pool != settings.pool:
             held_by["other_pool"] += 1
             continue
-        if record.uuid in bearers:
+        if record.uuid in bearers or record.instance_id in present:
             held_by["listed_node"] += 1
             continue
         if record.last_ping_at is None and record.claim is not None:
@@ -102,7 +109,7 @@ def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Setting
         if clock is not None and newest is not None:
             left = window_of(record, settings) - clock.age(newest, now)
             earliest = left if earliest is None else min(earliest, left)
-    held_by["claim_without_slot"] += pending
+    held_by["claim_without_slot"] += len(claiming) + len(snapshot.boots_unclaimed)
     total = snapshot.slots
     free = None if total is None else total - sum(held_by.values())
     return Slots(total, free, +held_by, None if earliest is None else max(0.0, earliest))
@@ -114,7 +121,9 @@ def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Sett
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
-        if expected.node_id not in history.present and uuid not in history.bearers
+        if expected.node_id not in history.present
+        and uuid not in history.bearers
+        and snapshot.now - expected.since <= settings.boot_fail_after
     }
     pending.update(
         uuid
@@ -133,6 +142,29 @@ def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Sett
     return pending
 
 
+def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """A cleaned record that may not be used again yet, for want of compare-and-set (U2)."""
+    if settings.compare_and_set or record.uuid in snapshot.own_cleans:
+        return False
+    clock = snapshot.history.clock
+    if clock is None or record.modified_at is None:
+        return True
+    return not clock.age(record.modified_at, snapshot.now) > settings.node_stale_after
+
+
+def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:
+    """Records of ours under U2's lock: with unpinged claims never more than max_nodes (U6)."""
+    if settings.compare_and_set:
+        return 0
+    return sum(
+        not record.holds_anything
+        and not_ours(record, settings.pool, settings.adopt_unclaimed) is None
+        and record.uuid not in snapshot.record_flights
+        and is_locked(record, snapshot, settings)
+        for record in records
+    )
+
+
 class Market:
     """Supply and demand of one snapshot."""
 
@@ -143,10 +175,12 @@ class Market:
         views: Sequence[NodeView],
         pending: set[str],
         slots: Slots,
+        locked: int = 0,
     ) -> None:
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
+        self.locked = locked
         self.sizes = by_price(settings.sizes)
         self.views = views
         self._size_by_type: dict[str, Size] = {}
@@ -176,7 +210,11 @@ class Market:
                 self.spare[size.name] += 1
 
     def _count_pending(self, pending: set[str]) -> None:
-        names = [self.snapshot.claimed_sizes.get(uuid, "") for uuid in pending]
+        claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
+        names = [
+            claimed.get(uuid) or (expected[uuid].size if uuid in expected else "")
+            for uuid in pending
+        ]
         for name in (*names, *self.snapshot.boots_unclaimed):
             size = self._size_by_type.get(name) or (self.sizes[0] if self.sizes else None)
             if size is not None:
@@ -197,10 +235,13 @@ class Market:
         for size in self.sizes:
             lacking = min(wishes[size.name] - self.spare[size.name], self.settings.max_nodes)
             wanted.extend([(size, Reason.WANTED)] * max(0, lacking))
+        boots = self._grant(wanted, refused, [])
         if self.sizes:
-            below_min = self.settings.min_nodes - self.up - len(wanted)
-            wanted.extend([(self._cheapest(), Reason.BELOW_MIN_NODES)] * max(0, below_min))
-        boots = self._grant(wanted, refused)
+            # What the wishlist was refused does not fill the pool.
+            lacking = max(0, self.settings.min_nodes - self.up - len(boots))
+            below_min = [(self._cheapest(), Reason.BELOW_MIN_NODES)] * lacking
+            boots = self._grant(below_min, refused, boots)
+            wanted.extend(below_min)
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
@@ -222,11 +263,14 @@ class Market:
         return self.sizes[0]
 
     def _grant(
-        self, wanted: list[tuple[Size, Reason]], refused: Counter[tuple[str, Reason]]
+        self,
+        wanted: list[tuple[Size, Reason]],
+        refused: Counter[tuple[str, Reason]],
+        granted: list[tuple[Size, Reason]],
     ) -> list[tuple[Size, Reason]]:
-        boots: list[tuple[Size, Reason]] = []
+        boots = list(granted)
         standing = self._standing_refusal()
-        price = self.price
+        price = self.price + sum(size.price or 0.0 for size, _ in granted)
         for size, why in wanted:
             reason = standing or self._refusal(size, len(boots), price)
             if reason is not None:
@@ -251,7 +295,7 @@ class Market:
         settings, limits, now = self.settings, self.snapshot.limits, self.snapshot.now
         if self.existing + booted >= settings.max_nodes:
             return Reason.AT_MAX_NODES
-        if self.pending + booted >= settings.max_nodes:
+        if self.pending + self.locked + booted >= settings.max_nodes:
             return Reason.CLAIMS_PENDING
         if settings.max_total_price > 0:
             if not size.price:

@@ -47,11 +47,15 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """Since when a node has been without its record, and in how many record listings (D7)."""
+    """Since when a node has been without its record, and in how many record listings (D7).
+
+    `counted_at` is when the newest of them began: one listing counts once.
+    """
 
     since: float
     cloud_ended_at: float
     record_listings: int = 0
+    counted_at: float = 0.0
 
 
 Nodes = Listing[CloudNode]
@@ -144,12 +148,12 @@ def _ended(listing: Nodes, present: Present) -> frozenset[str]:
 def _nodes_glimpsed(history: History, listing: Nodes) -> History:
     if history.cloud is not None and listing.ended_at <= history.cloud.started_at:
         return history
-    seen = tuple(node for node in listing.items if not node.is_absent)
-    partial = {node.id: node for node in (*history.partial, *seen)}
+    seen = tuple(sorted((node for node in listing.items if not node.is_absent), key=repr))
+    partial = {(node.id, node.tags): node for node in (*history.partial, *seen)}
     return replace(
         history,
-        partial=tuple(partial[node_id] for node_id in sorted(partial)),
-        absence=_without_seen(history.absence, seen, _uuid_of_instance(history.records)),
+        partial=tuple(sorted(partial.values(), key=repr)),
+        absence=_without_seen(history.absence, seen, history.records),
     )
 
 
@@ -229,11 +233,14 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
     """A newer version, or a newer ping, was seen: it vetoes, and breaks a silence (C6, D8)."""
     answered_s = _answered_by(history, listing.ended_at, settings)
     heard = dict(history.heard)
-    for record in listing.items:
+    versions: dict[str, str] = {}
+    for record in _in_order(listing).items:
+        seen = versions.get(record.uuid)
+        # Two versions at once are the judged one at most once: that vetoes, too.
+        versions[record.uuid] = record.version if seen in (None, record.version) else ""
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
             heard[record.uuid] = Heard(record.incarnation, record.last_ping_at, answered_s)
-    versions = {record.uuid: record.version for record in listing.items}
     return replace(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
 
 
@@ -264,8 +271,12 @@ def pairing_seen(
         before = history.unpaired.get(node_id)
         if before is None:
             result[node_id] = Unpaired(at, cloud.ended_at)
-        elif new_records and records.started_at > before.cloud_ended_at:
-            result[node_id] = replace(before, record_listings=before.record_listings + 1)
+        elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):
+            result[node_id] = replace(
+                before,
+                record_listings=before.record_listings + 1,
+                counted_at=records.started_at,
+            )
         else:
             result[node_id] = before
     return replace(history, unpaired=result)
@@ -349,18 +360,13 @@ def _absences(
     return result
 
 
-def _uuid_of_instance(records: Records | None) -> dict[str, str]:
-    if records is None:
-        return {}
-    return {
-        record.instance_id: record.uuid
-        for record in records.items
-        if record.instance_id is not None
-    }
-
-
 def _without_seen(
-    absence: Mapping[str, Absence], seen: tuple[CloudNode, ...], by_instance: Mapping[str, str]
+    absence: Mapping[str, Absence], seen: tuple[CloudNode, ...], records: Records | None
 ) -> dict[str, Absence]:
-    uuids = {node.tags.record for node in seen} | {by_instance.get(node.id) for node in seen}
+    """Without the records whose node was seen, by its tag or by the instance id of any of them."""
+    uuids = {node.tags.record for node in seen}
+    ids = {node.id for node in seen}
+    for record in records.items if records is not None else ():
+        if record.instance_id in ids:
+            uuids.add(record.uuid)
     return {uuid: value for uuid, value in absence.items() if uuid not in uuids}

@@ -76,12 +76,27 @@ class Key(Told):
     KNOWN = "known", "How many were known before."
     FRACTION = "fraction", "Share of the whole, between 0 and 1."
 
+    LIMIT_S = "limit_s", "The threshold in seconds that an age or a silence is held against."
+    NEEDED_LISTINGS = "needed_listings", "Complete listings that must lack the node."
+    RECORD_LISTINGS = "record_listings", "Record listings in which the node was without a record."
+    STOPPED_S = "stopped_s", "How long the node has been stopped or suspended."
+    LATE_S = "late_s", "How long after its not-after an order would have been carried out."
+    JUDGED = "judged", "The version that was judged, where `version` is another."
+    SILENT = "silent", "Nodes that turned silent, down or unpaired within one window."
+    LISTED = "listed", "How many the listing has."
+    RIVALS = "rivals", "The records that want the same node."
+    DETAIL = "detail", "What exactly, where the reason is not enough."
+
     # A poll, an attempt.
     SOURCE = "source", "What was polled: cloud, records, demand, scheduler."
     ITEMS = "items", "Entries of the listing."
     TOOK_S = "took_s", "How long it took."
     ATTEMPT = "attempt", "The how-manieth try, from 1."
     RETRY_S = "retry_s", "Seconds to the next try."
+    PINGS_ANSWERED = (
+        "pings_answered",
+        "Whether the nodes' own ping URL answered; silence counts only while it does (D8).",
+    )
     NEXT_POLL_S = "next_poll_s", "Seconds to the next poll."
     ERROR = "error", "The error, its kind first."
     DEFINITE = "definite", "Whether the server's no means that nothing was done."
@@ -100,6 +115,7 @@ class Key(Told):
     USED = "used", "Slots that records hold."
     FREE = "free", "Slots that nobody holds."
     HELD_BY = "held_by", "Who holds it."
+    FREE_IN_S = "free_in_s", "Seconds until the first of them is free, as far as windows tell."
     FREE_AT = "free_at", "When it will be free at the earliest."
 
     # The counts of a cycle's summary line.
@@ -129,6 +145,9 @@ class Key(Told):
     POLL_S = "poll_s", "Effective `poll_time`."
     MIN_NODES = "min_nodes", "Effective `min_nodes`."
     MAX_NODES = "max_nodes", "Effective `max_nodes`."
+
+    # The end.
+    CODE = "code", "The process's exit code: 0 fine, 1 a failure."
 
     # A library's line.
     LOGGER = "logger", "The library's logger."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nodemanager.core.history import History
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.pools import not_ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class Pairs:
 NO_PAIRS = Pairs({}, {}, {})
 
 
-def pair(history: History, *, pool: str, ids_unique: bool) -> Pairs:
+def pair(
+    history: History, *, pool: str, ids_unique: bool, adopt_unclaimed: bool | None = None
+) -> Pairs:
     """Join the newest complete listings of one pool; another pool's are never paired (T3).
 
     By our tags - uuid and incarnation - with no test of time. A node without our record tag
@@ -39,7 +42,7 @@ def pair(history: History, *, pool: str, ids_unique: bool) -> Pairs:
     node_of: dict[str, CloudNode] = {}
     ambiguous: dict[str, tuple[str, ...]] = {}
     for record in history.records.items:
-        if record.pool is not None and record.pool != pool:
+        if not_ours(record, pool, adopt_unclaimed) is not None:
             continue
         uuid = record.uuid
         candidates = bearers.get(uuid)

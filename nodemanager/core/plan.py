@@ -16,10 +16,19 @@ from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
-from nodemanager.core.demand import Market, Slots, Wants, count_slots, pending_claims
+from nodemanager.core.demand import (
+    Market,
+    Slots,
+    Wants,
+    count_locked,
+    count_slots,
+    is_locked,
+    pending_claims,
+)
 from nodemanager.core.history import History
 from nodemanager.core.model import Record, Size
 from nodemanager.core.pairing import Pairs, pair
+from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
 from nodemanager.core.settings import Settings
@@ -72,6 +81,15 @@ class Plan:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
+HANDLED = frozenset(
+    {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
+)
+"""Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
+
+UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
+"""Nodes that D9 counts nothing of: we never destroy them."""
+
+
 def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
     """Decide. `new_records` says that the record listing came since the last plan (D7)."""
     history = snapshot.history
@@ -83,7 +101,12 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
     settings = _adopting(history, settings)
-    pairs = pair(history, pool=settings.pool, ids_unique=settings.ids_unique)
+    pairs = pair(
+        history,
+        pool=settings.pool,
+        ids_unique=settings.ids_unique,
+        adopt_unclaimed=settings.adopt_unclaimed,
+    )
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
     )
@@ -96,7 +119,8 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings)
-    wants = Market(snapshot, settings, views, pending, slots).trade()
+    locked = count_locked(records, snapshot, settings)
+    wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     return Plan(
         plan_id=snapshot.plan_id,
@@ -165,12 +189,16 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     A node that we are destroying for it is no better yet; one that we may never destroy says
     nothing of the others.
     """
-    ours = [view for view in views if view.verdict.reason not in OUTSIDE | {Reason.UNTAGGED}]
+    ours = [
+        view
+        for view in views
+        if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
+    ]
     turned = snapshot.history.turned
     bad = frozenset(
         view.node.id
         for view in ours
-        if view.bad or (view.node.id in snapshot.node_flights and view.node.id in turned)
+        if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     )
     history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
     population = len({view.node.id for view in ours} | history.turned.keys())
@@ -209,7 +237,7 @@ def _judge_records(
     room = settings.max_cleans_per_cycle - sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
-    room = max(0, room)
+    room = max(0, room - snapshot.cleaned_lately)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
         verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
@@ -245,7 +273,7 @@ def _shutdowns(
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
     judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
-    surplus = wants.surplus
+    surplus, flights = wants.surplus, snapshot.record_flights
     wanting: list[NodeView] = []
     for view in views:
         node_id = view.node.id
@@ -261,12 +289,13 @@ def _shutdowns(
         elif judge.block is not None:
             merged = {**measures_now, **judge.block[1]}
             view.verdict = Verdict(Kind.KEEP, judge.block[0], node_id, merged)
-        elif view.record is not None and view.record.uuid in snapshot.record_flights:
+        elif (view.record.uuid if view.record else view.node.tags.record) in flights:
             view.verdict = keep(node_id, Reason.IN_FLIGHT)
         else:
             wanting.append(view)
     wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
     destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    destroying += snapshot.destroyed_lately
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
     for view in wanting:
@@ -305,7 +334,7 @@ def _boots(
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     if record.holds_anything or record.problems or record.held:
         return False
-    if record.pool != settings.pool and not (record.pool is None and settings.adopt_unclaimed):
+    if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
         return False
     uuid = record.uuid
     if uuid in snapshot.record_flights or uuid in snapshot.holds:
@@ -316,12 +345,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if uuid in snapshot.history.bearers:
         # A node with an older incarnation still carries its uuid: two would answer to one tag.
         return False
-    if settings.compare_and_set or uuid in snapshot.own_cleans:
-        return True
-    clock = snapshot.history.clock
-    if clock is None or record.modified_at is None:
-        return False
-    return clock.age(record.modified_at, snapshot.now) > settings.node_stale_after
+    return not is_locked(record, snapshot, settings)
 
 
 def _counts(

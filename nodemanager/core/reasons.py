@@ -119,6 +119,7 @@ class Reason(Told):
         "The cloud's 'no such node' does not count this soon after the first ping (C11).",
     )
     EVIDENCE_MISSING = "evidence_missing", "The last look could not be taken (L1)."
+    STOPPING = "stopping", "The daemon stops: what had not begun is left to the next one."
     NO_LONGER_WANTED = "no_longer_wanted", "The shutdown's reason is gone at the last look (D2)."
 
     # A node is kept.

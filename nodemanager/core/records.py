@@ -9,6 +9,7 @@ from typing import Any
 from nodemanager.core.bearers import bears, node_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
+from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
@@ -56,6 +57,8 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
         return RecordState.UNREADABLE
     if not record.holds_anything:
         return RecordState.CLEANED
+    if newest_sign(record) is None:
+        return RecordState.UNREADABLE
     clock = snapshot.history.clock
     quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
     if quiet_s is not None and quiet_s > window_of(record, settings):
@@ -164,20 +167,20 @@ class RecordJudge:
         uuid = record.uuid
         if record.problems:
             return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
-        if record.pool != settings.pool:
-            if record.pool is not None:
-                return keep(uuid, Reason.OTHER_POOL, pool=record.pool)
-            if not settings.adopt_unclaimed:
-                return keep(uuid, Reason.UNCLAIMED_POOL)
+        foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
+        if foreign is not None:
+            return keep(uuid, foreign, pool=record.pool)
         if not record.holds_anything:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
-        if record.held or uuid in snapshot.holds:
+        if record.held or uuid in snapshot.holds or record.instance_id in snapshot.holds:
             return keep(uuid, Reason.HELD)
         touched_at = snapshot.touched.get(uuid)
         records = self.history.records
         if touched_at is not None and records is not None and records.started_at <= touched_at:
             return keep(uuid, Reason.CHANGED_SINCE_LISTING)
         flight = snapshot.record_flights.get(uuid)
+        if flight is None and record.instance_id is not None:
+            flight = snapshot.node_flights.get(record.instance_id)
         if flight is not None:
             return keep(
                 uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
@@ -326,7 +329,7 @@ def confirm_clean(
     standing = _still_permitted(order, record, snapshot, settings)
     if standing is not None:
         return standing
-    alive = _sign_of_life(order, record, found)
+    alive = _sign_of_life(order, record, found, snapshot)
     if alive is not None:
         return alive
     if order.is_exception:
@@ -346,8 +349,9 @@ def _still_permitted(
         return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
     if record.problems:
         return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
-    if record.pool is not None and record.pool != settings.pool:
-        return keep(uuid, Reason.OTHER_POOL, pool=record.pool)
+    foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
+    if foreign is not None:
+        return keep(uuid, foreign, pool=record.pool)
     if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:
         return keep(uuid, Reason.HELD)
     if uuid in snapshot.record_flights:
@@ -356,7 +360,9 @@ def _still_permitted(
     return None if block is None else keep(uuid, block[0], **block[1])
 
 
-def _sign_of_life(order: CleanOrder, record: Record, found: CleanEvidence) -> Verdict | None:
+def _sign_of_life(
+    order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
+) -> Verdict | None:
     uuid = order.uuid
     if order.version is not None and record.version != order.version:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
@@ -364,18 +370,33 @@ def _sign_of_life(order: CleanOrder, record: Record, found: CleanEvidence) -> Ve
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
     if order.is_exception and record.instance_id not in (None, order.instance_id):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
-    if order.reason is Reason.CREATE_REFUSED and record.last_ping_at is not None:
+    if order.is_exception and order.incarnation is None and record.instance_id is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="nothing says whose it is")
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    if order.reason is Reason.CREATE_REFUSED and pinged:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
-    for node in found.tagged or ():
-        if node.state is CloudState.TERMINATED:
-            continue
+    # The newest listing may have begun before the node was gone.
+    listed = (
+        node
+        for node in snapshot.history.bearers.get(uuid, ())
+        if not order.is_exception or node.id != order.instance_id
+    )
+    for node in (*(found.tagged or ()), *listed):
         # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
-        if order.is_exception or bears(node, record):
+        if _is_alive(node, order) and (order.is_exception or bears(node, record)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     by_id = found.by_id
-    if by_id is not None and by_id.state is not CloudState.TERMINATED:
+    if by_id is not None and _is_alive(by_id, order):
         return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
     return None
+
+
+def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
+    """Whether the node holds the slot: C20 waives C4 for the one destroyed, which is on its way
+    out in an answer that is late."""
+    if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
+        return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
+    return node.state is not CloudState.TERMINATED
 
 
 def _still_stale(
@@ -386,7 +407,9 @@ def _still_stale(
     settings: Settings,
 ) -> Verdict:
     uuid = order.uuid
-    if record.claim is None and not found.asked_id:
+    if record.instance_id is not None and not found.asked_id:
+        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
+    if record.claim is None and record.instance_id is None:
         return keep(uuid, Reason.UNVERIFIABLE)
     clock = snapshot.history.clock
     if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
@@ -406,6 +429,8 @@ def _still_stale(
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
             )
+    elif not order.fenced and not (quiet_s or 0.0) > settings.claim_window:
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=settings.claim_window)
     return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
 
 

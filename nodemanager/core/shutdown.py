@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodemanager.core.bearers import bears
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
@@ -67,6 +68,7 @@ class NodeJudge:
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         self.block = standing_block(snapshot, settings)
+        self._records: dict[str, list[Record]] | None = None
 
     def view(self, node: CloudNode) -> NodeView:
         """The node's verdict before demand, caps and breakers have had their say."""
@@ -106,14 +108,14 @@ class NodeJudge:
             return NodeView(
                 node, keep(node_id, Reason.UNREADABLE, detail=detail), state, record=record
             )
-        stopped = self._stopped(node, state, record)
+        stopped = self._stopped(node, record)
         if stopped is not None:
             return stopped
         if node.tags.pool is None:
             return NodeView(
                 node, Verdict(Kind.KEEP, Reason.UNTAGGED, node_id), state, record=record
             )
-        if record.last_ping_at is None:
+        if record.last_ping_at is None and record.first_ping_at is None:
             return self._never_pinged(node, record)
         if state is WorkerState.BUSY:
             verdict = Verdict(Kind.KEEP, Reason.BUSY, node_id)
@@ -122,14 +124,14 @@ class NodeJudge:
             return self._idle(node, record)
         return self._silent_or_down(node, record, state)
 
-    def _stopped(
-        self, node: CloudNode, state: WorkerState, record: Record | None
-    ) -> NodeView | None:
-        """Stopped, suspended or in error for `settle` is down at once (D1)."""
+    def _stopped(self, node: CloudNode, record: Record) -> NodeView | None:
+        """Stopped, suspended or in error for `settle` is down at once (D1).
+
+        It counts as down for D9 from its first sighting, so that a wave is seen before its first
+        victim.
+        """
         since = self.history.stopped.get(node.id)
-        if since is None or node.state is not CloudState.STOPPED:
-            return None
-        if node.tags.pool is None:
+        if since is None or node.tags.pool is None:
             return None
         cloud = self.history.cloud
         stopped_s = (cloud.started_at if cloud else since) - since
@@ -138,7 +140,14 @@ class NodeJudge:
             verdict = Verdict(Kind.KEEP, Reason.NOT_SETTLED, node.id, measures)
         else:
             verdict = Verdict(Kind.SHUTDOWN, Reason.NODE_STOPPED, node.id, measures)
-        return NodeView(node, verdict, WorkerState.DOWN, counts=False, record=record)
+        return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True, record=record)
+
+    def _age(self, created_at: float) -> float:
+        """Seconds since launch, by the slower of two clocks: a step of ours ends no boot grace."""
+        now = self.snapshot.wall
+        if self.clock is not None:
+            now = min(now, self.clock.now(self.snapshot.now))
+        return now - created_at
 
     def _silence(self, record: Record) -> float:
         """Seconds of silence over time in which the store answered pings (D8)."""
@@ -167,7 +176,7 @@ class NodeJudge:
         if node.created_at is None:
             verdict = Verdict(Kind.KEEP, Reason.NO_LAUNCH_TIME, node_id)
             return NodeView(node, verdict, WorkerState.IDLE, record=record)
-        age_s = self.snapshot.wall - node.created_at
+        age_s = self._age(node.created_at)
         if not window_open(age_s, self.settings.shutdown_windows):
             verdict = keep(node_id, Reason.WINDOW_CLOSED, age_s=age_s)
             return NodeView(node, verdict, WorkerState.IDLE, record=record)
@@ -179,7 +188,7 @@ class NodeJudge:
         silent_s = self._silence(record)
         limit_s = settings.node_stale_after
         grace_s = settings.boot_fail_after
-        age_s = None if node.created_at is None else self.snapshot.wall - node.created_at
+        age_s = None if node.created_at is None else self._age(node.created_at)
         past_grace = age_s is not None and age_s > grace_s
         if clock is None:
             return NodeView(node, keep(node_id, Reason.CLOCK_UNKNOWN), state, record=record)
@@ -225,9 +234,9 @@ class NodeJudge:
         if node.problems:
             detail = "; ".join(node.problems)
             return NodeView(node, keep(node_id, Reason.UNREADABLE, detail=detail), unknown)
-        stopped = self._stopped(node, unknown, None)
-        if stopped is not None:
-            return stopped
+        word = self._word_of(node)
+        if word is not None:
+            return word
         expected = snapshot.expected.get(node.tags.record or "")
         if expected is not None and expected.node_id == node_id:
             # Listed before the record poll that will show its claim.
@@ -241,11 +250,48 @@ class NodeJudge:
             "limit_s": settings.boot_fail_after,
             "record_listings": listings,
         }
+        up = node.state is not CloudState.STOPPED
         if since_s <= settings.boot_fail_after or listings < 2:
             verdict = Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node_id, measures)
-            return NodeView(node, verdict, unknown)
+            # As with silence: D9 must see a wave before its first victim.
+            bad = since_s > settings.boot_fail_after / 2 and listings > 0
+            return NodeView(node, verdict, unknown, counts=up, bad=bad)
         verdict = Verdict(Kind.SHUTDOWN, Reason.UNPAIRED, node_id, measures)
         return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True)
+
+    def _word_of(self, node: CloudNode) -> NodeView | None:
+        """An unpaired node lives while a record that only it can be pinging is pinged (D7).
+
+        A record that lost its claim, or a node that lost a tag, pairs no more; the node works on.
+        """
+        if self._records is None:
+            self._records = _by_node(self.history.records.items if self.history.records else ())
+        clock, snapshot, settings = self.clock, self.snapshot, self.settings
+        for record in (
+            *self._records.get(node.id, ()),
+            *self._records.get(node.tags.record or "", ()),
+        ):
+            mine = record.instance_id == node.id or (
+                record.instance_id is None and bears(node, record)
+            )
+            if not mine or clock is None or record.last_ping_at is None:
+                continue
+            age_s = clock.age(record.last_ping_at, snapshot.now)
+            if age_s > settings.node_stale_after:
+                continue
+            state = worker_state(record, clock, snapshot.now, settings)
+            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.WORKER_UNKNOWN
+            verdict = keep(node.id, reason, record=record.uuid, age_s=age_s)
+            return NodeView(node, verdict, WorkerState.UNKNOWN)
+        return None
+
+
+def _by_node(records: tuple[Record, ...]) -> dict[str, list[Record]]:
+    """Records by the instance id that pings them, else by uuid."""
+    by_node: dict[str, list[Record]] = {}
+    for record in records:
+        by_node.setdefault(record.instance_id or record.uuid, []).append(record)
+    return by_node
 
 
 def _outside(node: CloudNode, verdict: Verdict) -> NodeView:
@@ -335,11 +381,17 @@ def confirm_shutdown(
         return keep(node_id, block[0], **block[1])
     if node_id in snapshot.holds or (order.record is not None and order.record in snapshot.holds):
         return keep(node_id, Reason.HELD)
-    record = found.record
-    if record is not None and record.held:
+    record, listed = found.record, snapshot.history.present.get(node_id)
+    if (record is not None and record.held) or (listed is not None and listed.held):
         return keep(node_id, Reason.HELD)
+    if order.reason is Reason.NODE_STOPPED and (
+        listed is not None and listed.state is not CloudState.STOPPED
+    ):
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
     if order.reason is Reason.UNPAIRED:
-        if record is not None and record.incarnation == order.incarnation:
+        if record is not None and (
+            record.incarnation == order.incarnation or record.instance_id == node_id
+        ):
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
     elif order.reason is Reason.IDLE_BEYOND_DEMAND:
         clock = snapshot.history.clock

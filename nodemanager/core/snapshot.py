@@ -62,6 +62,10 @@ class Snapshot:
     slots: int | None = None
     record_flights: Mapping[str, Flight] = field(default_factory=dict)
     node_flights: Mapping[str, Flight] = field(default_factory=dict)
+    cleaned_lately: int = 0
+    """How many cleans ended in this round of polls: they are of the same cycle's cap (C10)."""
+    destroyed_lately: int = 0
+    """How many nodes were destroyed in this round for anything but idle (D9)."""
     boots_unclaimed: tuple[str, ...] = ()
     claimed_sizes: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)

@@ -34,10 +34,11 @@ class RecordStore(Protocol):
         """How many slots the store gives out; None where it can't say."""
         ...
 
-    def store_time(self) -> StoreTime:
+    def store_time(self, *, writes: bool = True) -> StoreTime:
         """The store's clock, from a stamp it made for a write of ours or its Date header (T1).
 
-        `boottime` is CLOCK_BOOTTIME at the middle of the round trip, `error_s` half of that.
+        Without `writes` nothing is written: a dry run's reading of the clock (S3). `boottime` is
+        CLOCK_BOOTTIME at the middle of the round trip, `error_s` half of that.
         """
         ...
 

@@ -56,8 +56,9 @@ class ArvadosRecordStore:
     """The `nodes` resource at `base_url` (scheme, host, port) as a record store.
 
     `token` must be an administrator's. `timeout` in seconds bounds each request; a listing takes
-    one request for each thousand records, a write up to three. `insecure` takes any certificate,
-    and plain http beyond loopback; `ca_file` (PEM) takes the place of the system's authorities.
+    one request for each thousand records and one more, a write three. `insecure` takes any
+    certificate, and plain http beyond loopback; `ca_file` (PEM) takes the place of the system's
+    authorities.
     `slots` is how many the server gives out, which it does not tell. `ping_url` is where the nodes
     reach it, `base_url` where None. Raises StartError for plain http that is not allowed.
     """
@@ -104,8 +105,11 @@ class ArvadosRecordStore:
     def slots(self) -> int | None:
         return self._slots
 
-    def store_time(self) -> StoreTime:
-        """From the Date header, which tells whole seconds: the middle of the one it names."""
+    def store_time(self, *, writes: bool = True) -> StoreTime:
+        """From the Date header, which tells whole seconds: the middle of the one it names.
+
+        Nothing is written, whatever `writes` allows.
+        """
         before = self._clock.boottime()
         date = date_of(self._client.call("list", limit=0, count="none").date)
         after = self._clock.boottime()

@@ -46,6 +46,10 @@ class Database:
         if self.is_sqlite:
             _make_private(Path(str(self._url.database)))
         self._engine = self._make_engine()
+        self._read_engine = self._engine
+        if not self.is_sqlite:
+            whole = self._engine.execution_options(isolation_level="REPEATABLE READ")
+            self._read_engine = whole
         self._write_engine = self._engine.execution_options(nodemanager_writes=True)
         try:
             self._open()
@@ -61,7 +65,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that sees one state of the database."""
-        with self._translated(), self._engine.begin() as connection:
+        with self._translated(), self._read_engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager

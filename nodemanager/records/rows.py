@@ -19,6 +19,7 @@ from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
 from nodemanager.records.schema import nodes
+from nodemanager.records.view import crunch_worker_state
 
 Row = Mapping[str, Any]
 _BASE36 = string.digits + string.ascii_lowercase
@@ -47,7 +48,8 @@ def record_of(row: Row) -> Record:
     """The row as the manager's record; what can't be read is named in its `problems`."""
     version = row["version"]
     readable = isinstance(version, int)
-    return wire.read(row, version=str(version) if readable else "", when=_epoch)
+    fields = {**row, "crunch_worker_state": crunch_worker_state(row)}
+    return wire.read(fields, version=str(version) if readable else "", when=_epoch)
 
 
 def _epoch(nanoseconds: Any) -> float:

@@ -79,13 +79,14 @@ class SqlRecordStore:
     def slots(self) -> int | None:
         return self._naming.slots
 
-    def store_time(self) -> StoreTime:
-        """The stamp of a heartbeat written now (T1)."""
+    def store_time(self, *, writes: bool = True) -> StoreTime:
+        """The stamp of a heartbeat written now, or without `writes` the database's clock (T1)."""
         before = self._clock.boottime()
-        with self._db.writing() as connection:
+        with self._db.writing() if writes else self._db.reading() as connection:
             at = self._db.now_ns(connection)
-            beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
-            connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
+            if writes:
+                beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
+                connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
         after = self._clock.boottime()
         return StoreTime(wire.epoch(at), (before + after) / 2, (after - before) / 2)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import selectors
+import signal
 import subprocess
+import time
 from typing import Any
 
 from nodemanager.core.model import Job
@@ -26,31 +31,62 @@ class WishlistCommand:
     def __call__(self) -> tuple[Job, ...]:
         """The jobs, one for each line of JSON. Raises WishlistError for anything else."""
         program = self._argv[0]
+        ends_at = time.monotonic() + self._timeout
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 self._argv,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired as error:
-            raise WishlistError(
-                f"wishlist_command {program!r} took over {self._timeout:g} s"
-            ) from error
         except OSError as error:
             raise WishlistError(f"wishlist_command {program!r}: {error.strerror}") from error
-        if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            last = f": {said[-1][:200]}" if said else ""
-            raise WishlistError(f"wishlist_command {program!r} exited {done.returncode}{last}")
-        return parse(done.stdout)
+        with process:
+            try:
+                output, said = _read(process, ends_at)
+                process.wait(max(0.0, ends_at - time.monotonic()))
+            except (subprocess.TimeoutExpired, TimeoutError) as error:
+                raise WishlistError(
+                    f"wishlist_command {program!r} took over {self._timeout:g} s"
+                ) from error
+            finally:
+                # Whatever it started ends with it: its children may hold the pipes open.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode != 0:
+            lines = said.decode("utf-8", "replace").strip().splitlines()
+            last = f": {lines[-1][:200]}" if lines else ""
+            raise WishlistError(f"wishlist_command {program!r} exited {process.returncode}{last}")
+        return parse(output)
+
+
+def _read(process: subprocess.Popen[bytes], ends_at: float) -> tuple[bytes, bytes]:
+    """All of stdout and stderr. Raises TimeoutError, or WishlistError for too much."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found: dict[int, bytearray] = {}
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            selector.register(pipe, selectors.EVENT_READ)
+            found[pipe.fileno()] = bytearray()
+        while selector.get_map():
+            left = ends_at - time.monotonic()
+            ready = selector.select(left) if left > 0 else []
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                piece = os.read(key.fd, 65536)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                found[key.fd] += piece
+                if len(found[key.fd]) > MAX_OUTPUT:
+                    raise WishlistError(f"wishlist_command printed over {MAX_OUTPUT} bytes")
+    return bytes(found[process.stdout.fileno()]), bytes(found[process.stderr.fileno()])
 
 
 def parse(output: bytes) -> tuple[Job, ...]:
     """The jobs of one JSON object a line; empty lines don't count."""
-    if len(output) > MAX_OUTPUT:
-        raise WishlistError(f"wishlist_command printed over {MAX_OUTPUT} bytes")
     jobs = []
     for number, line in enumerate(output.splitlines(), start=1):
         if not line.strip():

@@ -111,8 +111,19 @@ def test_keys_are_checked_in_one_go_with_everything_else(refused: Refused, read:
         "2: [Daemon] watchdog = 0: a duration must be above zero",
         "4: [Cloud List] vpc = b: the provider has no such key; did you mean 'vpc-id'?",
     ]
-    assert read("[Cloud]\nprovider = gce\n[Cloud List]\nx = y\n", cloud=False, accepts=accepts)
-    assert asked == ["dummy", "gce"]
+    assert asked == ["dummy"]
+
+
+def test_a_cloud_without_an_adapter_is_a_problem_like_any_other(refused: Refused) -> None:
+    problems = refused(
+        "[Cloud]\nprovider = gce\n[Daemon]\nwatchdog = 0\n",
+        cloud=False,
+        accepts=lambda provider: None,
+    )
+    assert problems == [
+        "2: [Cloud] provider = gce: there is no adapter for this cloud yet",
+        "4: [Daemon] watchdog = 0: a duration must be above zero",
+    ]
 
 
 def test_an_adapters_own_complaint_gets_its_file_and_line(read: Read) -> None:

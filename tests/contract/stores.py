@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import pwd
 import secrets
@@ -21,11 +23,12 @@ import sqlalchemy as sa
 
 from nodemanager.clock import SystemClock
 from nodemanager.core.model import Claim, Record
+from nodemanager.httpserver import HttpServer
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from nodemanager.registry.server import registry_server
 
 TOKEN = "the-administrators-token"
 HOSTNAME = "compute%(slot_number)d"
@@ -40,7 +43,7 @@ class Backend:
     """Another store over the same data."""
     database: str
     """SQLAlchemy's URL of the data, for writing what no API would."""
-    server: RegistryServer
+    server: HttpServer
     closing: list[Callable[[], None]] = field(default_factory=list)
 
     def ping(self, record: Record, **told: Any) -> requests.Response:
@@ -100,7 +103,7 @@ def served_backend(url: str, slots: int, *, over_http: bool) -> Iterator[Backend
         return over
 
     serving = open_sql(url, slots)
-    server = RegistryServer(build_app(serving, TOKEN), "127.0.0.1:0")
+    server = registry_server(build_app(serving, TOKEN))
     server.start()
     try:
         yield Backend(reopen(), reopen, url.replace("postgresql:", "postgresql+psycopg:"), server)
@@ -177,11 +180,17 @@ def _tool(name: str) -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+@functools.cache
+def _running_postgres() -> Postgres:
     server = Postgres()
-    yield server
-    server.stop()
+    atexit.register(server.stop)
+    return server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Postgres:
+    """One server for all the modules that import this."""
+    return _running_postgres()
 
 
 CAS_STORES = [

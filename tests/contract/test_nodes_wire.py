@@ -1,145 +1,31 @@
 """The registry's HTTP face against the `nodes` contract of the Arvados server, line by line.
 
-CONTRACT is that contract's own text. Each test quotes the words it proves, and the last one fails
-while any of them are quoted by none: nothing here is built on a second reading of the code.
+Each test quotes the words of the contract it proves (lists in test_nodes_list_wire), and the last
+one fails while any of them are quoted by none: nothing is built on a second reading of the code.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 import requests
 
-from nodemanager.clock import ManualClock
-from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from tests.contract import test_nodes_list_wire
+from tests.contract.nodes_api import (
+    CONTRACT,
+    NOBODY,
+    NOT_BUILT,
+    QUOTED,
+    TOKEN,
+    api,
+    at,
+    flat,
+    quotes,
+)
 
-CONTRACT = """
-- uuid `zzzzz-7ekkf-` + 15 base-36 characters; times `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`; create answers 200.
-- Fields: href, kind `arvados#node`, etag, uuid, owner_uuid, created_at, modified_by_client_uuid,
-  modified_by_user_uuid, modified_at, hostname, domain, ip_address, last_ping_at, slot_number, status, job_uuid,
-  crunch_worker_state, properties; administrators also first_ping_at, info, nameservers.
-- status: never pinged = `pending`, after 5 minutes `startup-fail`; last ping over an hour ago `missing`; else `running`.
-- crunch_worker_state: no slot = `down`; info.slurm_state alloc/comp/mix/drng = `busy`, idle = `idle`, else `down`.
-- ping (POST, no token): no secret 422, wrong secret 401, unknown uuid 404, another instance_id 422. Sets
-  last_ping_at; when ip_address is null, sets it (local_ipv4 or the caller's) and first_ping_at, never overwrites, and takes
-  that address from every other record; then assigns a slot. total_cpu_cores / _ram_mb / _scratch_mb become integers in
-  properties, absent ones are deleted. Answers the administrator's view.
-- assign_slot: nothing to do when slot > 0; lowest free of 1..max under a unique index; none free 422; hostname
-  from the pattern only if null; attributes are saved first.
-- PUT of info or properties replaces the whole hash; **info without ping_secret makes a new secret** (so a clean
-  locks the old node out). modified_at moves only when a field changes. No If-Match.
-- list: limit 100 by default, at most 1000; order `modified_at desc, uuid`; filters = != < <= > >= like ilike in
-  `not in`; select; count=none; bare and `{"node": {...}}` bodies both accepted.
-- errors `{"errors": ["..."], "error_token": "..."}`; no token 401, not an administrator 403.
-"""  # noqa: E501 - quoted as it is
-
-_QUOTED: list[str] = []
-
-# One token, the administrator's: there is nobody else who could be told 403.
-NOT_BUILT = ["not an administrator 403"]
-
-
-def quotes(*clauses: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Say which words of CONTRACT a test proves; words it does not have fail the import."""
-    for clause in clauses:
-        assert _flat(clause) in _flat(CONTRACT), clause
-        _QUOTED.append(clause)
-
-    def mark(test: Callable[..., None]) -> Callable[..., None]:
-        test.__doc__ = "; ".join(clauses)
-        return test
-
-    return mark
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-TOKEN = "tok3n"
-NOBODY = "zzzzz-7ekkf-000000000000000"
-Node = dict[str, Any]
-
-
-@dataclass
-class Api:
-    """Raw HTTP to a registry with four slots, on a clock that tests move."""
-
-    base: str
-    clock: ManualClock
-
-    def call(
-        self, verb: str, path: str = "", *, token: str = f"OAuth2 {TOKEN}", **more: Any
-    ) -> requests.Response:
-        headers = {"Authorization": token, **more.pop("headers", {})}
-        url = f"{self.base}/arvados/v1/nodes{path}"
-        return requests.request(verb, url, headers=headers, timeout=10, **more)
-
-    def create(self, node: Node | None = None, **params: Any) -> Node:
-        answer = self.call("POST", json={"node": node or {}}, params=params)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def get(self, node: Node) -> Node:
-        answer = self.call("GET", f"/{node['uuid']}")
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def put(self, node: Node, changes: Node, **params: Any) -> Node:
-        answer = self.call("PUT", f"/{node['uuid']}", json={"node": changes}, params=params)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def list(self, **params: Any) -> Node:
-        texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in params.items()}
-        answer = self.call("GET", params=texts)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def found(self, **params: Any) -> list[str]:
-        return [item["uuid"] for item in self.list(**params)["items"]]
-
-    def try_ping(self, node: Node, **told: Any) -> requests.Response:
-        told.setdefault("ping_secret", node["info"]["ping_secret"])
-        url = f"{self.base}/arvados/v1/nodes/{node['uuid']}/ping"
-        return requests.post(url, data=told, timeout=10)
-
-    def ping(self, node: Node, **told: Any) -> Node:
-        answer = self.try_ping(node, **told)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-
-@pytest.fixture
-def api(tmp_path) -> Iterator[Api]:
-    clock = ManualClock()
-    store = SqlRecordStore(
-        f"sqlite:///{tmp_path}/registry.db",
-        slots=4,
-        hostname="compute%(slot_number)d",
-        domain="example.org",
-        public_url="",
-        clock=clock,
-    )
-    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
-    server.start()
-    yield Api(server.url, clock)
-    server.stop()
-    store.close()
-
-
-def at(clock: ManualClock) -> str:
-    """The clock's time as the contract writes it, made without the code under test."""
-    whole = datetime.fromtimestamp(int(clock.wall()), UTC)
-    return f"{whole:%Y-%m-%dT%H:%M:%S}.{round(clock.wall() % 1 * 1e6):06d}000Z"
+__all__ = ["api"]
 
 
 @quotes(
@@ -389,87 +275,6 @@ def test_an_if_match_is_passed_over(api):
     assert answer.status_code == 200
 
 
-@quotes("list: limit 100 by default, at most 1000")
-def test_a_list_has_100_items_and_at_most_1000(api):
-    for _ in range(101):
-        api.create()
-    first = api.list()
-    assert (len(first["items"]), first["limit"], first["items_available"]) == (100, 100, 101)
-    assert first["offset"] == 0
-    assert len(api.list(limit=1000)["items"]) == 101
-    assert api.list(limit=5000)["limit"] == 1000
-    assert api.list(limit=0)["items"] == []
-    assert len(api.list(offset=100)["items"]) == 1
-
-
-@quotes("order `modified_at desc, uuid`")
-def test_the_order_is_the_newest_change_first(api):
-    nodes = []
-    for _ in range(3):
-        nodes += [api.create()["uuid"], api.create()["uuid"]]
-        api.clock.advance(1)
-    newest_first = [*sorted(nodes[4:]), *sorted(nodes[2:4]), *sorted(nodes[:2])]
-    assert api.found() == newest_first
-    assert api.found(order=["uuid asc"]) == sorted(nodes)
-    assert api.found(order="uuid desc") == sorted(nodes, reverse=True)
-    assert api.found(order=["modified_at"])[:2] == sorted(nodes[:2])
-
-
-@quotes("filters = != < <= > >= like ilike in `not in`")
-@pytest.mark.parametrize(
-    ("condition", "slots"),
-    [
-        (["slot_number", "=", 2], {2}),
-        (["slot_number", "=", None], {None}),
-        (["slot_number", "!=", 2], {1, 3, None}),
-        (["slot_number", "!=", None], {1, 2, 3}),
-        (["slot_number", "<", 2], {1}),
-        (["slot_number", "<=", 2], {1, 2}),
-        (["slot_number", ">", 2], {3}),
-        (["slot_number", ">=", 2], {2, 3}),
-        (["slot_number", "in", [1, 3]], {1, 3}),
-        (["slot_number", "in", [1, None]], {1, None}),
-        (["slot_number", "in", []], set()),
-        (["slot_number", "not in", [1, 3]], {2, None}),
-        (["slot_number", "not in", [1, None]], {2, 3}),
-        (["hostname", "=", "compute2"], {2}),
-        (["hostname", "like", "compute%"], {1, 2}),
-        (["hostname", "like", "Compute%"], {3}),
-        (["hostname", "like", "compute_"], {1, 2}),
-        (["hostname", "ilike", "COMPUTE%"], {1, 2, 3}),
-        (["created_at", ">=", "2023-11-14T22:13:21.000000000Z"], {2, 3, None}),
-        (["created_at", "<", "2023-11-14T22:13:21Z"], {1}),
-    ],
-    ids=lambda value: json.dumps(value) if isinstance(value, list) else "",
-)
-def test_filters_select_exactly(api, condition, slots):
-    api.create(assign_slot="true")
-    api.clock.advance(1)
-    api.create(assign_slot="true")
-    api.create({"hostname": "Compute3"}, assign_slot="true")
-    api.create()
-    listed = api.list(filters=[condition])
-    assert {item["slot_number"] for item in listed["items"]} == slots
-    assert listed["items_available"] == len(listed["items"]) == len(slots)
-    none_of_them = [condition, ["uuid", "=", NOBODY]]
-    assert api.found(filters=none_of_them) == []
-
-
-@quotes("select")
-def test_select_shows_only_what_is_asked_for(api):
-    node = api.create()
-    assert api.list(select=["uuid", "etag"])["items"] == [
-        {"uuid": node["uuid"], "etag": node["etag"]}
-    ]
-
-
-@quotes("count=none")
-def test_count_none_leaves_the_count_out(api):
-    api.create()
-    assert "items_available" not in api.list(count="none")
-    assert api.list(count="exact")["items_available"] == 1
-
-
 @quotes('bare and `{"node": {...}}` bodies both accepted.')
 def test_bodies_may_be_bare_or_under_node(api):
     bare = api.call("POST", json={"hostname": "h1"}).json()
@@ -505,16 +310,6 @@ def test_both_spellings_of_the_token_are_taken(api, token):
     assert api.call("GET", token=token).status_code == 200
 
 
-def test_a_list_may_come_as_a_post_that_says_it_is_a_get(api):
-    nodes = [api.create()["uuid"] for _ in range(3)]
-    asked = {"filters": json.dumps([["uuid", "in", nodes[:2] * 200]]), "limit": "1"}
-    answer = api.call("POST", data=asked, headers={"X-HTTP-Method-Override": "GET"})
-    assert answer.status_code == 200
-    assert answer.json()["items_available"] == 2
-    assert len(answer.json()["items"]) == 1
-    assert len(api.found()) == 3
-
-
 def test_a_deleted_node_is_answered_once_more_and_gone(api):
     node = api.create()
     assert api.call("DELETE", f"/{node['uuid']}").json() == node
@@ -546,7 +341,8 @@ def test_a_ping_may_carry_its_parameters_in_the_query_or_as_json(api, where):
 
 
 def test_every_clause_of_the_contract_is_quoted():
-    left = _flat(CONTRACT)
-    for clause in sorted([*_QUOTED, *NOT_BUILT], key=len, reverse=True):
-        left = left.replace(_flat(clause), " ")
+    assert test_nodes_list_wire.FILTERS
+    left = flat(CONTRACT)
+    for clause in sorted([*QUOTED, *NOT_BUILT], key=len, reverse=True):
+        left = left.replace(flat(clause), " ")
     assert re.sub(r"[-\s.;,:]", "", left) == ""

@@ -144,6 +144,17 @@ def test_a_node_seen_in_an_incomplete_listing_is_seen_c5(seen: object) -> None:
     assert reason(made) is Reason.NOT_SETTLED
 
 
+def test_a_node_that_two_records_name_is_seen_for_both_c5() -> None:
+    made = without_node()
+    made.add_record("r2", quiet=9000.0, instance_id="i-r1")
+    made.settle()
+    made.poll_cloud([node(id="i-r1", pool=None)], complete=False)
+    made.advance(60.0)
+    made.poll()
+    made.plan()
+    assert [made.of_record(one).reason for one in ("r1", "r2")] == [Reason.NOT_SETTLED] * 2
+
+
 def test_a_listing_that_comes_twice_counts_once_c5() -> None:
     made = without_node(settle=1.0)
     made.poll()

@@ -15,8 +15,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from nodemanager.clock import ManualClock
-from nodemanager.core.model import Claim
+from nodemanager.core.model import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
+from nodemanager.records import wire
 from nodemanager.records.schema import metadata
 from nodemanager.records.sql import SqlRecordStore
 
@@ -160,8 +161,6 @@ def test_a_full_disk_is_a_failure_that_changes_nothing(path):
 
 
 def test_the_same_row_means_the_same_over_http_and_in_sql(path):
-    from nodemanager.records import wire
-
     store = open_store(f"sqlite:///{path}")
     record = store.create(claim())
     store.resource.ping(
@@ -169,6 +168,10 @@ def test_the_same_row_means_the_same_over_http_and_in_sql(path):
         {"ping_secret": record.ping_secret, "worker_state": "idle", "instance_id": "i-1"},
         "10.0.0.1",
     )
+    assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
+    told = {"ping_secret": record.ping_secret, "slurm_state": "alloc"}
+    store.resource.update(record.uuid, {"info": told})
+    assert store.read(record.uuid).derived_state is WorkerState.BUSY
     assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
     store.close()
 
@@ -184,7 +187,7 @@ def test_two_programs_opening_one_new_file_agree_on_its_id(path):
 _ALLOT = """
 import sys
 from nodemanager.clock import SystemClock
-from nodemanager.core.model import Claim
+from nodemanager.core.model import Claim, WorkerState
 from nodemanager.records.sql import SqlRecordStore
 url, name = sys.argv[1:]
 store = SqlRecordStore(url, slots=40, hostname="compute%(slot_number)d", domain="d",

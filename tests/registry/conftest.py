@@ -11,9 +11,10 @@ import pytest
 import requests
 
 from nodemanager.clock import SystemClock
+from nodemanager.httpserver import HttpServer
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import RegistryServer
+from nodemanager.registry.server import registry_server
 
 TOKEN = "tok3n-of-the-administrator"
 
@@ -21,7 +22,7 @@ TOKEN = "tok3n-of-the-administrator"
 @dataclass
 class Registry:
     store: SqlRecordStore
-    server: RegistryServer
+    server: HttpServer
     path: Path
 
     def call(self, verb: str, path: str, **more: Any) -> requests.Response:
@@ -39,7 +40,7 @@ def make_store(path: Path, **changes: Any) -> SqlRecordStore:
 @pytest.fixture
 def registry(tmp_path) -> Iterator[Registry]:
     store = make_store(tmp_path / "registry.db", timeout=0.3)
-    server = RegistryServer(build_app(store, TOKEN), "127.0.0.1:0")
+    server = registry_server(build_app(store, TOKEN))
     server.start()
     store.public_url = server.url
     yield Registry(store, server, tmp_path / "registry.db")

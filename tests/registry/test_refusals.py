@@ -268,7 +268,9 @@ def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd)
     ],
 )
 def test_what_is_hardly_http_gets_a_4xx_and_the_server_lives_on(registry, sent):
-    with socket.create_connection(registry.server.address, timeout=10) as connection:
+    with socket.create_connection(
+        (registry.server.address, registry.server.port), timeout=10
+    ) as connection:
         connection.sendall(sent)
         status = connection.recv(65536).split(b" ")[1]
     assert status.startswith(b"4")

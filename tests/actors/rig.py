@@ -1,0 +1,298 @@
+"""The whole team of real actors on fakes, with time in the test's hands.
+
+    rig = make_rig(min_nodes=2)
+    rig.turn(120)
+    assert rig.lines("node.paired")
+
+`turn` moves the clock from reminder to reminder and lets every mailbox run empty in between; no
+test sleeps. `kill` is kill -9: what was in the air is lost, and the fakes live on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pykka
+
+from nodemanager import log, wiring
+from nodemanager.actors.base import RoleActor
+from nodemanager.actors.daemon import Once
+from nodemanager.actors.messages import ApplySettings, Beat, Stop
+from nodemanager.actors.timer import ManualTimer
+from nodemanager.config import load
+from nodemanager.core.model import CloudNode, Job, Record
+from nodemanager.core.settings import Settings
+from nodemanager.state import StateDirectory
+from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
+from tests.fakes.fleet import PING_EVERY_S
+
+CLEANING = {
+    "absent_listings",
+    "action_timeout",
+    "adopt_unclaimed",
+    "backlog",
+    "claim_expiry",
+    "collapse_fraction",
+    "max_cleans_per_cycle",
+    "max_shutdowns_per_cycle",
+    "settle",
+    "visible_after",
+}
+CLOUD = {"shutdown_windows"}
+ANSWER_WITHIN_S = 30.0
+
+
+class Lines(logging.Handler):
+    """Keeps the fields of every line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = log.fields_of(record)
+        if fields:
+            self.fields.append(fields | {"level": record.levelname.lower()})
+
+
+class Handled:
+    """How many messages all actors began and ended to handle."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        self.begun = 0
+        self.ended = 0
+        original = RoleActor.on_receive
+
+        def counted(actor: RoleActor, message: Any) -> Any:
+            if isinstance(message, Beat):
+                return original(actor, message)
+            self.begun += 1
+            try:
+                return original(actor, message)
+            finally:
+                self.ended += 1
+
+        monkeypatch.setattr(RoleActor, "on_receive", counted)
+
+
+class Rig:
+    """One daemon on fakes. Options are those of the configuration file, by name."""
+
+    def __init__(
+        self,
+        directory: Path,
+        handled: Handled,
+        *,
+        cloud: FakeCloud,
+        store: FakeStore,
+        **options: object,
+    ) -> None:
+        self.directory = directory
+        self.clock = cloud.clock
+        assert isinstance(self.clock, TickingClock)
+        self.cloud = cloud
+        self.store = store
+        self.fleet = Fleet(cloud, store)
+        self.jobs: tuple[Job, ...] | None = None
+        self.deaths: list[tuple[str, BaseException]] = []
+        self.codes: list[int] = []
+        self.lease = True
+        self.stopped: list[str] = []
+        self.out = Lines()
+        self.timer = ManualTimer(self.clock)
+        self._handled = handled
+        self._options = options
+        self._next_ping = self.clock.boottime()
+        self._system: wiring.System | None = None
+        logger = logging.getLogger("nodemanager")
+        # DEBUG has a line a cycle for all that is kept.
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.out)
+
+    def close(self) -> None:
+        logger = logging.getLogger("nodemanager")
+        logger.removeHandler(self.out)
+        logger.setLevel(logging.NOTSET)
+
+    # Start and end.
+
+    def start(self, *, dry_run: bool = False, once: bool = False) -> Rig:
+        """Start the team as the service does. The first polls are done when this returns."""
+        state = StateDirectory(self.directory / "state", clock=self.clock)
+        config = load(self._file(), environ={})
+        settings = wiring.settings_of(config, self.cloud, self.store)
+        self._system = wiring.start_actors(
+            config,
+            self.cloud,
+            wiring.Records(self.store),
+            settings,
+            timer=self.timer,
+            clock=self.clock,
+            log=log.get("nodemanager.daemon"),
+            identity=wiring.RememberedIdentity(state, writes=not dry_run),
+            backlog=wiring.RememberedBacklog(state),
+            holds_lease=lambda: self.lease,
+            on_death=lambda actor, error: self.deaths.append((actor, error)),
+            dry_run=dry_run,
+            once=Once(self.codes.append) if once else None,
+            wishlist=None if self.jobs is None else self._wishlist,
+        )
+        self.flush()
+        return self
+
+    def kill(self) -> None:
+        """End the process, as kill -9 would: no goodbye, and the timer's memory is gone."""
+        for actor in self.system.actors:
+            actor.stop(block=True)
+        self.timer = ManualTimer(self.clock)
+        self._system = None
+
+    def ask_to_stop(self) -> None:
+        self.system.daemon.tell(Stop("test", lambda: self.stopped.append("done")))
+        self.flush()
+
+    def apply(self, settings: Settings) -> None:
+        """What SIGHUP does with a new file's windows and limits."""
+        self.system.daemon.tell(ApplySettings(settings))
+        self.flush()
+
+    @property
+    def system(self) -> wiring.System:
+        assert self._system is not None, "not started"
+        return self._system
+
+    def _wishlist(self) -> tuple[Job, ...]:
+        return self.jobs or ()
+
+    def _file(self) -> Path:
+        """The configuration file of these options; `poll_time` is 30 s unless they say."""
+        options = {"poll_time": 30, "max_nodes": 8, "min_nodes": 0} | self._options
+        cleaning = {key: value for key, value in options.items() if key in CLEANING}
+        cloud = {key: value for key, value in options.items() if key in CLOUD}
+        daemon = {
+            key: value for key, value in options.items() if key not in CLEANING and key not in CLOUD
+        }
+        sections = {
+            "Daemon": {"pool": self.cloud.pool, "state_dir": self.directory / "state"} | daemon,
+            "Cloud": {"provider": "dummy", "shutdown_windows": "0, 999999"} | cloud,
+            "Cleaning": cleaning,
+            "Registry": {"slots": max(1, len(self.store.slot_numbers))},
+        }
+        text = ""
+        for title, section in sections.items():
+            text += f"[{title}]\n"
+            text += "".join(f"{key} = {value}\n" for key, value in section.items())
+        path = self.directory / "rig.cfg"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    # Time.
+
+    def turn(self, seconds: float) -> None:
+        """Let that much time pass."""
+        end = self.clock.boottime() + seconds
+        while True:
+            due = self.timer.next_due
+            reminded = due is not None and due <= self._next_ping
+            at = due if reminded and due is not None else self._next_ping
+            if at > end:
+                break
+            self.clock.advance_to(at)
+            if reminded:
+                self.timer.fire_next()
+                self.flush()
+            else:
+                self._next_ping += PING_EVERY_S
+                self.fleet.beat()
+        self.clock.advance_to(end)
+
+    def turn_until(self, event: str, *, within: float, **fields: object) -> dict[str, Any]:
+        """Let time pass until a new line of that event; the line. Fails when none comes."""
+        before = len(self.lines(event, **fields))
+        end = self.clock.boottime() + within
+        while self.clock.boottime() < end:
+            self.turn(5)
+            found = self.lines(event, **fields)
+            if len(found) > before:
+                return found[before]
+        raise AssertionError(f"no {event} {fields} within {within} s")
+
+    def flush(self) -> None:
+        """Return when no actor is at work and every mailbox is empty."""
+        before = -1
+        at_rest = False
+        while True:
+            for actor in self.system.actors:
+                with contextlib.suppress(pykka.ActorDeadError):
+                    actor.ask(Beat(lambda: None), timeout=ANSWER_WITHIN_S)
+            # Nobody was at work when the last round ended, and nobody began since.
+            if at_rest and self._handled.begun == before:
+                return
+            before = self._handled.begun
+            at_rest = self._handled.ended == before
+
+    # What can be seen.
+
+    def lines(self, event: str, **fields: object) -> list[dict[str, Any]]:
+        """The fields of the lines of that event that have these values, oldest first."""
+        return [
+            line
+            for line in self.out.fields
+            if line["event"] == event
+            and all(line.get(key) == value for key, value in fields.items())
+        ]
+
+    def reasons(self, event: str, **fields: object) -> list[str]:
+        return [str(line.get("reason")) for line in self.lines(event, **fields)]
+
+    def summary(self) -> dict[str, Any]:
+        """The last cycle's counts."""
+        return self.lines("cycle.done")[-1]
+
+    def forget_lines(self) -> None:
+        self.out.fields.clear()
+
+    def forget_calls(self) -> None:
+        for fake in (self.cloud, self.store):
+            fake.calls.clear()
+            fake.writes.clear()
+
+    @property
+    def records(self) -> list[Record]:
+        return list(self.store.rows.values())
+
+    @property
+    def nodes(self) -> list[CloudNode]:
+        """What really runs."""
+        return [machine.node for machine in self.cloud.living()]
+
+
+def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
+    """A factory of started rigs, all ended afterwards."""
+    handled = Handled(monkeypatch)
+    monkeypatch.setattr(log.Logger, "strict", True)
+    made: list[Rig] = []
+
+    def make(
+        *,
+        cloud: FakeCloud | None = None,
+        store: FakeStore | None = None,
+        **options: object,
+    ) -> Rig:
+        clock = TickingClock() if cloud is None else cloud.clock
+        cloud = cloud or FakeCloud(clock)
+        store = store or FakeStore(clock)
+        rig = Rig(directory, handled, cloud=cloud, store=store, **options)
+        made.append(rig)
+        return rig
+
+    yield make
+    pykka.ActorRegistry.stop_all(timeout=10)
+    for rig in made:
+        rig.close()
+    unexpected = [death for rig in made for death in rig.deaths]
+    assert not unexpected, unexpected

@@ -1,0 +1,264 @@
+"""Claims, creates and what the cloud refuses (SAFETY.md U, D6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.core.model import Job, WorkerState
+from nodemanager.core.settings import CREATE_WITHIN_S
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    NoFreeSlot,
+    QuotaExceeded,
+    StoreError,
+    Throttled,
+)
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first, lose
+
+HOUR = 3600.0
+
+
+def claims(rig: Rig) -> int:
+    return sum(record.claim is not None for record in rig.records)
+
+
+def test_a_create_whose_answer_was_lost_is_found_by_tag_and_paired(make_rig: MakeRig) -> None:
+    """U5: it is not repeated."""
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    rig.cloud.on("create", lose(CloudError("timeout")))
+    rig.start()
+    assert rig.lines("node.setup_failed", action="create", definite=False)
+
+    rig.turn(300)
+
+    assert rig.cloud.calls["create"] == 1
+    assert len(rig.nodes) == 1
+    assert rig.summary()["paired"] == 1
+
+
+def test_a_lost_create_is_not_made_up_for_before_the_next_record_listing(
+    make_rig: MakeRig,
+) -> None:
+    """Its claim stands for a node to be from the moment it is made (U6)."""
+    rig = make_rig(min_nodes=1, max_nodes=3, cloudlist_poll_time=5, nodelist_poll_time=60)
+    rig.cloud.on("create", fail(CloudError("timeout")))
+    rig.start()
+    rig.turn(50)
+    assert rig.cloud.calls["create"] == 1
+    assert claims(rig) == 1
+
+
+def test_failed_creates_leave_no_more_claims_than_max_nodes(make_rig: MakeRig) -> None:
+    """U6: a thousand failed creates."""
+    clock = TickingClock()
+    rig = make_rig(
+        cloud=FakeCloud(clock),
+        store=FakeStore(clock, slots=range(1, 2001)),
+        min_nodes=5,
+        max_nodes=5,
+        boot_fail_after=120,
+        poll_time=60,
+        settle=60,
+    )
+    most: list[int] = []
+
+    def refuse_or_lose() -> None:
+        most.append(claims(rig))
+        if len(most) % 2:
+            raise BadRequest("no such image")
+        raise CloudError("timeout")
+
+    rig.cloud.always("create", first(refuse_or_lose))
+    rig.start()
+    while len(most) < 1000:
+        rig.turn(HOUR)
+    assert max(most) == 5
+    assert claims(rig) <= 5
+    assert len(rig.records) <= 10
+
+
+@pytest.mark.parametrize(
+    "error",
+    [QuotaExceeded("quota"), CapacityUnavailable("none left"), BadRequest("no such image")],
+    ids=["quota", "capacity", "bad-request"],
+)
+def test_a_definite_refusal_releases_its_claim_at_once(
+    make_rig: MakeRig, error: CloudError
+) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    rig.cloud.always("create", fail(error))
+    rig.start()
+    failed = rig.lines("node.setup_failed")[0]
+    assert failed["definite"] is True
+    assert rig.lines("record.cleaned", record=failed["record"], reason="create_refused")
+    assert claims(rig) == 0
+    assert rig.store.used_slots() == []
+
+
+def test_a_quota_is_lowered_and_probed_later(make_rig: MakeRig) -> None:
+    """D6."""
+    rig = make_rig(min_nodes=6, max_nodes=6, boot_fail_after=600)
+    quota = 3
+
+    def refuse_above() -> None:
+        if len(rig.nodes) >= quota:
+            raise QuotaExceeded("instance limit")
+
+    rig.cloud.always("create", first(refuse_above))
+    rig.start()
+    rig.turn(500)
+    assert len(rig.nodes) == 3
+    refused = len(rig.lines("node.setup_failed"))
+    assert refused <= 4, "the first plan's own orders, and no more"
+    assert "at_quota" in rig.reasons("node.boot_refused")
+
+    rig.turn(300)
+    assert len(rig.lines("node.setup_failed")) == refused + 1, "one probe"
+
+    quota = 6
+    rig.turn(3 * HOUR)
+    assert len(rig.nodes) == 6
+
+
+def test_a_size_without_capacity_rests_and_another_is_taken(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=3, max_poll_time=300)
+
+    def none_of_small() -> None:
+        raise CapacityUnavailable("no small ones")
+
+    rig.cloud.on("create", first(none_of_small))
+    rig.start()
+    rig.turn(60)
+    assert [node.size for node in rig.nodes] == ["large"]
+
+
+def test_throttling_backs_every_call_off_for_as_long_as_was_asked(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=2, max_nodes=3, poll_stale_after=3000)
+    rig.cloud.on("create", *[fail(Throttled("slow down", retry_after=500.0))] * 2)
+    rig.start()
+    rig.turn(10)
+    rig.forget_calls()
+
+    rig.turn(480)
+    assert sum(rig.cloud.calls.values()) == 0
+
+    rig.turn(120)
+    assert len(rig.nodes) == 2
+
+
+def test_a_reused_record_that_someone_else_took_is_left_to_them(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    free = rig.store.add_cleaned(quiet_for=HOUR)
+    theirs = {"pool": "other", "slot_number": 60, "hostname": "theirs"}
+    rig.store.on("claim", first(lambda: rig.store.write(free.uuid, **theirs)))
+    rig.start()
+    assert isinstance(rig.lines("node.setup_failed", action="claim")[0]["error"], str)
+    rig.turn(90)
+    assert len(rig.nodes) == 1
+    assert rig.lines("record.claimed")[0]["record"] != free.uuid
+    assert rig.store.rows[free.uuid].hostname == "theirs"
+
+
+def test_a_store_without_a_free_slot_is_asked_once_a_round(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    rig.store.always("create", fail(NoFreeSlot("every slot is held")))
+    rig.start()
+    rig.turn(300)
+    assert 0 < rig.store.calls["create"] <= 2 * rig.store.calls["list_records"]
+    assert rig.cloud.calls["create"] == 0
+
+
+def test_a_claim_that_took_too_long_is_renewed_before_the_create(make_rig: MakeRig) -> None:
+    """U5: a create is sent within 60 s of its claim."""
+    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig.store.on("create", first(lambda: rig.clock.advance(CREATE_WITHIN_S + 1)))
+    rig.start()
+    rig.turn(90)
+    assert rig.store.calls["claim"] == 1
+    claim = rig.records[0].claim
+    assert claim is not None
+    node = rig.nodes[0]
+    assert node.created_at is not None
+    assert node.created_at - claim.at <= CREATE_WITHIN_S
+    assert node.tags.incarnation == claim.incarnation
+
+
+def test_an_order_that_waited_too_long_is_not_begun(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=8, max_nodes=8)
+    # Three workers, eight orders, and each create takes 40 s.
+    rig.cloud.always("create", first(lambda: rig.clock.advance(40)))
+    rig.start()
+    late = [line for line in rig.lines("node.setup_failed") if "expired" in str(line["error"])]
+    assert late
+    rig.turn(600)
+    assert len(rig.nodes) == 8
+
+
+def test_a_node_that_never_pings_is_destroyed_and_its_record_freed(make_rig: MakeRig) -> None:
+    """D8: a failed boot."""
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600)
+    rig.fleet.mute = True
+    rig.start()
+    record = rig.lines("node.created")[0]["record"]
+    rig.turn(580)
+    assert rig.cloud.calls["destroy"] == 0
+    rig.turn(200)
+    assert rig.lines("node.gone", reason="boot_failed")
+    assert rig.lines("record.cleaned", record=record, reason="after_shutdown")
+
+
+def test_a_created_node_that_is_not_listed_yet_counts_as_live(make_rig: MakeRig) -> None:
+    """P4."""
+    rig = make_rig(min_nodes=1, max_nodes=4, boot_fail_after=600)
+    rig.start()
+    for machine in rig.cloud.machines.values():
+        machine.listed = False
+    rig.turn(500)
+    assert rig.cloud.calls["create"] == 1
+
+
+def test_the_wishlist_boots_what_the_jobs_need(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=5)
+    rig.jobs = (Job("a", cores=1, count=2), Job("b", cores=4))
+    rig.fleet.state = WorkerState.IDLE
+    rig.start()
+    rig.turn(60)
+    assert sorted(str(node.size) for node in rig.nodes) == ["large", "small", "small"]
+    assert {line["reason"] for line in rig.lines("node.setup_started")} == {"wanted"}
+
+
+def test_slots_that_come_free_are_used_again_by_the_same_records(make_rig: MakeRig) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock, slots=range(1, 3))
+    rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=2, max_nodes=2)
+    rig.start()
+    rig.turn(HOUR)
+    first_records = set(store.rows)
+    rig.cloud.vanish(rig.nodes[0].id)
+    rig.turn(4 * HOUR)
+    assert set(store.rows) == first_records
+    assert store.used_slots() == [1, 2]
+    assert rig.summary()["paired"] == 2
+
+
+def test_a_failed_store_write_in_a_set_up_boots_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    rig.store.always("create", fail(StoreError("timeout")))
+    rig.start()
+    rig.turn(300)
+    assert rig.cloud.calls["create"] == 0
+
+
+def test_zero_nodes_wanted_drains_the_pool(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    for _ in range(3):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn(600)
+    assert rig.nodes == []
+    assert rig.store.used_slots() == []

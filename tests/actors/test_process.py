@@ -1,0 +1,324 @@
+"""Polling, stopping, `--once`, dry runs, dying and late answers of the running actors."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pykka
+import pytest
+
+from nodemanager.core.model import Tags, WorkerState
+from nodemanager.errors import CloudError, StoreError, Throttled
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, fail, first
+
+HOUR = 3600.0
+
+
+def times_of(rig: Rig, fake: FakeCloud | FakeStore, call: str) -> list[float]:
+    times: list[float] = []
+    fake.always(call, first(lambda: times.append(rig.clock.boottime())))
+    return times
+
+
+# Polls.
+
+
+def test_failing_polls_come_later_and_later_up_to_max_poll_time(make_rig: MakeRig) -> None:
+    rig = make_rig(poll_time=30, max_poll_time=300)
+    rig.cloud.always("list_nodes", fail(CloudError("timeout")))
+    rig.start()
+    rig.turn(2 * HOUR)
+    waits = [line["retry_s"] for line in rig.lines("list.failed", source="cloud")]
+    assert waits[:5] == [60, 120, 240, 300, 300]
+    assert set(waits[3:]) == {300}
+
+    rig.cloud.always("list_nodes", None)
+    times = times_of(rig, rig.cloud, "list_nodes")
+    rig.turn(400)
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert gaps == pytest.approx([30] * len(gaps), abs=0.01)
+
+
+def test_a_failed_poll_waits_for_as_long_as_the_server_asks(make_rig: MakeRig) -> None:
+    rig = make_rig(poll_time=30, max_poll_time=300)
+    rig.start()
+    rig.cloud.on("list_nodes", fail(Throttled("slow down", retry_after=1200.0)))
+    rig.store.on("list_records", fail(StoreError("busy", retry_after=700.0)))
+    rig.turn(30)
+    nodes, records = (
+        times_of(rig, rig.cloud, "list_nodes"),
+        times_of(rig, rig.store, "list_records"),
+    )
+    began = rig.clock.boottime()
+    rig.turn(HOUR)
+    assert nodes[0] - began == pytest.approx(1200, abs=1)
+    assert records[0] - began == pytest.approx(700, abs=1)
+
+
+def test_polls_are_poll_time_apart_from_start_to_start(make_rig: MakeRig) -> None:
+    rig = make_rig(cloudlist_poll_time=40)
+    times: list[float] = []
+
+    def slow() -> None:
+        times.append(rig.clock.boottime())
+        rig.clock.advance(25)
+
+    rig.cloud.always("list_nodes", first(slow))
+    rig.start()
+    rig.turn(400)
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert gaps == pytest.approx([40] * len(gaps), abs=0.01)
+
+
+# Stop.
+
+
+def test_stop_waits_for_what_is_in_the_air_and_begins_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=6, max_nodes=6)
+    done_when: list[int] = []
+
+    def stop_meanwhile() -> None:
+        from nodemanager.actors.messages import Stop
+
+        if rig.cloud.calls["create"] == 1:
+            rig.system.daemon.tell(Stop("test", lambda: done_when.append(len(rig.nodes))))
+
+    rig.cloud.always("create", first(stop_meanwhile))
+    rig.start()
+    rig.turn(300)
+    in_the_air = len(rig.nodes)
+    assert 1 <= in_the_air <= 3, "what the three workers had"
+    assert done_when
+    assert done_when[0] == in_the_air
+
+
+def test_stop_is_not_kept_waiting_by_an_answer_to_an_order_since_expired(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=4, action_timeout=60)
+    rig.fleet.state = WorkerState.IDLE
+    rig.fleet.add_node(age=10 * HOUR)
+
+    def long_pause() -> None:
+        from nodemanager.actors.messages import Decide, Stop
+
+        rig.clock.advance(100)
+        rig.system.daemon.tell(Decide())
+        rig.system.daemon.tell(Stop("test", lambda: rig.stopped.append("done")))
+
+    rig.store.on("read", first(long_pause))
+    rig.start()
+    rig.turn(200)
+    assert rig.lines("flight.expired", action="shutdown")
+    assert rig.stopped
+    assert rig.cloud.calls["destroy"] == 0
+
+
+def test_a_stop_with_an_open_breaker_and_dead_pollers_ends(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=20)
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn(60)
+    rig.cloud.machines.clear()
+    rig.turn_until("breaker.opened", within=90)
+    for poller in (rig.system.team.cloud_list, rig.system.team.record_list):
+        assert isinstance(poller, pykka.ActorRef)
+        poller.stop(block=True)
+    rig.ask_to_stop()
+    assert rig.stopped
+
+
+# --once.
+
+
+def test_once_applies_one_plan_awaits_it_and_ends_with_0(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=2, max_nodes=4, settle=60, backlog="clean")
+    leaked = rig.store.add_leaked(7, quiet_for=3 * HOUR)
+    rig.start(once=True)
+    assert rig.cloud.calls["create"] == 0
+
+    rig.turn(60 + 2 * 30 + 5)
+
+    assert rig.codes[:1] == [0]
+    assert len(rig.nodes) == 2
+    assert rig.lines("record.cleaned", record=leaked.uuid), "what a later plan could free, this did"
+    rig.turn(600)
+    assert rig.cloud.calls["create"] == 2
+
+
+def test_once_awaits_the_clean_after_its_shutdown(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=4)
+    rig.fleet.state = WorkerState.IDLE
+    rig.fleet.add_node(age=10 * HOUR)
+    rig.cloud.destroy_takes = 120.0
+    rig.start(once=True)
+    rig.turn(130)
+    assert rig.cloud.calls["destroy"] == 1
+    assert rig.codes == []
+    rig.turn(300)
+    assert rig.codes[0] == 0
+    assert rig.store.used_slots() == []
+
+
+@pytest.mark.parametrize("source", ["cloud", "records"])
+def test_once_ends_with_1_when_a_listing_failed(make_rig: MakeRig, source: str) -> None:
+    rig = make_rig(min_nodes=1)
+    if source == "cloud":
+        rig.cloud.always("list_nodes", fail(CloudError("timeout")))
+    else:
+        rig.store.always("list_records", fail(StoreError("timeout")))
+    rig.start(once=True)
+    assert rig.codes[0] == 1
+    assert rig.cloud.calls["create"] == 0
+
+
+def test_once_with_nothing_to_do_ends_with_0(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0)
+    rig.start(once=True)
+    rig.turn(200)
+    assert rig.codes[0] == 0
+
+
+# Dry runs.
+
+
+def test_a_dry_run_decides_everything_and_writes_nothing_at_all(make_rig: MakeRig) -> None:
+    """S3."""
+    rig = make_rig(min_nodes=3, max_nodes=4, backlog="clean")
+    stale = rig.store.add_leaked(9, quiet_for=3 * HOUR)
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+    rig.fleet.states[machine.node.id] = WorkerState.DOWN
+    rig.start(dry_run=True)
+
+    rig.turn(HOUR)
+
+    assert rig.cloud.writes == []
+    assert rig.store.writes == []
+    assert rig.lines("record.clean", record=stale.uuid, mode="dry-run")
+    assert rig.lines("node.setup_started", mode="dry-run")
+    assert rig.lines("node.shutdown_started", node=machine.node.id, mode="dry-run")
+    assert len(rig.lines("record.clean")) == 1, "said once, not every cycle"
+    assert rig.lines("record.cleaned") == []
+
+
+def test_a_run_that_is_not_dry_reads_the_stores_clock_by_a_write(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.start()
+    rig.turn(60)
+    assert set(rig.store.writes) == {"store_time heartbeat"}
+
+
+def test_a_dry_run_remembers_no_account_nor_store(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.start(dry_run=True)
+    rig.turn(60)
+    assert not (rig.directory / "state" / "facts.json").exists()
+
+
+# Death.
+
+
+def test_an_exception_in_a_handler_is_reported_as_a_death(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.start()
+    rig.cloud.on("list_nodes", fail(ZeroDivisionError("a bug of ours")))
+    rig.turn(60)
+    assert [actor for actor, _ in rig.deaths] == ["CloudNodeListActor"]
+    assert isinstance(rig.deaths[0][1], ZeroDivisionError)
+    rig.deaths.clear()
+
+
+def test_an_unknown_message_is_a_bug_and_not_swallowed(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.start()
+    rig.system.daemon.tell("what?")
+    rig.flush()
+    assert [actor for actor, _ in rig.deaths] == ["NodeManagerDaemonActor"]
+    rig.deaths.clear()
+
+
+# Late answers.
+
+
+def test_a_set_up_that_expires_and_answers_late_harms_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=2, action_timeout=120)
+
+    def much_later() -> None:
+        from nodemanager.actors.messages import Decide
+
+        rig.clock.advance(200)
+        rig.system.daemon.tell(Decide())
+
+    rig.cloud.on("create", first(much_later))
+    rig.start()
+    rig.turn(10)
+    assert rig.lines("flight.expired", action="setup")
+    rig.turn(600)
+    assert rig.summary()["paired"] == len(rig.nodes) == 1
+
+
+def test_a_destroy_that_expires_and_answers_late_still_frees_the_slot(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=2, action_timeout=120)
+    rig.fleet.state = WorkerState.IDLE
+    _, record = rig.fleet.add_node(age=10 * HOUR)
+
+    def much_later() -> None:
+        from nodemanager.actors.messages import Decide
+
+        rig.clock.advance(200)
+        rig.system.daemon.tell(Decide())
+
+    rig.cloud.on("destroy", first(much_later))
+    rig.start()
+    rig.turn(600)
+    assert rig.lines("flight.expired", action="shutdown")
+    assert rig.nodes == []
+    assert rig.store.rows[record.uuid].slot_number is None
+
+
+# Settings.
+
+
+def test_new_windows_take_effect_without_a_restart(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, node_stale_after=7200, backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=1500)
+    rig.start()
+    rig.turn(300)
+    assert rig.store.rows[record.uuid].slot_number == 3
+
+    rig.apply(dataclasses.replace(rig.system.settings, node_stale_after=1200.0))
+    rig.turn(60)
+    assert rig.lines("record.cleaned", record=record.uuid)
+
+
+# Restart.
+
+
+def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
+    make_rig: MakeRig,
+) -> None:
+    """R2."""
+    rig = make_rig(min_nodes=3, max_nodes=3, boot_fail_after=600)
+    rig.cloud.on("create", first(lambda: None), fail(CloudError("cut")))
+    rig.start()
+    rig.kill()
+    rig.start()
+    rig.turn(2 * HOUR)
+    assert rig.summary()["paired"] == 3
+    assert len(rig.nodes) == 3
+    assert len(rig.store.used_slots()) == 3
+
+
+def test_a_foreign_pools_node_and_record_are_never_touched(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=3, backlog="clean")
+    record = rig.store.add_leaked(5, quiet_for=30 * HOUR, pool="other")
+    node = rig.cloud.add(tags=Tags("other", record.uuid, "x"), age=30 * HOUR)
+    rig.start()
+    rig.turn(3 * HOUR)
+    assert node in rig.nodes
+    assert rig.store.rows[record.uuid].slot_number == 5
+    assert rig.lines("record.keep", record=record.uuid, reason="other_pool")

@@ -1,0 +1,348 @@
+"""The last look before a clean is written: C11, C12, and cleans of their own right (C20, U6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import CloudState, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import (
+    CleanEvidence,
+    CleanOrder,
+    confirm_clean,
+    fenced_order,
+    order_release,
+)
+from nodemanager.core.snapshot import Flight
+from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, world
+
+NOW = EPOCH + START
+STALE = (Kind.CLEAN, Reason.STALE_SLOT)
+
+
+def gone(quiet: float = 9000.0, *, settings: dict[str, Any] | None = None, **fields: Any) -> World:
+    """A world of one record whose node is gone, absence settled, and its plan."""
+    made = world(**(settings or {}))
+    made.add_record("r1", quiet=quiet, **fields)
+    made.settle()
+    return made
+
+
+# C11: the last look.
+
+
+def last_look(
+    made: World, *, order: CleanOrder | None = None, **changes: Any
+) -> tuple[Kind, Reason]:
+    found = {"record": made.records[0], "tagged": (), "by_id": None, "asked_id": True}
+    evidence = CleanEvidence(**{**found, **changes.pop("found", {})})
+    order = order or made.clean_order("r1")
+    one = confirm_clean(order, evidence, made.snapshot(**changes), made.settings)
+    return one.kind, one.reason
+
+
+def test_nothing_changed_and_the_record_is_freed_c11() -> None:
+    assert last_look(gone()) == STALE
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param({"error": "time-out"}, Reason.EVIDENCE_MISSING, id="an-error"),
+        pytest.param({"tagged": None}, Reason.EVIDENCE_MISSING, id="no-answer-by-tag"),
+        pytest.param({"asked_id": False}, Reason.EVIDENCE_MISSING, id="not-asked-by-its-id"),
+        pytest.param({"record": None}, Reason.CHANGED_SINCE_PLAN, id="the-record-is-gone"),
+        pytest.param({"tagged": (node("r1"),)}, Reason.NODE_ALIVE, id="a-node-by-tag"),
+        pytest.param(
+            {"tagged": (node("r1", state=CloudState.UNKNOWN),)}, Reason.NODE_ALIVE, id="any-state"
+        ),
+        pytest.param({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE, id="a-node-by-id"),
+        pytest.param(
+            {"tagged": (node("r1", state=CloudState.TERMINATED),)}, None, id="terminated-by-tag"
+        ),
+        pytest.param({"by_id": node("r1", state=CloudState.TERMINATED)}, None, id="and-by-id"),
+        pytest.param({"tagged": (node("r1", life=2),)}, None, id="another-incarnation"),
+    ],
+)
+def test_life_or_no_answer_at_the_last_look_keeps_the_record_c11(
+    found: dict[str, Any], reason: Reason | None
+) -> None:
+    expected = STALE if reason is None else (Kind.KEEP, reason)
+    assert last_look(gone(), found=found) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param({"version": "v2"}, Reason.CHANGED_SINCE_PLAN, id="version"),
+        pytest.param({"problems": ("x",)}, Reason.UNREADABLE, id="unreadable"),
+        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="pool"),
+        pytest.param({"held": True}, Reason.HELD, id="held"),
+    ],
+)
+def test_a_record_that_changed_since_its_plan_is_kept_c11(
+    change: dict[str, Any], reason: Reason
+) -> None:
+    made = gone()
+    assert last_look(made, found={"record": replace(made.records[0], **change)}) == (
+        Kind.KEEP,
+        reason,
+    )
+
+
+def test_a_record_refreshed_between_plan_and_write_is_kept_c11() -> None:
+    made = gone()
+    order = made.clean_order("r1")
+    made.ping("r1")
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        pytest.param({"lease": False}, Reason.NO_LEASE, id="lease"),
+        pytest.param({"read_only": "x"}, Reason.READ_ONLY, id="read-only"),
+        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
+        pytest.param({"holds": frozenset({"i-r1"})}, Reason.HELD, id="node-held"),
+        pytest.param(
+            {"record_flights": {"r1": Flight("setup", START)}}, Reason.IN_FLIGHT, id="in-flight"
+        ),
+    ],
+)
+def test_what_stands_in_the_way_now_stops_the_write_c11(
+    snapshot: dict[str, Any], reason: Reason
+) -> None:
+    assert last_look(gone(), **snapshot) == (Kind.KEEP, reason)
+
+
+def test_polls_that_went_stale_since_stop_the_write_c11_c7() -> None:
+    made = gone()
+    order = replace(made.clean_order("r1"), not_after=float("inf"))
+    made.advance(700.0)
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.POLL_STALE)
+
+
+def test_a_breaker_that_opened_and_closed_since_voids_the_order_c11() -> None:
+    made = gone()
+    made.breaker = replace(made.breaker, generation=made.breaker.generation + 2)
+    assert last_look(made) == (Kind.KEEP, Reason.BREAKER_OPEN)
+
+
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        pytest.param(60.0, STALE, id="in-time"),
+        pytest.param(60.5, (Kind.KEEP, Reason.ORDER_EXPIRED), id="late"),
+    ],
+)
+def test_an_order_stands_for_sixty_seconds_c11(late: float, expected: tuple[Kind, Reason]) -> None:
+    made = gone()
+    order = made.clean_order("r1")
+    made.advance(late)
+    assert last_look(made, order=order) == expected
+
+
+def test_a_node_that_the_newest_listing_shows_keeps_the_record_c11() -> None:
+    made = gone()
+    made.add_node("r1")
+    made.poll_cloud()
+    assert last_look(made) == (Kind.KEEP, Reason.NODE_ALIVE)
+
+
+@pytest.mark.parametrize(
+    ("since_first", "expected"),
+    [
+        pytest.param(300.0, Reason.DENIED_TOO_EARLY, id="too-early"),
+        pytest.param(300.5, Reason.STALE_SLOT, id="past"),
+    ],
+)
+def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
+    since_first: float, expected: Reason
+) -> None:
+    made = gone(500.0, settings={"node_stale_after": 100.0})
+    made.records[0] = replace(made.records[0], first_ping_at=made.ago(since_first))
+    assert last_look(made)[1] is expected
+
+
+def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() -> None:
+    made = gone(1000.0, settings={"node_stale_after": 100.0}, claimed=False, first_ping_at=None)
+    assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
+
+
+def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
+    made = gone(claimed=False, instance_id=None)
+    assert last_look(made, found={"asked_id": False}) == (Kind.KEEP, Reason.UNVERIFIABLE)
+
+
+def test_our_claim_is_enough_to_ask_by_c11() -> None:
+    made = gone(pinged=False)
+    assert last_look(made, found={"asked_id": False}) == (Kind.CLEAN, Reason.CLAIM_EXPIRED)
+
+
+# C12: behind the fence.
+
+
+def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
+    made = gone()
+    order, before = made.clean_order("r1"), made.records[0]
+    after = made.change("r1", version="fenced", modified_at=made.store_now)
+    behind = fenced_order(order, before, after)
+    assert behind is not None
+    assert last_look(made, order=behind) == STALE
+    made.change("r1", version="moved")
+    assert last_look(made, order=behind) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+@pytest.mark.parametrize(
+    "moved", [{"last_ping_at": NOW}, {"slot_number": 9}, {"claim": None}, {"ip_address": "x"}]
+)
+def test_what_moved_before_the_fence_lifts_it_c12(moved: dict[str, Any]) -> None:
+    made = gone()
+    order, before = made.clean_order("r1"), made.records[0]
+    assert fenced_order(order, before, made.change("r1", **moved)) is None
+
+
+# C20, U6: cleans of their own right.
+
+
+def destroyed(**fields: Any) -> tuple[World, CleanOrder]:
+    """A busy, fresh record whose node we just destroyed; the list still shows it running."""
+    made = world()
+    made.add_record("r1", worker_state=WorkerState.BUSY, **fields)
+    made.add_node("r1")
+    made.round()
+    order = order_release(
+        "r1",
+        Reason.AFTER_SHUTDOWN,
+        made.snapshot(),
+        incarnation=incarnation_of("r1"),
+        instance_id="i-r1",
+    )
+    return made, order
+
+
+GONE = (Kind.CLEAN, Reason.AFTER_SHUTDOWN)
+
+
+def test_after_our_shutdown_the_record_is_freed_at_once_whatever_its_age_c20() -> None:
+    made, order = destroyed()
+    assert last_look(made, order=order, found={"asked_id": False}) == GONE
+
+
+def test_also_when_the_list_dropped_the_node_first_c20() -> None:
+    made, order = destroyed()
+    made.nodes.clear()
+    made.poll_cloud()
+    assert last_look(made, order=order) == GONE
+
+
+def test_also_when_polls_are_stale_c20() -> None:
+    made, order = destroyed()
+    order = replace(order, not_after=float("inf"))
+    made.advance(5000.0)
+    assert last_look(made, order=order) == GONE
+
+
+def test_also_when_its_node_never_pinged_c20() -> None:
+    made, order = destroyed(pinged=False)
+    assert last_look(made, order=order) == GONE
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(CloudState.STOPPING, GONE, id="a-late-answer"),
+        pytest.param(CloudState.TERMINATED, GONE, id="terminated"),
+        pytest.param(CloudState.RUNNING, (Kind.KEEP, Reason.NODE_ALIVE), id="running-after-all"),
+    ],
+)
+def test_c4_is_waived_only_for_the_node_destroyed_and_only_on_its_way_out_c20(
+    state: CloudState, expected: tuple[Kind, Reason]
+) -> None:
+    made, order = destroyed()
+    found = {"tagged": (node("r1", state=state),)}
+    assert last_look(made, order=order, found=found) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(
+            {"claim": claim("r1", at=NOW, life=2)}, Reason.CHANGED_SINCE_PLAN, id="incarnation"
+        ),
+        pytest.param({"claim": None}, Reason.CHANGED_SINCE_PLAN, id="no-claim-any-more"),
+        pytest.param({"instance_id": "i-new"}, Reason.CHANGED_SINCE_PLAN, id="instance"),
+        pytest.param({"held": True}, Reason.HELD, id="held"),
+        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="pool"),
+    ],
+)
+def test_a_record_that_is_another_nodes_by_now_is_kept_c20(
+    change: dict[str, Any], reason: Reason
+) -> None:
+    made, order = destroyed()
+    made.change("r1", **change)
+    assert last_look(made, order=order) == (Kind.KEEP, reason)
+
+
+@pytest.mark.parametrize("life", [pytest.param(1, id="its-twin"), pytest.param(2, id="its-elder")])
+@pytest.mark.parametrize("where", ["by-tag", "in-the-list"])
+def test_another_node_with_its_uuid_keeps_the_record_c20(life: int, where: str) -> None:
+    made, order = destroyed()
+    other = node("r1", id="i-other", life=life)
+    if where == "in-the-list":
+        made.nodes.append(other)
+        made.poll_cloud()
+        assert last_look(made, order=order) == (Kind.KEEP, Reason.NODE_ALIVE)
+    else:
+        found = {"tagged": (other,)}
+        assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.NODE_ALIVE)
+
+
+def test_without_incarnation_or_instance_nothing_says_whose_record_it_is_c20() -> None:
+    made, order = destroyed(claimed=False, instance_id=None)
+    order = replace(order, incarnation=None)
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+def test_breaker_and_lease_stand_above_it_c20_c10() -> None:
+    made, order = destroyed()
+    assert last_look(made, order=order, lease=False) == (Kind.KEEP, Reason.NO_LEASE)
+    made.breaker = replace(made.breaker, generation=9)
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.BREAKER_OPEN)
+
+
+def refused() -> tuple[World, CleanOrder]:
+    made = world()
+    made.add_record("r1", pinged=False)
+    made.round()
+    order = order_release(
+        "r1",
+        Reason.CREATE_REFUSED,
+        made.snapshot(),
+        incarnation=incarnation_of("r1"),
+        instance_id=None,
+    )
+    return made, order
+
+
+def test_a_definite_refusal_releases_the_claim_u6() -> None:
+    made, order = refused()
+    assert last_look(made, order=order) == (Kind.CLEAN, Reason.CREATE_REFUSED)
+
+
+@pytest.mark.parametrize(
+    "state", [CloudState.RUNNING, CloudState.PENDING, CloudState.STOPPING, CloudState.UNKNOWN]
+)
+def test_a_node_that_was_made_after_all_keeps_its_claim_u6(state: CloudState) -> None:
+    made, order = refused()
+    found = {"tagged": (node("r1", state=state),)}
+    assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.NODE_ALIVE)
+
+
+def test_a_ping_after_all_keeps_its_claim_u6() -> None:
+    made, order = refused()
+    made.ping("r1")
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)

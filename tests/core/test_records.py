@@ -1,0 +1,462 @@
+"""Records: states (T7), and every condition of a clean at its edge (C0-C10, C21, C22)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, Tags, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import (
+    classify,
+)
+from nodemanager.core.snapshot import Expected, Flight
+from tests.core.build import (
+    EPOCH,
+    POOL,
+    START,
+    World,
+    claim,
+    cleaned,
+    node,
+    record,
+    world,
+)
+
+CLAIM_WINDOW = 1800.0 + 120.0 + 300.0
+"""boot_fail_after + 120 s + visible_after, by default (C21)."""
+
+
+def gone(quiet: float = 9000.0, *, settings: dict[str, Any] | None = None, **fields: Any) -> World:
+    """A world of one record whose node is gone, absence settled, and its plan."""
+    made = world(**(settings or {}))
+    made.add_record("r1", quiet=quiet, **fields)
+    made.settle()
+    return made
+
+
+def judged(made: World) -> tuple[Kind, Reason]:
+    one = made.of_record("r1")
+    return one.kind, one.reason
+
+
+STALE = (Kind.CLEAN, Reason.STALE_SLOT)
+
+
+def test_the_record_of_a_vanished_node_gives_its_slot_back_c1_c10() -> None:
+    made = gone()
+    assert judged(made) == STALE
+    assert made.cleaned == ["r1"]
+    measures = made.of_record("r1").measures
+    assert measures is not None
+    assert measures["idle_s"] > measures["window_s"] == 7200.0
+    assert measures["absent_listings"] == measures["needed_listings"] == 2
+    assert measures["absent_s"] >= measures["settle_s"] == 60.0
+
+
+# T7: states.
+
+NOW = EPOCH + START
+CASES = [
+    pytest.param(cleaned("r1", at=NOW), RecordState.CLEANED, id="nothing"),
+    pytest.param(cleaned("r1", at=NOW, pool=None), RecordState.CLEANED, id="no-pool-even"),
+    pytest.param(cleaned("r1", at=NOW, slot_number=0), RecordState.ASSIGNED, id="slot-0"),
+    pytest.param(record("r1", at=NOW, pinged=False), RecordState.ASSIGNED, id="claimed"),
+    pytest.param(record("r1", at=NOW), RecordState.IN_USE, id="pinged"),
+    pytest.param(record("r1", at=NOW - 7200.0), RecordState.IN_USE, id="pinged-at-the-edge"),
+    pytest.param(record("r1", at=NOW - 7200.5), RecordState.STALE, id="pinged-past"),
+    pytest.param(
+        record("r1", at=NOW - CLAIM_WINDOW, pinged=False), RecordState.ASSIGNED, id="claim-edge"
+    ),
+    pytest.param(
+        record("r1", at=NOW - CLAIM_WINDOW - 0.5, pinged=False), RecordState.STALE, id="claim-past"
+    ),
+    pytest.param(record("r1", at=NOW, problems=("slot: x",)), RecordState.UNREADABLE, id="broken"),
+    pytest.param(
+        record("r1", at=NOW - 9e5, modified_at=None), RecordState.UNREADABLE, id="no-modified-at"
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "expected"), CASES)
+def test_each_record_has_its_state_t7(one: Record, expected: RecordState) -> None:
+    made = world()
+    made.read_clock()
+    assert classify(one, made.snapshot(), made.settings) is expected
+
+
+# C0, C1, C2, C3.
+
+
+@pytest.mark.parametrize(
+    ("fields", "adopt", "reason"),
+    [
+        pytest.param({"pool": "other"}, None, Reason.OTHER_POOL, id="names-another"),
+        pytest.param(
+            {"claim": claim("r1", at=0.0, pool="other")},
+            None,
+            Reason.OTHER_POOL,
+            id="its-claim-does",
+        ),
+        pytest.param(
+            {"pool": None, "claim": claim("r1", at=0.0, pool="other")},
+            True,
+            Reason.OTHER_POOL,
+            id="only-its-claim-does",
+        ),
+        pytest.param({"pool": None, "claim": None}, False, Reason.UNCLAIMED_POOL, id="names-none"),
+        pytest.param(
+            {"pool": None, "claim": None}, True, Reason.STALE_SLOT, id="names-none-adopted"
+        ),
+        pytest.param({"pool": None, "claim": None}, None, Reason.STALE_SLOT, id="a-single-pool"),
+        pytest.param({"pool": None}, False, Reason.STALE_SLOT, id="its-claim-names-ours"),
+    ],
+)
+def test_only_a_record_of_the_pool_is_cleaned_c0_t3(
+    fields: dict[str, Any], adopt: bool | None, reason: Reason
+) -> None:
+    made = gone(settings={"adopt_unclaimed": adopt}, **fields)
+    assert made.of_record("r1").reason is reason
+
+
+def test_a_record_that_names_no_pool_is_kept_where_the_store_knows_two_c0_t3() -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0, pool=None, claimed=False)
+    made.add_record("r2", quiet=9000.0, pool="other", claimed=False)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.UNCLAIMED_POOL
+
+
+NOTHING: dict[str, Any] = {
+    "slot_number": None,
+    "hostname": None,
+    "ip_address": None,
+    "first_ping_at": None,
+    "last_ping_at": None,
+    "claim": None,
+    "instance_id": None,
+}
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        pytest.param({"slot_number": 0}, id="slot-0"),
+        pytest.param({"slot_number": 7}, id="slot"),
+        pytest.param({"hostname": "compute7"}, id="hostname"),
+        pytest.param({"hostname": ""}, id="empty-hostname"),
+        pytest.param({"ip_address": "10.0.0.1"}, id="address"),
+        pytest.param({"first_ping_at": EPOCH}, id="first-ping"),
+        pytest.param({"last_ping_at": EPOCH}, id="last-ping"),
+        pytest.param({"claim": claim("r1", at=EPOCH)}, id="claim"),
+    ],
+)
+def test_a_record_that_holds_anything_is_cleaned_c1(holds: dict[str, Any]) -> None:
+    assert gone(**{**NOTHING, **holds}).cleaned == ["r1"]
+
+
+def test_a_record_that_holds_nothing_is_left_alone_c1_c22() -> None:
+    """Also one that the server would call startup-fail, as it does every old clean record."""
+    made = gone(1e7, **NOTHING)
+    assert judged(made) == (Kind.KEEP, Reason.HOLDS_NOTHING)
+
+
+@pytest.mark.parametrize("state", [pytest.param(one, id=str(one)) for one in (*WorkerState, None)])
+def test_a_node_that_died_at_whatever_it_did_is_freed_once_its_word_is_stale_c2_t6(
+    state: WorkerState | None,
+) -> None:
+    assert judged(gone(worker_state=state)) == STALE
+
+
+@pytest.mark.parametrize("state", list(WorkerState))
+def test_the_derived_state_is_no_evidence_c2_t6(state: WorkerState) -> None:
+    made = gone(derived_state=state)
+    assert judged(made) == STALE
+    young = gone(quiet=100.0, derived_state=state)
+    assert judged(young) == (Kind.KEEP, Reason.WITHIN_WINDOW)
+
+
+def at_age(made: World, quiet: float) -> tuple[Kind, Reason]:
+    """The verdict when the newest sign of `r1` is exactly `quiet` old, polls being fresh."""
+    one = made.record("r1")
+    newest = max(filter(None, (one.modified_at, one.last_ping_at, one.claim and one.claim.at)))
+    due = newest + quiet - EPOCH - made.store_step
+    made.now = due - 100.0
+    made.settle()
+    made.now = due
+    made.plan()
+    return judged(made)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "expected"),
+    [
+        pytest.param(7200.0, (Kind.KEEP, Reason.WITHIN_WINDOW), id="at-the-edge"),
+        pytest.param(7200.001, STALE, id="just-past"),
+    ],
+)
+def test_a_slot_is_released_only_past_node_stale_after_c3(
+    quiet: float, expected: tuple[Kind, Reason]
+) -> None:
+    made = world()
+    made.add_record("r1")
+    assert at_age(made, quiet) == expected
+
+
+@pytest.mark.parametrize("sign", ["modified_at", "last_ping_at", "claim"])
+def test_quiet_counts_from_the_newest_of_three_signs_c3(sign: str) -> None:
+    made = world()
+    old = made.ago(50_000.0)
+    made.add_record("r1", quiet=50_000.0, claim=claim("r1", at=old))
+    fresh: Any = claim("r1", at=made.ago(7000.0)) if sign == "claim" else made.ago(7000.0)
+    made.change("r1", **{sign: fresh})
+    made.settle()
+    assert judged(made) == (Kind.KEEP, Reason.WITHIN_WINDOW)
+
+
+def test_a_record_without_modified_at_is_kept_c3_p3() -> None:
+    assert judged(gone(1e6, modified_at=None)) == (Kind.KEEP, Reason.UNREADABLE)
+
+
+def test_a_record_that_can_not_be_read_whole_is_kept_p3() -> None:
+    assert judged(gone(problems=("slot_number: 'x'",))) == (Kind.KEEP, Reason.UNREADABLE)
+
+
+# C4.
+
+
+@pytest.mark.parametrize("state", [one for one in CloudState if one is not CloudState.TERMINATED])
+def test_a_node_in_any_state_but_terminated_keeps_its_record_c4_t4(state: CloudState) -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.add_node("r1", state=state)
+    made.settle()
+    assert made.cleaned == []
+
+
+@pytest.mark.parametrize(
+    ("one", "reason"),
+    [
+        pytest.param(node("r1"), Reason.PAIRED, id="ours"),
+        pytest.param(node("r1", pool="other"), Reason.NODE_LISTED, id="another-pool"),
+        pytest.param(node("r1", managed=False, pool=None), Reason.PAIRED, id="unmanaged"),
+        pytest.param(node(id="i-r1", pool=None), Reason.NODE_LISTED, id="instance-id-alone"),
+        pytest.param(node("r9", id="i-r1"), Reason.NODE_LISTED, id="id-tagged-for-another"),
+        pytest.param(
+            node("r1", tags=Tags(POOL, "r1", None)), Reason.NODE_LISTED, id="no-incarnation-tag"
+        ),
+        pytest.param(node("r1", id="x", life=2), Reason.STALE_SLOT, id="another-incarnation"),
+        pytest.param(node("r2"), Reason.STALE_SLOT, id="another-record"),
+    ],
+)
+def test_who_bears_a_record_c4(one: CloudNode, reason: Reason) -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.nodes.append(one)
+    made.settle()
+    assert made.of_record("r1").reason is reason
+
+
+def test_any_bearer_keeps_a_record_that_has_no_claim_c4() -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0, claimed=False, instance_id=None)
+    made.add_node("r1", id="x", life=5)
+    made.settle()
+    assert judged(made) == (Kind.KEEP, Reason.NODE_LISTED)
+
+
+# C7.
+
+
+@pytest.mark.parametrize(
+    ("poll", "age", "expected"),
+    [
+        pytest.param("cloud", 600.0, STALE, id="cloud-fresh"),
+        pytest.param("cloud", 600.5, (Kind.KEEP, Reason.POLL_STALE), id="cloud-old"),
+        pytest.param("records", 600.0, STALE, id="records-fresh"),
+        pytest.param("records", 600.5, (Kind.KEEP, Reason.POLL_STALE), id="records-old"),
+    ],
+)
+def test_a_poll_past_poll_stale_after_keeps_everything_c7(
+    poll: str, age: float, expected: tuple[Kind, Reason]
+) -> None:
+    made = gone(9000.0)
+    listing = made.history.cloud if poll == "cloud" else made.history.records
+    assert listing is not None
+    made.now = listing.started_at + age
+    other = "records" if poll == "cloud" else "cloud"
+    fresh = replace(getattr(made.history, other), started_at=made.now)
+    made.history = replace(made.history, **{other: fresh})
+    made.history = replace(made.history, base=replace(listing, started_at=made.now))  # type: ignore[arg-type]
+    made.read_clock()
+    made.plan()
+    assert judged(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("polled", "demand_at", "reason"),
+    [
+        pytest.param(False, None, Reason.STALE_SLOT, id="not-configured"),
+        pytest.param(True, None, Reason.POLL_STALE, id="never"),
+        pytest.param(True, -601.0, Reason.POLL_STALE, id="old"),
+        pytest.param(True, -599.0, Reason.STALE_SLOT, id="fresh"),
+    ],
+)
+def test_a_configured_demand_poll_must_be_fresh_too_c7(
+    polled: bool, demand_at: float | None, reason: Reason
+) -> None:
+    made = gone(settings={"demand_polled": polled})
+    made.plan(demand_at=None if demand_at is None else made.now + demand_at)
+    assert made.of_record("r1").reason is reason
+
+
+# C8, C9, C10, P4.
+
+
+@pytest.mark.parametrize("kind", ["setup", "shutdown", "clean"])
+def test_what_is_in_flight_for_a_record_keeps_it_c8(kind: str) -> None:
+    made = gone()
+    made.plan(record_flights={"r1": Flight(kind, made.now)})
+    assert judged(made) == (Kind.KEEP, Reason.IN_FLIGHT)
+
+
+def test_a_shutdown_in_flight_for_its_node_keeps_it_c8() -> None:
+    made = gone()
+    made.plan(node_flights={"i-r1": Flight("shutdown:bad", made.now)})
+    assert judged(made) == (Kind.KEEP, Reason.IN_FLIGHT)
+
+
+@pytest.mark.parametrize("held", ["r1", "i-r1"])
+def test_a_hold_on_it_or_on_its_vanished_node_keeps_it_c9(held: str) -> None:
+    made = gone()
+    made.plan(holds=frozenset({held}))
+    assert judged(made) == (Kind.KEEP, Reason.HELD)
+
+
+def test_a_hold_in_the_record_itself_keeps_it_c9() -> None:
+    assert judged(gone(held=True)) == (Kind.KEEP, Reason.HELD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "reason"),
+    [
+        pytest.param({"lease": False}, {}, Reason.NO_LEASE, id="lease-c10"),
+        pytest.param({"read_only": "other store"}, {}, Reason.READ_ONLY, id="store-l5"),
+        pytest.param({}, {"may_authorise": False}, Reason.NOT_AUTHORISED, id="adapter-l2"),
+    ],
+)
+def test_what_stands_in_the_way_of_every_clean_c10_l2_l5(
+    fields: dict[str, Any], settings: dict[str, Any], reason: Reason
+) -> None:
+    made = gone(settings=settings)
+    made.plan(**fields)
+    assert judged(made) == (Kind.KEEP, reason)
+
+
+def test_the_cap_defers_the_youngest_and_says_so_c10() -> None:
+    made = world(max_cleans_per_cycle=3)
+    for number in range(5):
+        made.add_record(f"r{number}", quiet=8000.0 + 100.0 * number)
+    made.settle()
+    assert made.cleaned == ["r2", "r3", "r4"]
+    assert [made.of_record(f"r{n}").reason for n in (0, 1)] == [Reason.CAP_REACHED] * 2
+    assert made.of_record("r0").kind is Kind.DEFER
+    assert made.last is not None
+    assert made.last.deferred == 2
+
+
+def test_cleans_in_flight_use_up_the_cap_c10() -> None:
+    made = world(max_cleans_per_cycle=3)
+    for number in range(5):
+        made.add_record(f"r{number}", quiet=8000.0 + 100.0 * number)
+    made.settle()
+    made.plan(record_flights={f"r{n}": Flight("clean", made.now) for n in (3, 4)})
+    assert made.cleaned == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("age", "reason"),
+    [
+        pytest.param(1800.0, Reason.NODE_EXPECTED, id="in-time"),
+        pytest.param(1800.5, Reason.STALE_SLOT, id="past"),
+    ],
+)
+def test_a_created_node_that_is_not_listed_counts_as_live_for_boot_fail_after_p4(
+    age: float, reason: Reason
+) -> None:
+    made = gone()
+    made.plan(expected={"r1": Expected("i-new", "small", made.now - age)})
+    assert made.of_record("r1").reason is reason
+
+
+# C21.
+
+
+@pytest.mark.parametrize(
+    ("settings", "quiet", "expected"),
+    [
+        pytest.param({}, CLAIM_WINDOW, Reason.CLAIM_WITHIN_WINDOW, id="shorter-at-the-edge"),
+        pytest.param({}, CLAIM_WINDOW + 0.001, Reason.CLAIM_EXPIRED, id="shorter-past"),
+        pytest.param(
+            {"node_stale_after": 700.0},
+            CLAIM_WINDOW,
+            Reason.CLAIM_WITHIN_WINDOW,
+            id="longer-at-the-edge",
+        ),
+        pytest.param(
+            {"node_stale_after": 700.0},
+            CLAIM_WINDOW + 0.001,
+            Reason.CLAIM_EXPIRED,
+            id="longer-past",
+        ),
+        pytest.param(
+            {"claim_expiry": False}, 7200.0, Reason.CLAIM_WITHIN_WINDOW, id="off-at-the-edge"
+        ),
+        pytest.param({"claim_expiry": False}, 7200.001, Reason.CLAIM_EXPIRED, id="off-past"),
+        pytest.param(
+            {"claim_expiry": False, "node_stale_after": 700.0},
+            CLAIM_WINDOW,
+            Reason.CLAIM_WITHIN_WINDOW,
+            id="off-takes-the-longer",
+        ),
+    ],
+)
+def test_a_claim_that_never_pinged_has_a_window_of_its_own_c21(
+    settings: dict[str, Any], quiet: float, expected: Reason
+) -> None:
+    made = world(**settings)
+    made.add_record("r1", pinged=False)
+    assert at_age(made, quiet)[1] is expected
+
+
+def test_a_claim_changes_only_the_window_and_nothing_else_c21() -> None:
+    made = world()
+    made.add_record("r1", pinged=False, quiet=3000.0)
+    made.add_node("r1")
+    made.settle()
+    assert judged(made) == (Kind.KEEP, Reason.PAIRED)
+
+
+def test_a_renewed_claim_begins_its_window_anew_c21_u5() -> None:
+    made = world()
+    made.add_record("r1", pinged=False, quiet=3000.0)
+    made.change("r1", claim=claim("r1", at=made.ago(100.0)))
+    made.settle()
+    assert judged(made) == (Kind.KEEP, Reason.CLAIM_WITHIN_WINDOW)
+
+
+def test_a_slot_that_nobody_claimed_and_nobody_pinged_waits_for_the_stale_window_c21() -> None:
+    made = gone(3000.0, pinged=False, claimed=False)
+    assert judged(made) == (Kind.KEEP, Reason.WITHIN_WINDOW)
+
+
+def test_a_record_whose_node_died_before_a_restart_is_cleaned_once_stale_r3() -> None:
+    made = world()
+    made.add_record("r1", quiet=7000.0)
+    made.settle()
+    made.restart()
+    made.advance(200.0)
+    made.settle()
+    assert judged(made) == STALE

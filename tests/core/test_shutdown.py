@@ -1,0 +1,382 @@
+"""When a node is destroyed by its own state or silence, and the last look (D1, D2, D3, D8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import CloudState, Job, Outcome, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.shutdown import (
+    Destroyed,
+    ShutdownEvidence,
+    confirm_shutdown,
+    judge_gone,
+    window_open,
+)
+from tests.core.build import World, incarnation_of, node, world
+from tests.core.nodes import live, pinging, silent, unpaired, verdict
+
+WINDOWS = (3300.0, 300.0)
+"""Closed for 55 minutes, open for five, an hour round."""
+
+
+@pytest.mark.parametrize(
+    ("age", "is_open"),
+    [
+        pytest.param(0.0, False, id="new"),
+        pytest.param(3299.9, False, id="just-before"),
+        pytest.param(3300.0, True, id="opens"),
+        pytest.param(3599.9, True, id="still-open"),
+        pytest.param(3600.0, False, id="closes"),
+        pytest.param(3600.0 * 5 + 3300.0, True, id="hours-later"),
+    ],
+)
+def test_shutdown_windows_alternate_from_launch_d1(age: float, is_open: bool) -> None:
+    assert window_open(age, WINDOWS) is is_open
+
+
+def test_without_windows_it_is_always_open_d1() -> None:
+    assert window_open(1.0, ())
+
+
+# D1: the table.
+
+
+@pytest.mark.parametrize(
+    ("state", "polls", "age", "expected"),
+    [
+        pytest.param(WorkerState.BUSY, 9, 9e5, (Kind.KEEP, Reason.BUSY), id="busy"),
+        pytest.param(None, 9, 9e5, (Kind.KEEP, Reason.WORKER_UNKNOWN), id="unknown-is-busy"),
+        pytest.param(
+            WorkerState.IDLE, 1, 9e5, (Kind.KEEP, Reason.NOT_IDLE_LONG), id="idle-for-one-poll"
+        ),
+        pytest.param(
+            WorkerState.IDLE, 2, 9e5, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="idle"
+        ),
+        pytest.param(
+            WorkerState.DOWN, 1, 1700.0, (Kind.KEEP, Reason.BOOTING), id="down-in-boot-grace"
+        ),
+        pytest.param(
+            WorkerState.DOWN, 1, 1800.0, (Kind.SHUTDOWN, Reason.NODE_DOWN), id="down-past-grace"
+        ),
+    ],
+)
+def test_the_table_of_worker_state_and_grace_d1(
+    state: WorkerState | None, polls: int, age: float, expected: tuple[Kind, Reason]
+) -> None:
+    assert verdict(live(state, polls=polls, age=age)) == expected
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [
+        pytest.param(1000.0, Reason.WINDOW_CLOSED, id="closed"),
+        pytest.param(3290.0, Reason.IDLE_BEYOND_DEMAND, id="open"),
+    ],
+)
+def test_an_idle_node_goes_only_in_its_shutdown_window_d1(age: float, expected: Reason) -> None:
+    made = live(WorkerState.IDLE, polls=3, age=age, shutdown_windows=WINDOWS)
+    assert made.of_node("i-r1").reason is expected
+
+
+def test_a_fresh_busy_node_is_never_down_however_old_d1() -> None:
+    made = live(WorkerState.BUSY, polls=300)
+    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"),
+    [
+        pytest.param(59.0, (Kind.KEEP, Reason.NOT_SETTLED), id="just-inside"),
+        pytest.param(60.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED), id="settled"),
+    ],
+)
+def test_a_stopped_node_is_down_once_settled_and_does_not_wait_for_its_record_d1(
+    apart: float, expected: tuple[Kind, Reason]
+) -> None:
+    made = live(WorkerState.BUSY, polls=1)
+    made.change_node("i-r1", state=CloudState.STOPPED)
+    made.poll_records(took=0.1)
+    made.advance(0.1)
+    first = made.now
+    made.poll_cloud()
+    made.now = first + apart
+    made.poll_cloud()
+    made.plan()
+    assert verdict(made) == expected
+
+
+@pytest.mark.parametrize("state", [CloudState.PENDING, CloudState.STOPPING, CloudState.UNKNOWN])
+def test_no_other_state_of_the_cloud_is_a_reason_d1(state: CloudState) -> None:
+    made = live(WorkerState.BUSY)
+    made.change_node("i-r1", state=state)
+    made.settle()
+    assert made.of_node("i-r1").kind is Kind.KEEP
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        pytest.param(lambda made: made.flags.update(holds=frozenset({"i-r1"})), id="node"),
+        pytest.param(lambda made: made.flags.update(holds=frozenset({"r1"})), id="record"),
+        pytest.param(lambda made: made.change_node("i-r1", held=True), id="node-tag"),
+        pytest.param(lambda made: made.change("r1", held=True), id="record-mark"),
+    ],
+)
+def test_a_held_node_is_left_alone_d1_c9(hold: Any) -> None:
+    made = live(WorkerState.DOWN)
+    hold(made)
+    pinging(made, WorkerState.DOWN)
+    assert verdict(made) == (Kind.KEEP, Reason.HELD)
+    made.change_node("i-r1", state=CloudState.STOPPED)
+    made.settle()
+    assert verdict(made) == (Kind.KEEP, Reason.HELD)
+
+
+def test_a_stale_poll_destroys_nothing_d1() -> None:
+    made = live(WorkerState.DOWN)
+    assert made.destroyed == ["i-r1"]
+    made.advance(601.0)
+    made.plan()
+    assert verdict(made) == (Kind.KEEP, Reason.POLL_STALE)
+
+
+def test_a_step_of_our_wall_clock_ends_no_boot_grace_d1_t2() -> None:
+    made = live(WorkerState.DOWN, age=100.0)
+    made.wall_step = 1e6
+    made.plan()
+    assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"created_at": None}, Reason.NO_LAUNCH_TIME, id="no-launch-time"),
+        pytest.param({"problems": ("size: None",)}, Reason.UNREADABLE, id="malformed"),
+    ],
+)
+def test_a_node_with_missing_fields_is_kept_p3(fields: dict[str, Any], expected: Reason) -> None:
+    made = live(WorkerState.IDLE)
+    made.change_node("i-r1", **fields)
+    pinging(made, WorkerState.IDLE, 3)
+    assert verdict(made) == (Kind.KEEP, expected)
+
+
+# D8: silence.
+
+
+@pytest.mark.parametrize(
+    ("seconds", "destroyed"),
+    [pytest.param(7000.0, [], id="inside"), pytest.param(7600.0, ["i-r1"], id="past")],
+)
+def test_a_node_silent_past_its_window_while_the_store_answered_is_down_d8(
+    seconds: float, destroyed: list[str]
+) -> None:
+    made = live(WorkerState.BUSY)
+    silent(made, seconds)
+    assert made.destroyed == destroyed
+
+
+def test_silence_while_the_store_does_not_answer_destroys_nothing_d8() -> None:
+    made = live(WorkerState.BUSY)
+    silent(made, 100_000.0, answers=False, every=500.0)
+    assert verdict(made) == (Kind.KEEP, Reason.SILENT_WITHIN_WINDOW)
+
+
+def test_a_store_that_comes_back_after_long_gives_nodes_a_whole_window_d8() -> None:
+    made = live(WorkerState.BUSY)
+    made.advance(20_000.0)
+    silent(made, 7000.0)
+    assert made.destroyed == []
+
+
+def test_a_restart_over_old_silent_nodes_destroys_none_before_a_window_d8() -> None:
+    made = live(WorkerState.BUSY)
+    made.advance(20_000.0)
+    made.restart()
+    silent(made, 7000.0)
+    assert made.destroyed == []
+    silent(made, 400.0)
+    assert made.destroyed == ["i-r1"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        pytest.param(1700.0, Reason.BOOTING, id="in-time"),
+        pytest.param(1950.0, Reason.BOOT_FAILED, id="past"),
+    ],
+)
+def test_a_node_that_never_pinged_is_a_failed_boot_past_boot_fail_after_d8(
+    seconds: float, reason: Reason
+) -> None:
+    made = world()
+    made.add_record("r1", pinged=False)
+    made.add_node("r1", age=0.0)
+    made.poll()
+    silent(made, seconds)
+    assert made.of_node("i-r1").reason is reason
+
+
+def test_a_restart_over_nodes_older_than_boot_fail_after_is_no_storm_d8() -> None:
+    made = world(max_nodes=100)
+    for number in range(100):
+        made.add_record(f"r{number}", pinged=False, quiet=5000.0)
+        made.add_node(f"r{number}", age=50_000.0)
+    made.settle()
+    assert made.destroyed == []
+
+
+# D2: the last look.
+
+
+def ordered(made: World, node_id: str = "i-r1", **fields: Any) -> tuple[Kind, Reason]:
+    order = made.shutdown_order(node_id)
+    found = fields.pop("found", ShutdownEvidence(made.records[0] if made.records else None))
+    wanted = fields.pop("wanted", False)
+    one = confirm_shutdown(order, found, made.snapshot(**fields), made.settings, wanted=wanted)
+    return one.kind, one.reason
+
+
+def idle() -> World:
+    made = live(WorkerState.IDLE, polls=3)
+    assert made.destroyed == ["i-r1"]
+    assert made.shutdown_order("i-r1").cancellable
+    return made
+
+
+def test_an_idle_node_that_nothing_changed_for_goes_d2() -> None:
+    assert ordered(idle()) == (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)
+
+
+def test_an_idle_node_that_began_to_work_stays_d2() -> None:
+    made = idle()
+    made.ping("r1", WorkerState.BUSY)
+    assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+def test_an_idle_node_that_demand_wants_again_stays_d2() -> None:
+    assert ordered(idle(), wanted=True) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+def test_no_answer_destroys_nothing_d2_l1() -> None:
+    made = idle()
+    failed = ShutdownEvidence(None, error="time-out")
+    assert ordered(made, found=failed) == (Kind.KEEP, Reason.EVIDENCE_MISSING)
+
+
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        pytest.param(60.0, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="in-time"),
+        pytest.param(60.5, (Kind.KEEP, Reason.ORDER_EXPIRED), id="late"),
+    ],
+)
+def test_a_shutdown_is_carried_out_within_a_minute_of_its_plan_c11(
+    late: float, expected: tuple[Kind, Reason]
+) -> None:
+    made = idle()
+    made.advance(late)
+    assert ordered(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({"lease": False}, Reason.NO_LEASE, id="lease"),
+        pytest.param({"read_only": "another account"}, Reason.READ_ONLY, id="read-only"),
+        pytest.param({"holds": frozenset({"i-r1"})}, Reason.HELD, id="node-held"),
+        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="record-held"),
+    ],
+)
+def test_what_stands_in_the_way_now_stops_a_destroy_d2(
+    fields: dict[str, Any], reason: Reason
+) -> None:
+    assert ordered(idle(), **fields) == (Kind.KEEP, reason)
+
+
+def test_a_breaker_that_opened_and_closed_since_voids_a_destroy_d2() -> None:
+    made = idle()
+    moved = replace(made.breaker, generation=made.breaker.generation + 2)
+    assert ordered(made, breaker=moved) == (Kind.KEEP, Reason.BREAKER_OPEN)
+
+
+def test_a_silent_node_whose_record_moved_stays_d2() -> None:
+    made = live(WorkerState.BUSY)
+    silent(made, 7600.0)
+    assert ordered(made) == (Kind.SHUTDOWN, Reason.NODE_DOWN)
+    made.ping("r1")
+    assert ordered(made) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+def test_a_stopped_node_that_runs_again_stays_d2() -> None:
+    made = live(WorkerState.BUSY)
+    made.change_node("i-r1", state=CloudState.STOPPED)
+    made.settle()
+    assert ordered(made) == (Kind.SHUTDOWN, Reason.NODE_STOPPED)
+    made.change_node("i-r1", state=CloudState.RUNNING)
+    made.poll_cloud()
+    assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+def test_an_unpaired_node_that_has_its_record_again_stays_d2() -> None:
+    made = unpaired()
+    for _ in range(40):
+        made.advance(60.0)
+        made.round()
+    assert ordered(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
+    made.add_record("r1")
+    assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+# D3: gone.
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        pytest.param(CloudState.TERMINATED, Outcome.GONE, id="terminated"),
+        pytest.param(CloudState.STOPPING, Outcome.ACCEPTED, id="stopping"),
+        pytest.param(CloudState.RUNNING, Outcome.ACCEPTED, id="running"),
+    ],
+)
+def test_only_terminated_is_gone_d3(answer: CloudState, outcome: Outcome) -> None:
+    made = idle()
+    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
+    now, wall = made.now, made.store_now
+    assert judge_gone(destroyed, node("r1", state=answer), now, wall, made.settings)[0] is outcome
+
+
+def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
+    made = idle()
+    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
+    outcomes = []
+    for wait in (0.0, 29.0, 1.0):
+        made.advance(wait)
+        outcome, destroyed = judge_gone(destroyed, None, made.now, made.store_now, made.settings)
+        outcomes.append(outcome)
+    assert outcomes == [Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.GONE]
+
+
+def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
+    made = idle()
+    order = replace(made.shutdown_order("i-r1"), created_at=made.ago(299.0))
+    outcome, after = judge_gone(
+        Destroyed(order, made.now), None, made.now, made.store_now, made.settings
+    )
+    assert (outcome, after.denied_at) == (Outcome.UNKNOWN, None)
+
+
+def test_idle_nodes_that_the_wishlist_wants_are_needed_d1() -> None:
+    made = live(WorkerState.IDLE, polls=3)
+    made.plan(demand=(Job("j", cores=1),))
+    assert verdict(made) == (Kind.KEEP, Reason.NEEDED)
+
+
+def test_an_incarnation_tells_the_order_whose_record_it_is_c20() -> None:
+    made = idle()
+    order = made.shutdown_order("i-r1")
+    assert (order.record, order.incarnation) == ("r1", incarnation_of("r1"))

@@ -1,0 +1,179 @@
+"""Nodes without their record, untagged or of others (D7, D10, D11, P2, T3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import CloudState, Tags, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.snapshot import Expected
+from tests.core.build import POOL, claim, world
+from tests.core.nodes import live, pinging, unpaired, verdict
+
+
+def test_an_unpaired_node_is_held_until_boot_fail_after_has_passed_d7_d10() -> None:
+    made = unpaired()
+    made.round()
+    began = made.now
+    while made.of_node("i-r1").kind is Kind.KEEP and made.now < began + 4000.0:
+        assert made.of_node("i-r1").reason is Reason.UNPAIRED_WITHIN_WINDOW
+        made.advance(50.0)
+        made.round()
+    assert made.of_node("i-r1").reason is Reason.UNPAIRED
+    assert made.now - began > 1800.0
+    assert made.now - began < 2000.0
+
+
+@pytest.mark.parametrize(
+    ("listings", "expected"),
+    [
+        pytest.param(1, Reason.UNPAIRED_WITHIN_WINDOW, id="one"),
+        pytest.param(2, Reason.UNPAIRED, id="two"),
+    ],
+)
+def test_it_needs_two_record_listings_that_began_after_it_was_seen_unpaired_d7(
+    listings: int, expected: Reason
+) -> None:
+    made = unpaired()
+    made.round()
+    made.advance(2000.0)
+    for _ in range(listings):
+        made.advance(60.0)
+        made.poll_records()
+        made.plan()
+    made.poll_cloud()
+    for _ in range(5):
+        made.plan()
+    assert made.of_node("i-r1").reason is expected
+
+
+def test_one_record_listing_counts_once_however_often_it_is_planned_from_d7() -> None:
+    made = unpaired()
+    made.round()
+    made.advance(2000.0)
+    made.poll()
+    for _ in range(5):
+        made._new_records = True
+        made.plan()
+    assert made.of_node("i-r1").reason is Reason.UNPAIRED_WITHIN_WINDOW
+
+
+def test_unpaired_counts_from_when_it_became_so_not_from_its_launch_d7() -> None:
+    made = live(WorkerState.BUSY, age=1e6)
+    made.change("r1", claim=claim("r1", at=made.store_now, life=2), instance_id="i-new")
+    made.settle()
+    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+def test_a_pair_in_between_starts_it_again_d7() -> None:
+    made = unpaired()
+    for _ in range(20):
+        made.round()
+        made.advance(60.0)
+    made.add_record("r1")
+    made.round()
+    assert verdict(made)[1] is not Reason.UNPAIRED_WITHIN_WINDOW
+    made.records.clear()
+    for _ in range(15):
+        made.advance(60.0)
+        made.round()
+    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+def test_a_stopped_node_whose_record_a_listing_lacks_waits_for_d7_too_d10() -> None:
+    made = unpaired(state=CloudState.STOPPED)
+    made.settle()
+    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param({"claim": None}, id="record-lost-its-claim"),
+        pytest.param({"claim": None, "pool": None}, id="record-lost-its-properties"),
+    ],
+)
+def test_an_unpaired_node_that_a_pinging_record_names_is_never_destroyed_d7(
+    lost: dict[str, Any],
+) -> None:
+    made = live(WorkerState.BUSY)
+    made.change("r1", **lost)
+    pinging(made, WorkerState.BUSY, 50, every=60.0)
+    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
+
+
+def test_a_node_that_lost_its_incarnation_tag_lives_while_its_record_is_pinged_d7() -> None:
+    made = live(WorkerState.IDLE)
+    made.change_node("i-r1", tags=Tags(POOL, "r1", None))
+    pinging(made, WorkerState.IDLE, 50, every=60.0)
+    assert verdict(made) == (Kind.KEEP, Reason.WORKER_UNKNOWN)
+
+
+def test_the_elder_of_two_nodes_on_one_record_goes_by_d7() -> None:
+    """Its record was cleaned and given to another node: its pings are refused."""
+    made = world()
+    made.add_record("r1", life=2, instance_id="i-new")
+    made.add_node("r1", id="i-old", life=1)
+    made.add_node("r1", id="i-new", life=2)
+    made.poll()
+    pinging(made, WorkerState.BUSY, 40, every=60.0)
+    assert made.of_node("i-new").reason is Reason.BUSY
+    assert made.destroyed == ["i-old"]
+
+
+def test_a_created_node_that_is_listed_before_its_claim_is_booting_p4() -> None:
+    made = unpaired(age=0.0)
+    made.flags["expected"] = {"r1": Expected("i-r1", "small", made.now)}
+    made.round()
+    assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
+
+
+# P2, T3, D11.
+
+
+def test_two_nodes_of_one_incarnation_are_both_kept_p2() -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.add_node("r1")
+    made.add_node("r1", id="i-twin", state=CloudState.STOPPED)
+    for _ in range(40):
+        made.advance(60.0)
+        made.round()
+    assert made.of_node("i-r1").reason is Reason.AMBIGUOUS
+    assert made.of_node("i-twin").reason is Reason.AMBIGUOUS
+    assert made.of_record("r1").reason is Reason.AMBIGUOUS
+    assert (made.destroyed, made.cleaned) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({"pool": "other"}, Reason.FOREIGN_NODE, id="another-pool"),
+        pytest.param({"pool": None, "managed": False}, Reason.FOREIGN_NODE, id="unmanaged"),
+        pytest.param({"pool": None}, Reason.UNTAGGED, id="untagged"),
+    ],
+)
+@pytest.mark.parametrize("state", [CloudState.RUNNING, CloudState.STOPPED])
+def test_what_is_not_tagged_ours_is_never_destroyed_t3_d11(
+    fields: dict[str, Any], reason: Reason, state: CloudState
+) -> None:
+    made = world(min_nodes=0, max_nodes=0)
+    made.add_node(id="x", state=state, **fields)
+    for _ in range(60):
+        made.advance(60.0)
+        made.round()
+    assert made.of_node("x").reason is reason
+    assert made.destroyed == []
+
+
+def test_an_untagged_node_that_pairs_by_instance_id_is_not_drained_d11() -> None:
+    made = world(ids_unique=True, max_nodes=0)
+    made.add_record("r1", quiet=10.0)
+    made.add_node(id="i-r1", pool=None)
+    made.poll()
+    pinging(made, WorkerState.IDLE, 5)
+    assert verdict(made) == (Kind.KEEP, Reason.UNTAGGED)
+    assert made.last is not None
+    assert made.last.pairs.record_of["i-r1"].uuid == "r1"

@@ -1,0 +1,156 @@
+"""Caps on destroying, and waves that open the breaker (D9, B3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core.breaker import Cause
+from nodemanager.core.model import CloudState, WorkerState
+from nodemanager.core.reasons import Reason
+from nodemanager.core.snapshot import Flight
+from tests.core.build import node
+from tests.core.nodes import pool_of, say
+
+
+@pytest.mark.parametrize(
+    ("bad", "opens"),
+    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="past")],
+)
+def test_more_than_collapse_fraction_turned_down_destroys_none_and_opens_d9(
+    bad: int, opens: bool
+) -> None:
+    made = pool_of(10)
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(bad)})
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert len(made.destroyed) == (0 if opens else bad)
+
+
+def test_fewer_than_five_nodes_are_no_mass_d9() -> None:
+    made = pool_of(4)
+    say(made, WorkerState.BUSY, {"r0", "r1", "r2", "r3"})
+    assert len(made.destroyed) == 4
+
+
+def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
+    made = pool_of(40)
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
+    assert len(made.destroyed) == 5
+    capped = [f"i-r{n}" for n in range(9) if made.of_node(f"i-r{n}").reason is Reason.SHUTDOWN_CAP]
+    assert len(capped) == 4
+
+
+def test_shutdowns_under_way_use_up_the_cap_d9() -> None:
+    made = pool_of(40)
+    made.flags["node_flights"] = {f"i-r{n}": Flight("shutdown:bad", made.now) for n in range(3)}
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
+    assert len(made.destroyed) == 2
+
+
+def test_idle_beyond_demand_has_no_cap_d9() -> None:
+    made = pool_of(40)
+    for _ in range(3):
+        say(made, WorkerState.IDLE, set())
+    assert len(made.destroyed) == 40
+
+
+def test_a_wave_of_silence_is_seen_before_its_first_victim_d9() -> None:
+    made = pool_of(10)
+    victims: list[str] = []
+    for _ in range(90):
+        made.advance(100.0)
+        for number in range(6):
+            made.ping(f"r{number}", WorkerState.BUSY)
+        made.round()
+        victims += made.destroyed
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert victims == []
+
+
+def test_a_slow_wave_counts_the_nodes_destroyed_before_d9() -> None:
+    """Two turn down a minute and are destroyed: in flight, then gone, they still count."""
+    made = pool_of(20)
+    down: set[str] = set()
+    destroyed: set[str] = set()
+    for step in range(10):
+        for node_id in list(destroyed)[: 2 * (step - 1)]:
+            made.drop_node(node_id)
+        made.flags["node_flights"] = {one: Flight("shutdown:bad", made.now) for one in destroyed}
+        down |= {f"r{2 * step}", f"r{2 * step + 1}"}
+        say(made, WorkerState.BUSY, down)
+        destroyed |= set(made.destroyed)
+    assert made.breaker.part(Cause.MASS_SILENCE) is not None
+    assert len(destroyed) <= 6
+
+
+def test_nodes_that_are_unpaired_all_at_once_are_a_wave_d9_d7() -> None:
+    made = pool_of(10)
+    made.records = [
+        replace(
+            one,
+            claim=None,
+            instance_id=None,
+            first_ping_at=None,
+            last_ping_at=None,
+            slot_number=None,
+            hostname=None,
+            ip_address=None,
+            version="v9",
+        )
+        for one in made.records
+    ]
+    victims: list[str] = []
+    for _ in range(40):
+        made.advance(60.0)
+        made.round()
+        victims += made.destroyed
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert victims == []
+
+
+def test_untagged_nodes_do_not_dilute_a_wave_d9_d11() -> None:
+    made = pool_of(5)
+    for number in range(30):
+        made.add_node(id=f"u{number}", pool=None)
+    say(made, WorkerState.BUSY, {"r0", "r1"})
+    assert made.breaker.cause is Cause.MASS_SILENCE
+
+
+@pytest.mark.parametrize(
+    ("still", "open_"), [pytest.param(2, True, id="too-many"), pytest.param(1, False, id="few")]
+)
+def test_mass_silence_closes_when_few_are_still_bad_b3(still: int, open_: bool) -> None:
+    made = pool_of(10)
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(5)})
+    assert made.breaker.is_open
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(still)})
+    assert made.breaker.is_open is open_
+
+
+def test_mass_silence_closes_when_each_is_confirmed_stopped_and_opens_no_more_for_them_b3() -> None:
+    made = pool_of(10)
+    for number in range(6):
+        made.change_node(f"i-r{number}", state=CloudState.STOPPED)
+    made.settle()
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
+    assert made.last is not None
+    assert set(made.last.ask) == {f"i-r{number}" for number in range(6)}
+    made.answer({one: node(id=one, state=CloudState.STOPPED) for one in made.last.ask})
+    made.round()
+    assert not made.breaker.is_open
+    assert len(made.destroyed) == 5
+    made.advance(60.0)
+    made.round()
+    assert not made.breaker.is_open
+
+
+def test_recovered_nodes_do_not_close_it_while_others_fell_silent_since_b3() -> None:
+    made = pool_of(20)
+    first, second = {f"r{n}" for n in range(7)}, {f"r{n}" for n in range(7, 14)}
+    say(made, WorkerState.BUSY, first)
+    say(made, WorkerState.BUSY, first | second)
+    say(made, WorkerState.BUSY, second)
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []

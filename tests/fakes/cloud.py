@@ -1,0 +1,149 @@
+"""A cloud in memory."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, Listed, Outcome, Size, Tags
+from tests.fakes.script import Scripted
+
+SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
+LARGE = Size("large", "large", cores=8, ram_mb=16000, scratch_mb=9000, price=0.8)
+
+
+@dataclass
+class Machine:
+    """One machine of the cloud, as it really is. `listed` is False where lists leave it out."""
+
+    node: CloudNode
+    user_data: str = ""
+    listed: bool = True
+    ends_at: float | None = None
+
+
+class FakeCloud(Scripted):
+    """Holds the cloud port's text in memory; `destroy_takes` None is a destroy that never ends.
+
+    A terminated machine stays listed as terminated; one that `vanish` took is "no such node".
+    """
+
+    provider = "fake"
+
+    def __init__(self, clock: Clock, *, pool: str = "pool", visible_after: float = 300.0) -> None:
+        super().__init__()
+        self.clock = clock
+        self.pool = pool
+        self.visible_after = visible_after
+        self.ids_unique = True
+        self.may_authorise = True
+        self.account_name = "fake:account-1"
+        self.machines: dict[str, Machine] = {}
+        self.destroy_takes: float | None = 0.0
+        self.sizes = (SMALL, LARGE)
+        self.asked: list[str] = []
+        self._numbers = itertools.count(1)
+
+    # The port.
+
+    def account(self) -> str:
+        return self._run("account", lambda: self.account_name)
+
+    def list_nodes(self) -> Listed[CloudNode]:
+        return self._run(
+            "list_nodes",
+            lambda: Listed(
+                tuple(self._now(machine) for machine in self.machines.values() if machine.listed)
+            ),
+        )
+
+    def list_sizes(self) -> tuple[Size, ...]:
+        return self._run("list_sizes", lambda: self.sizes)
+
+    def find_by_record(self, record_uuid: str) -> tuple[CloudNode, ...]:
+        return self._run(
+            "find_by_record",
+            lambda: tuple(
+                self._now(machine)
+                for machine in self.machines.values()
+                if machine.node.tags.record == record_uuid
+            ),
+        )
+
+    def ask(self, node_id: str) -> CloudNode | None:
+        self.asked.append(node_id)
+        machine = self.machines.get(node_id)
+        return self._run("ask", lambda: None if machine is None else self._now(machine))
+
+    def create(self, order: CreateOrder) -> CloudNode:
+        return self._run("create", lambda: self._create(order), write=order.tags.record or "")
+
+    def destroy(self, node_id: str) -> Outcome:
+        return self._run("destroy", lambda: self._destroy(node_id), write=node_id)
+
+    def close(self) -> None:
+        return
+
+    # What happens in it.
+
+    def add(
+        self,
+        *,
+        tags: Tags = NO_TAGS,
+        age: float = 0.0,
+        state: CloudState = CloudState.RUNNING,
+        user_data: str = "",
+        name: str | None = None,
+        size: str = "small",
+    ) -> CloudNode:
+        """A machine that has been there for `age` seconds."""
+        node_id = f"i-{next(self._numbers):04d}"
+        node = CloudNode(
+            id=node_id,
+            name=name or f"name-of-{node_id}",
+            state=state,
+            size=size,
+            created_at=self.clock.wall() - age,
+            tags=tags,
+            managed=True,
+            raw_state=state.value,
+        )
+        self.machines[node_id] = Machine(node, user_data)
+        return node
+
+    def change(self, node_id: str, **fields: object) -> None:
+        machine = self.machines[node_id]
+        machine.node = replace(machine.node, **fields)  # type: ignore[arg-type]  # names of fields
+
+    def vanish(self, node_id: str) -> Machine:
+        """The machine ends behind everybody's back and is unknown at once."""
+        return self.machines.pop(node_id)
+
+    def living(self) -> list[Machine]:
+        """What really runs, listed or not."""
+        return [machine for machine in self.machines.values() if not self._now(machine).is_absent]
+
+    def _create(self, order: CreateOrder) -> CloudNode:
+        return self.add(
+            tags=order.tags,
+            user_data=order.user_data,
+            name=order.name,
+            size=order.size.instance_type,
+        )
+
+    def _destroy(self, node_id: str) -> Outcome:
+        machine = self.machines.get(node_id)
+        if machine is None:
+            return Outcome.UNKNOWN
+        if self.destroy_takes is not None:
+            machine.ends_at = self.clock.wall() + self.destroy_takes
+        return Outcome.GONE if self._now(machine).is_absent else Outcome.ACCEPTED
+
+    def _now(self, machine: Machine) -> CloudNode:
+        if machine.ends_at is not None and machine.ends_at <= self.clock.wall():
+            machine.node = replace(machine.node, state=CloudState.TERMINATED)
+        elif machine.ends_at is not None:
+            machine.node = replace(machine.node, state=CloudState.STOPPING)
+        return machine.node

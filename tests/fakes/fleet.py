@@ -1,0 +1,81 @@
+"""The nodes' side: every machine that runs pings its record, as its user data says."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+from nodemanager.core.model import Claim, Record, Tags, WorkerState
+from nodemanager.errors import StoreError
+from tests.fakes.cloud import FakeCloud, Machine
+from tests.fakes.store import FakeStore
+
+PING_EVERY_S = 30.0
+
+
+class Fleet:
+    """Pings for all running machines but the `silent` ones; `states` is what each reports.
+
+    `refused` are the pings that the store did not take, by node id.
+    """
+
+    def __init__(self, cloud: FakeCloud, store: FakeStore) -> None:
+        self.cloud = cloud
+        self.store = store
+        self.state: WorkerState | None = WorkerState.BUSY
+        self.states: dict[str, WorkerState | None] = {}
+        self.silent: set[str] = set()
+        self.mute = False
+        self.refused: dict[str, str] = {}
+
+    def beat(self) -> None:
+        """One round of pings."""
+        if self.mute:
+            return
+        for machine in self.cloud.living():
+            if machine.node.id not in self.silent and machine.user_data:
+                self.ping(machine)
+
+    def ping(self, machine: Machine) -> None:
+        url = urlsplit(machine.user_data)
+        node_id = machine.node.id
+        try:
+            self.store.ping(
+                url.path.strip("/"),
+                parse_qs(url.query)["ping_secret"][0],
+                instance_id=node_id,
+                worker_state=self.states.get(node_id, self.state),
+            )
+        except StoreError as error:
+            self.refused[node_id] = str(error)
+
+    def add_node(self, *, age: float, pinged_ago: float | None = 0.0) -> tuple[Machine, Record]:
+        """A node and its record that have been a pair for long, as after a restart."""
+        store, cloud = self.store, self.cloud
+        slot = store.free_slot()
+        record = store.add(slot_number=slot, hostname=f"compute{slot}")
+        claim = Claim(
+            pool=store.pool,
+            manager="before",
+            token=0,
+            at=store.now() - age,
+            node_name=f"compute-of-{record.uuid[-5:]}",
+            incarnation=f"incarnation-of-{record.uuid[-5:]}",
+        )
+        quiet = age if pinged_ago is None else pinged_ago
+        fields: dict[str, object] = {"claim": claim, "modified_at": store.now() - quiet}
+        node = cloud.add(
+            tags=Tags(store.pool, record.uuid, claim.incarnation),
+            age=age,
+            user_data=store.ping_url(record),
+            name=claim.node_name,
+        )
+        if pinged_ago is not None:
+            fields |= {
+                "first_ping_at": store.now() - age + 1,
+                "last_ping_at": store.now() - pinged_ago,
+                "ip_address": "10.0.0.1",
+                "instance_id": node.id,
+                "worker_state": self.state,
+            }
+        store.put(record.uuid, **fields)
+        return cloud.machines[node.id], store.rows[record.uuid]

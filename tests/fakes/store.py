@@ -1,0 +1,243 @@
+"""A record store in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from nodemanager.clock import Clock
+from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime, WorkerState
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreError
+from tests.fakes.script import Scripted
+
+T = TypeVar("T")
+
+
+class FakeStore(Scripted):
+    """Holds the store port's text in memory. `skew` is how far its clock is ahead of ours.
+
+    While it is `down`, no call and no ping gets through.
+    """
+
+    provider = "fake"
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        pool: str = "pool",
+        slots: Iterable[int] = range(1, 65),
+        guarantee: Guarantee = Guarantee.CAS,
+        store_id: str = "store-1",
+    ) -> None:
+        super().__init__()
+        self.clock = clock
+        self.pool = pool
+        self.slot_numbers = tuple(slots)
+        self.guarantee = guarantee
+        self.settle_wait = 0.0 if guarantee is Guarantee.CAS else 30.0
+        self.may_authorise = True
+        self.id = store_id
+        self.skew = 0.0
+        self.down = False
+        self.rows: dict[str, Record] = {}
+        self._versions = itertools.count(1)
+        self._uuids = itertools.count(1)
+
+    # The port.
+
+    def store_id(self) -> str:
+        return self._call("store_id", lambda: self.id)
+
+    def slots(self) -> int | None:
+        return self._call("slots", lambda: len(self.slot_numbers))
+
+    def store_time(self, *, writes: bool = True) -> StoreTime:
+        return self._call(
+            "store_time",
+            lambda: StoreTime(self.now(), self.clock.boottime(), 0.001),
+            write="heartbeat" if writes else None,
+        )
+
+    def list_records(self) -> Listed[Record]:
+        return self._call("list_records", lambda: Listed(tuple(self.rows.values())))
+
+    def read(self, uuid: str) -> Record | None:
+        return self._call("read", lambda: self.rows.get(uuid))
+
+    def create(self, claim: Claim) -> Record:
+        return self._call("create", lambda: self._create(claim), write=claim.node_name)
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        return self._call("claim", lambda: self._claim(record, claim), write=record.uuid)
+
+    def clean(self, record: Record, reason: str) -> Record:
+        return self._call("clean", lambda: self._clean(record), write=f"{record.uuid} {reason}")
+
+    def fence(self, record: Record) -> Record:
+        return self._call("fence", lambda: self._fence(record), write=record.uuid)
+
+    def unfence(self, record: Record, ping_secret: str) -> Record:
+        return self._call(
+            "unfence",
+            lambda: self.write(record.uuid, ping_secret=ping_secret),
+            write=record.uuid,
+        )
+
+    def ping_url(self, record: Record) -> str:
+        return f"fake://store/{record.uuid}?ping_secret={record.ping_secret}"
+
+    def probe(self) -> bool:
+        self.calls["probe"] += 1
+        return not self.down
+
+    def close(self) -> None:
+        return
+
+    # What happens in it.
+
+    def now(self) -> float:
+        return self.clock.wall() + self.skew
+
+    def ping(
+        self,
+        uuid: str,
+        secret: str,
+        *,
+        instance_id: str | None = None,
+        worker_state: WorkerState | None = None,
+    ) -> None:
+        """A node's ping, as the registry takes it: refused with another secret or instance."""
+        if self.down:
+            raise StoreError("connection refused")
+        with self.lock:
+            row = self.rows.get(uuid)
+            if row is None:
+                raise NoSuchRecord(uuid)
+            if row.ping_secret is None or row.ping_secret != secret:
+                raise StoreError("401: wrong ping secret")
+            if row.instance_id not in (None, instance_id):
+                raise StoreError("422: another instance")
+            now = self.now()
+            self.write(
+                uuid,
+                first_ping_at=row.first_ping_at if row.first_ping_at is not None else now,
+                last_ping_at=now,
+                ip_address=row.ip_address or "10.0.0.1",
+                slot_number=row.slot_number if row.holds_slot else self.free_slot(),
+                instance_id=instance_id,
+                worker_state=worker_state,
+            )
+
+    def add(self, *, quiet_for: float = 0.0, **fields: object) -> Record:
+        """A record last written `quiet_for` seconds ago."""
+        uuid = f"zzzzz-7ekkf-{next(self._uuids):015d}"
+        record = Record(
+            uuid=uuid,
+            version=str(next(self._versions)),
+            modified_at=self.now() - quiet_for,
+            pool=self.pool,
+            ping_secret=f"secret-of-{uuid}",
+        )
+        self.rows[uuid] = replace(record, **fields)  # type: ignore[arg-type]  # names of fields
+        return self.rows[uuid]
+
+    def add_leaked(self, slot: int | None, *, quiet_for: float, **fields: object) -> Record:
+        """A record whose node pinged until `quiet_for` seconds ago and is gone."""
+        stamp = self.now() - quiet_for
+        given: dict[str, object] = {
+            "slot_number": slot,
+            "hostname": f"compute{slot}",
+            "ip_address": "10.0.0.9",
+            "first_ping_at": stamp - 3600,
+            "last_ping_at": stamp,
+            "instance_id": f"i-gone-{slot}",
+        }
+        return self.add(quiet_for=quiet_for, **(given | fields))
+
+    def add_cleaned(self, *, quiet_for: float = 0.0) -> Record:
+        return self.add(quiet_for=quiet_for, ping_secret=None)
+
+    def write(self, uuid: str, **fields: object) -> Record:
+        """Anybody's write: it moves the version and modified_at."""
+        with self.lock:
+            if uuid not in self.rows:
+                raise NoSuchRecord(uuid)
+            self.rows[uuid] = replace(
+                self.rows[uuid],
+                version=str(next(self._versions)),
+                modified_at=self.now(),
+                **fields,  # type: ignore[arg-type]  # names of fields
+            )
+            return self.rows[uuid]
+
+    def put(self, uuid: str, **fields: object) -> Record:
+        """Make the record what it is from the start: nobody's write."""
+        self.rows[uuid] = replace(self.rows[uuid], **fields)  # type: ignore[arg-type]  # fields
+        return self.rows[uuid]
+
+    def used_slots(self) -> list[int]:
+        return sorted(row.slot_number for row in self.rows.values() if row.slot_number is not None)
+
+    def _call(self, method: str, do: Callable[[], T], *, write: str | None = None) -> T:
+        def unless_down() -> T:
+            if self.down:
+                raise StoreError("connection refused")
+            return do()
+
+        return self._run(method, unless_down, write=None if self.down else write)
+
+    def free_slot(self) -> int:
+        taken = set(self.used_slots())
+        for slot in self.slot_numbers:
+            if slot not in taken:
+                return slot
+        raise NoFreeSlot("every slot is held")
+
+    def _create(self, claim: Claim) -> Record:
+        for row in self.rows.values():
+            if row.incarnation == claim.incarnation:
+                return row
+        slot = self.free_slot()
+        return self.add(claim=claim, slot_number=slot, hostname=f"compute{slot}", pool=claim.pool)
+
+    def _claim(self, record: Record, claim: Claim) -> Record:
+        row = self._at_version(record)
+        slot = row.slot_number if row.holds_slot else self.free_slot()
+        return self.write(
+            row.uuid,
+            claim=claim,
+            pool=claim.pool,
+            slot_number=slot,
+            hostname=f"compute{slot}",
+            ping_secret=row.ping_secret or f"secret-{claim.incarnation}",
+        )
+
+    def _clean(self, record: Record) -> Record:
+        if self.guarantee is Guarantee.CAS:
+            self._at_version(record)
+        return self.write(
+            record.uuid,
+            slot_number=None,
+            hostname=None,
+            ip_address=None,
+            first_ping_at=None,
+            last_ping_at=None,
+            instance_id=None,
+            worker_state=None,
+            claim=None,
+            ping_secret=None,
+        )
+
+    def _fence(self, record: Record) -> Record:
+        return self.write(record.uuid, ping_secret=f"fence-{next(self._versions)}")
+
+    def _at_version(self, record: Record) -> Record:
+        row = self.rows.get(record.uuid)
+        if row is None:
+            raise NoSuchRecord(record.uuid)
+        if row.version != record.version:
+            raise Conflict(f"{record.uuid} is at {row.version}, not at {record.version}")
+        return row

@@ -1,0 +1,120 @@
+"""The machines behind the EC2 API: each instance that runs pings, by the script that is shipped."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.live.harness import PING_SCRIPT, environment
+from tests.live.moto_process import Moto
+
+PING_EVERY_S = 0.6
+PING_LIMIT_S = 30.0
+
+HOOK = """#!/bin/sh
+cat "{own}" 2>/dev/null || cat "{default}"
+"""
+
+
+@dataclass
+class Machine:
+    """One instance from its first sight: its user data, and how it pings."""
+
+    user_data: Path
+    command: list[str]
+    said: str = "never pinged"
+
+
+class NodeFarm:
+    """Watches the instances, and has each running one ping, over and over, from `start` to `close`.
+
+    Its nodes do what `everyone` and `node_does` say, through the script's hook for worker states.
+    """
+
+    def __init__(self, moto: Moto, home: Path) -> None:
+        self._moto = moto
+        self._home = home
+        home.mkdir(parents=True)
+        self.machines: dict[str, Machine] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="node-farm", daemon=True)
+        self.everyone("idle")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * PING_LIMIT_S)
+
+    def everyone(self, state: str) -> None:
+        """What every node does that was told nothing of its own."""
+        (self._home / "default").write_text(state, encoding="ascii")
+
+    def node_does(self, node_id: str, state: str) -> None:
+        (self._home / f"{node_id}.state").write_text(state, encoding="ascii")
+
+    def told(self) -> str:
+        """What each machine's script said last."""
+        return "\n".join(f"{node_id}: {one.said}" for node_id, one in self.machines.items())
+
+    def _run(self) -> None:
+        while not self._over.wait(PING_EVERY_S):
+            try:
+                running = [
+                    node_id
+                    for node_id, one in self._moto.instances().items()
+                    if one["State"]["Name"] == "running"
+                ]
+                for node_id in running:
+                    if node_id not in self.machines:
+                        self.machines[node_id] = self._boot(node_id)
+            except (BotoCoreError, ClientError):
+                continue  # It is ending, or the instance just did.
+            self._ping([self.machines[node_id] for node_id in running])
+
+    def _boot(self, node_id: str) -> Machine:
+        """A machine with what cloud-init would find, and an address that is its own."""
+        attribute = self._moto.ec2.describe_instance_attribute(
+            InstanceId=node_id, Attribute="userData"
+        )
+        user_data = self._home / f"{node_id}.user-data"
+        user_data.touch(mode=0o600)
+        user_data.write_bytes(base64.b64decode(attribute["UserData"]["Value"]))
+        hook = self._home / f"{node_id}.hook"
+        own, default = self._home / f"{node_id}.state", self._home / "default"
+        hook.write_text(HOOK.format(own=own, default=default), encoding="utf-8")
+        hook.chmod(0o700)
+        command = [
+            *("/bin/sh", str(PING_SCRIPT), "--no-metadata"),
+            *("--url-file", str(user_data), "--instance-id", node_id),
+            *("--interface", f"127.0.7.{len(self.machines) + 1}", "--state-hook", str(hook)),
+        ]
+        return Machine(user_data, command)
+
+    def _ping(self, machines: list[Machine]) -> None:
+        """All at once, as machines do; returns when each script has ended."""
+        pings = [
+            subprocess.Popen(
+                machine.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+            for machine in machines
+        ]
+        for machine, ping in zip(machines, pings, strict=True):
+            try:
+                _, said = ping.communicate(timeout=PING_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                ping.kill()
+                _, said = ping.communicate()
+            machine.said = said.strip() or f"exit code {ping.returncode}"

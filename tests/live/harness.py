@@ -1,0 +1,278 @@
+"""What the live tests start and ask: the daemon and the registry as processes, their log, HTTP.
+
+Every wait polls with a deadline, says what it waited for, and shows the log's last lines when that
+never came.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import requests
+
+T = TypeVar("T")
+
+TREE = Path(__file__).parents[2]
+PING_SCRIPT = TREE / "etc/node/nodemanager-ping"
+DEADLINE_S = 30.0
+"""For what takes a few seconds where nothing else runs."""
+STOP_S = 10.0
+"""An orderly end takes no longer (DESIGN.md, command line)."""
+TAIL = 40
+
+_FIELD = re.compile(r'([A-Za-z0-9_.-]+)=("(?:[^"\\]|\\.)*"|\S*)')
+_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)")
+_SHORT = {"n": "\n", "r": "\r", "t": "\t"}
+_NOT_INHERITED = re.compile(
+    r"(AWS_.*|NODEMANAGER_.*|PYTEST_.*|.*_proxy|.*_PROXY|NOTIFY_SOCKET|JOURNAL_STREAM"
+    r"|WATCHDOG_.*|STATE_DIRECTORY)"
+)
+
+Wanted = object
+"""A value to equal as text, or a function of the text (None where the key is absent)."""
+
+
+class Line(dict[str, str]):
+    """One line of the log by its keys; `number` is its place, from 0."""
+
+    def __init__(self, fields: Mapping[str, str], number: int) -> None:
+        super().__init__(fields)
+        self.number = number
+
+    def says(self, event: str | None, wanted: Mapping[str, Wanted]) -> bool:
+        if event is not None and self.get("event") != event:
+            return False
+        return all(
+            wish(self.get(key)) if callable(wish) else self.get(key) == str(wish)
+            for key, wish in wanted.items()
+        )
+
+
+def parse_logfmt(text: str) -> dict[str, str]:
+    """The keys and values of one line, as nodemanager.logline writes them."""
+
+    def plain(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if len(code) > 1:
+            return chr(int(code[1:], 16))
+        return _SHORT.get(code, code)
+
+    fields = {}
+    for key, value in _FIELD.findall(text):
+        fields[key] = _ESCAPE.sub(plain, value[1:-1]) if value.startswith('"') else value
+    return fields
+
+
+def until(
+    what: str, ask: Callable[[], T], within: float = DEADLINE_S, *, told: Callable[[], str] = str
+) -> T:
+    """The first true answer of `ask`; fails with `what`, and what `told` adds, when none comes."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {within:g} s for {what}\n{told()}", pytrace=False)
+        time.sleep(0.03)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process' environment, without what could lead a daemon astray."""
+    kept = {key: value for key, value in os.environ.items() if not _NOT_INHERITED.fullmatch(key)}
+    return {**kept, "PYTHONPATH": str(TREE), "PYTHONUNBUFFERED": "1", **more}
+
+
+def write_config(path: Path, sections: Mapping[str, Mapping[str, object]]) -> Path:
+    """An INI file of those sections."""
+    text = "\n".join(
+        "\n".join((f"[{name}]", *(f"{key} = {value}" for key, value in options.items()), ""))
+        for name, options in sections.items()
+    )
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+class Daemon:
+    """`nodemanager COMMAND --config FILE` as a process, and what it says.
+
+    Its output goes to a file of its own, so that it can be read after a kill -9, too.
+    """
+
+    def __init__(
+        self, config: Path, state: Path, *arguments: str, command: str = "run", log: Path
+    ) -> None:
+        self.log = log
+        self._lines: list[Line] = []
+        self._read = 0
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "nodemanager", command),
+                    *("--config", str(config), *arguments),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=log.parent,
+                env=environment(STATE_DIRECTORY=str(state)),
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    # What it said.
+
+    def lines(
+        self, event: str | None = None, *, after: Line | None = None, **wanted: Wanted
+    ) -> list[Line]:
+        """The lines so far, of that event and with those fields, behind `after`."""
+        self._read_on()
+        begin = 0 if after is None else after.number + 1
+        return [line for line in self._lines[begin:] if line.says(event, wanted)]
+
+    def wait_for(
+        self,
+        event: str,
+        *,
+        after: Line | None = None,
+        within: float = DEADLINE_S,
+        count: int = 1,
+        **wanted: Wanted,
+    ) -> Line:
+        """The first such line, or the `count`th."""
+
+        def found() -> list[Line]:
+            ended = not self.running
+            lines = self.lines(event, after=after, **wanted)
+            if len(lines) < count and ended:
+                pytest.fail(f"it ended before {what}\n{self.told()}", pytrace=False)
+            return lines if len(lines) >= count else []
+
+        shown = {k: "(a condition)" if callable(v) else v for k, v in wanted.items()}
+        what = f"{count} x event={event} {shown}" + (f" after line {after.number}" if after else "")
+        return until(what, found, within, told=self.told)[count - 1]
+
+    def last(self) -> Line | None:
+        """The newest line: what comes `after` it is news."""
+        self._read_on()
+        return self._lines[-1] if self._lines else None
+
+    def told(self) -> str:
+        """Whether it runs, and the last lines of its log."""
+        code = self.process.poll()
+        how = "runs" if code is None else f"ended with {code}"
+        tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL:]
+        return "\n".join((f"{self.log.name}: pid {self.process.pid} {how}; it said last:", *tail))
+
+    def _read_on(self) -> None:
+        with open(self.log, "rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for text in whole.decode("utf-8", "replace").splitlines():
+            self._lines.append(Line(parse_logfmt(text), len(self._lines)))
+
+    def url_of(self, server: str) -> str:
+        """Where one of its HTTP faces listens: `registry` or `management`."""
+        return self.wait_for("server.started", name=server)["url"]
+
+    # What is done to it.
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def reload(self, outcome: str = "applied") -> Line:
+        """SIGHUP, and its line about it."""
+        before = self.last()
+        self.signal(signal.SIGHUP)
+        return self.wait_for(
+            "daemon.reloaded",
+            after=before,
+            outcome=lambda said: said is not None and outcome in said,
+        )
+
+    def ended(self, within: float = DEADLINE_S) -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"waited {within:g} s for it to end\n{self.told()}", pytrace=False)
+
+    def terminate(self) -> int:
+        """SIGTERM, and the exit code; fails when that takes longer than it may."""
+        self.signal(signal.SIGTERM)
+        return self.ended(STOP_S)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+
+
+class Registry:
+    """The registry over HTTP, as an administrator's client sees it."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers["Authorization"] = f"OAuth2 {token}"
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Every record by its uuid."""
+        items = self._asked("GET", "nodes", params={"limit": 1000})["items"]
+        return {row["uuid"]: row for row in items}
+
+    def row(self, uuid: str) -> dict[str, Any]:
+        return self._asked("GET", f"nodes/{uuid}")
+
+    def create(self, **attributes: Any) -> dict[str, Any]:
+        return self._asked("POST", "nodes", json={"node": attributes})
+
+    def delete(self, uuid: str) -> None:
+        self._asked("DELETE", f"nodes/{uuid}")
+
+    def states(self) -> dict[str, str]:
+        """What the node of each record said last that it does."""
+        return {uuid: str(row["info"].get("worker_state")) for uuid, row in self.rows().items()}
+
+    def _asked(self, method: str, path: str, **how: Any) -> Any:
+        answer = self._session.request(method, f"{self.url}/arvados/v1/{path}", timeout=10, **how)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json()
+
+
+def claim_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The claim on a record as it stands in its properties (U4)."""
+    found: Mapping[str, Any] | None = row["properties"].get("nodemanager_claim")
+    return found
+
+
+def end_all(daemons: Sequence[Daemon]) -> None:
+    """No process outlives its test."""
+    for daemon in daemons:
+        if daemon.running:
+            daemon.process.kill()
+    for daemon in daemons:
+        daemon.process.wait(DEADLINE_S)

@@ -1,0 +1,114 @@
+"""What `make run` runs, on a terminal: the shipped script, the shipped file, the real daemon."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodemanager.cloud.local import sweep
+from nodemanager.cloud.local_state import StateDir
+from tests.live.cluster import LocalCluster
+from tests.live.harness import DEADLINE_S, TREE, environment, parse_logfmt, until
+
+pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+
+CTRL_C = b"\x03"
+
+
+class Terminal:
+    """A command on a terminal of its own, and what it shows there."""
+
+    def __init__(self, command: list[str], cwd: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *command],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=environment(),
+        )
+        os.close(theirs)
+        self._shown = b""
+
+    def shown(self) -> str:
+        while select.select([self._ours], [], [], 0)[0]:
+            try:
+                new = os.read(self._ours, 65536)
+            except OSError:
+                break  # Linux' word for: nobody has the other end any more.
+            if not new:
+                break
+            self._shown += new
+        return self._shown.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def events(self, event: str) -> list[dict[str, str]]:
+        lines = (parse_logfmt(line) for line in self.shown().splitlines())
+        return [line for line in lines if line.get("event") == event]
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE_S)
+        os.close(self._ours)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "demo"
+    sweep(tmp_path / "demo/local-cloud")
+
+
+def test_make_run_s_script_shows_a_pair_and_ctrl_c_ends_daemon_and_nodes(
+    tmp_path: Path, state: Path
+):
+    # Its two ports are fixed, and another demo may have them.
+    shipped = (TREE / "etc/local.cfg").read_text(encoding="utf-8")
+    config = tmp_path / "local.cfg"
+    config.write_text(shipped.replace("= 8989", "= 0").replace("127.0.0.1:8990", "127.0.0.1:0"))
+    script = [sys.executable, str(TREE / "etc/demo/run.py"), "start"]
+    terminal = Terminal([*script, "--state", str(state), "--config", str(config)], tmp_path)
+    try:
+        until("a pair", lambda: terminal.events("node.paired"), told=terminal.shown)
+        assert not terminal.events("config.warning")
+        assert "level=warning" not in terminal.shown()
+        nodes = [entry.process() for entry in StateDir(state / "local-cloud").all()]
+        assert any(node is not None and node.alive for node in nodes)
+        terminal.press(CTRL_C)
+
+        until("its end", lambda: terminal.process.poll() is not None, told=terminal.shown)
+
+        assert terminal.process.returncode == 0
+        (stopped,) = terminal.events("daemon.stopped")
+        assert stopped["reason"] == "SIGTERM"
+        assert not any(node is not None and node.alive for node in nodes)
+    finally:
+        terminal.close()
+
+
+def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path):
+    first = LocalCluster(tmp_path / "first", {"Daemon": {"max_nodes": 0}})
+    second = LocalCluster(tmp_path / "second", {"Daemon": {"max_nodes": 0}})
+    try:
+        taken = first.start().url_of("registry").rpartition(":")[2]
+        second.change({"Registry": {"listen": f"127.0.0.1:{taken}"}})
+
+        refused = second.start()
+
+        assert refused.ended() == 1
+        last = refused.told().splitlines()[-1]
+        assert taken in last
+        assert "[Registry] listen" in last
+    finally:
+        first.close()
+        second.close()

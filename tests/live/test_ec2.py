@@ -1,0 +1,298 @@
+"""The whole job against a real EC2 API: moto's server, the daemon, and nodes as real processes.
+
+One account from the first boot to the last. The tests build on each other, in this order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.cluster import TOKEN, Cluster
+from tests.live.farm import NodeFarm
+from tests.live.harness import TREE, Daemon, Line, Registry, claim_of, until
+from tests.live.moto_process import KEY, REGION, SECRET, Moto
+
+pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+
+WINDOW_S = 6.0
+SLOTS = 8
+CALL_S = 4.0
+"""How long one call to the API may take."""
+
+
+class Ec2Cluster(Cluster):
+    """A pool in that account whose demand is what the file `wishlist` says."""
+
+    def __init__(self, home: Path, moto: Moto) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.moto = moto
+        self._wishlist = home / "wishlist"
+        command = home / "print-wishlist"
+        command.write_text(f"#!/bin/sh\nexec cat {self._wishlist}\n", encoding="utf-8")
+        command.chmod(0o700)
+        self.want(0)
+        super().__init__(
+            home,
+            {
+                "Daemon": {
+                    "min_nodes": 0,
+                    "max_nodes": 4,
+                    "max_total_price": 1,
+                    "node_stale_after": WINDOW_S,
+                    "wishlist_command": command,
+                },
+                # In minutes: nodes stay for an hour, until a test opens the window.
+                "Cloud": {"provider": "ec2", "shutdown_windows": "60, 999999"},
+                "Cloud Credentials": {
+                    "region": REGION,
+                    "endpoint": moto.url,
+                    "key": KEY,
+                    "secret": SECRET,
+                    "timeout": CALL_S,
+                },
+                "Cloud List": {"tag_project": "live"},
+                "Cloud Create": {
+                    "image_id": "ami-12345678",
+                    "user_data": TREE / "etc/node/user-data.yaml",
+                },
+                "Registry": {"slots": SLOTS},
+                "Size m5.large": {"cores": 2, "ram": 8192, "price": 0.096},
+                "Cleaning": {"visible_after": 0.5},
+            },
+        )
+
+    def want(self, nodes: int) -> None:
+        """That many jobs wait."""
+        jobs = [json.dumps({"id": f"job-{number}", "cores": 2}) for number in range(nodes)]
+        new = self._wishlist.with_suffix(".new")
+        new.write_text("".join(f"{job}\n" for job in jobs), encoding="ascii")
+        new.replace(self._wishlist)
+
+    def want_none(self, daemon: Daemon) -> None:
+        """No job waits, and the daemon knows it."""
+        self.want(0)
+        until("no wish", lambda: self.status(daemon)["nodes_wish"] == 0, told=daemon.told)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
+    home = tmp_path_factory.mktemp("ec2")
+    moto = Moto(home)
+    try:
+        made = Ec2Cluster(home / "cluster", moto)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
+    finally:
+        moto.close()
+
+
+@pytest.fixture(scope="module")
+def farm(cluster: Ec2Cluster) -> Iterator[NodeFarm]:
+    made = NodeFarm(cluster.moto, cluster.home / "farm")
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def daemon(cluster: Ec2Cluster, farm: NodeFarm) -> Daemon:
+    return cluster.daemons[0]
+
+
+@pytest.fixture
+def registry(daemon: Daemon) -> Registry:
+    return Registry(daemon.url_of("registry"), TOKEN)
+
+
+def paired(daemon: Daemon) -> dict[str, Line]:
+    return {line["node"]: line for line in daemon.lines("node.paired")}
+
+
+def test_it_boots_to_demand_and_pairs_by_tags(
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry
+):
+    daemon.wait_for("cycle.done", nodes=0, boots=0)
+    assert cluster.moto.instances() == {}
+    cluster.want(2)
+
+    daemon.wait_for("cycle.done", nodes=2, paired=2, idle=2)
+    for number in (1, 2):
+        # Idle and wanted by nobody but the queue: the demand of two is met.
+        daemon.wait_for("node.keep", reason="window_closed", count=number)
+
+    assert len(cluster.moto.calls("RunInstances")) == 2
+    rows, tags, pairs = registry.rows(), cluster.moto.tags(), paired(daemon)
+    assert set(pairs) == set(tags)
+    for node, tagged in tags.items():
+        row = rows[pairs[node]["record"]]
+        claim = claim_of(row)
+        assert claim is not None
+        assert tagged["nodemanager-pool"] == "live"
+        assert tagged["nodemanager-record"] == row["uuid"]
+        assert tagged["nodemanager-incarnation"] == claim["incarnation"]
+        assert tagged["Name"] == claim["node_name"]
+        assert tagged["project"] == "live"
+        assert row["info"]["ec2_instance_id"] == node
+        assert row["ip_address"].startswith("127.0.7.")
+
+
+def test_an_instance_terminated_while_busy_leaves_its_record_within_the_window(
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry, farm: NodeFarm
+):
+    before, record = daemon.last(), lost(daemon)["record"]
+    cluster.want_none(daemon)
+    for node in paired(daemon):
+        farm.node_does(node, "busy")
+    daemon.wait_for("cycle.done", after=before, busy=2)
+    cluster.moto.terminate(lost(daemon)["node"])
+    cluster.want(1)
+
+    kept = daemon.wait_for("record.keep", record=record, reason="within_window")
+
+    assert float(kept["idle_s"]) <= float(kept["window_s"]) == WINDOW_S
+    row = registry.row(record)
+    assert row["info"]["worker_state"] == "busy"
+    assert str(row["slot_number"]) == kept["slot"]
+
+
+def lost(daemon: Daemon) -> Line:
+    """The pair whose instance is terminated while it is busy."""
+    return daemon.lines("node.paired")[0]
+
+
+def kept_busy(daemon: Daemon) -> str:
+    """The node beside it, which goes on."""
+    return daemon.lines("node.paired")[1]["node"]
+
+
+def test_a_replacement_boots_beside_the_kept_record(cluster: Ec2Cluster, daemon: Daemon):
+    created = daemon.wait_for("node.created", count=3)
+    again = daemon.wait_for("node.paired", node=created["node"])
+
+    assert created["record"] not in {line["record"] for line in daemon.lines("node.created")[:2]}
+    assert again["slot"] != lost(daemon)["slot"]
+    assert set(cluster.moto.instances()) == {created["node"], kept_busy(daemon)}
+
+
+def test_the_record_of_the_terminated_instance_is_cleaned_past_the_window(
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry
+):
+    record = lost(daemon)["record"]
+    ordered = daemon.wait_for("record.clean", record=record)
+    freed = daemon.wait_for("record.cleaned", record=record)
+    daemon.wait_for("cycle.done", after=freed, paired=2, free=SLOTS - 2)
+
+    assert (ordered["reason"], freed["guarantee"]) == ("stale_slot", "cas")
+    assert float(ordered["idle_s"]) > float(ordered["window_s"]) == WINDOW_S
+    assert registry.row(record)["slot_number"] is None
+    assert [line["record"] for line in daemon.lines("record.cleaned")] == [record]
+    assert not daemon.lines("node.shutdown_started")
+    assert len(daemon.lines("node.created")) == 3
+
+
+def test_a_create_whose_answer_was_lost_is_found_by_its_tag_and_not_repeated(
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry
+):
+    moto, before = cluster.moto, daemon.last()
+    known, sent = set(moto.instances()), len(moto.calls("RunInstances"))
+    moto.lose_next("RunInstances")
+    cluster.want(2)
+
+    failed = daemon.wait_for("node.setup_failed", after=before)
+    found = daemon.wait_for("node.paired", after=before)
+    daemon.wait_for("node.keep", after=found, node=found["node"], reason="window_closed")
+
+    assert (failed["action"], failed["definite"]) == ("create", "false")
+    assert found["record"] == failed["record"]
+    assert set(moto.instances()) - known == {found["node"]}
+    assert len(moto.calls("RunInstances")) == sent + 1
+    tokens = [call["ClientToken"] for call in moto.calls("RunInstances")]
+    assert len(set(tokens)) == len(tokens)
+    claim = claim_of(registry.row(found["record"]))
+    assert claim is not None
+    assert claim["incarnation"] == tokens[-1]
+    # The record that the first clean freed was used for it (U1).
+    assert found["record"] == daemon.lines("record.cleaned")[0]["record"]
+
+
+def test_when_demand_is_gone_idle_nodes_are_shut_down_once_their_window_opens(
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry, farm: NodeFarm
+):
+    nodes, busy = set(cluster.moto.instances()), kept_busy(daemon)
+    cluster.want_none(daemon)
+    assert not daemon.lines("node.shutdown_started")
+    cluster.change({"Cloud": {"shutdown_windows": "0, 999999"}})
+
+    before = daemon.reload()
+    for node in nodes - {busy}:
+        released(daemon, node, before)
+    assert set(cluster.moto.instances()) == {busy}
+    farm.node_does(busy, "idle")
+    released(daemon, busy, before)
+
+    assert cluster.moto.instances() == {}
+    for row in registry.rows().values():
+        assert (row["slot_number"], row["ip_address"], claim_of(row)) == (None, None, None)
+
+
+def released(daemon: Daemon, node: str, after: Line) -> None:
+    started = daemon.wait_for("node.shutdown_started", after=after, node=node)
+    gone = daemon.wait_for("node.gone", after=started, node=node)
+    freed = daemon.wait_for("record.cleaned", after=gone, record=gone["record"])
+    assert (started["reason"], gone["outcome"]) == ("idle_beyond_demand", "gone")
+    assert freed["reason"] == "after_shutdown"
+
+
+def test_sigterm_amid_boots_leaves_nothing_half_done(cluster: Ec2Cluster, daemon: Daemon):
+    before = daemon.last()
+    cluster.want(4)
+    daemon.wait_for("record.claimed", after=before)
+
+    assert daemon.terminate() == 0
+
+    server = cluster.start(command="registry")
+    registry = Registry(server.url_of("registry"), TOKEN)
+    claimed = {uuid for uuid, row in registry.rows().items() if claim_of(row)}
+    tagged = {tags["nodemanager-record"] for tags in cluster.moto.tags().values()}
+    failed = {line["record"] for line in daemon.lines("node.setup_failed", after=before)}
+    assert claimed - tagged <= failed
+    assert tagged <= claimed
+    assert claimed == {line["record"] for line in daemon.lines("record.claimed", after=before)}
+
+
+def test_the_next_run_pairs_what_the_last_one_left(cluster: Ec2Cluster, farm: NodeFarm):
+    left: dict[str, Any] = cluster.moto.tags()
+    cluster.want(0)
+    server = cluster.daemons[-1]
+    assert server.terminate() == 0
+
+    daemon = cluster.start()
+    for number in range(1, len(left) + 1):
+        daemon.wait_for("node.paired", count=number)
+
+    assert {line["node"]: line["record"] for line in daemon.lines("node.paired")} == {
+        node: tags["nodemanager-record"] for node, tags in left.items()
+    }
+    assert not daemon.lines("identity.changed")
+
+
+def test_sigterm_while_the_cloud_hangs_ends_it_soon_after_the_call_s_time_out(
+    cluster: Ec2Cluster,
+):
+    daemon = cluster.daemons[-1]
+    with cluster.moto.frozen():
+        until(
+            "a listing that takes long",
+            lambda: cluster.status(daemon)["polls"]["cloud"]["age_s"] > CALL_S / 2,
+            told=daemon.told,
+        )
+
+        assert daemon.terminate() == 0

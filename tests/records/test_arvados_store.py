@@ -1,0 +1,284 @@
+"""The Arvados adapter over a real socket: our registry's HTTP face behind a wire with faults."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager.core.model import Claim, Record
+from nodemanager.errors import (
+    Conflict,
+    NoFreeSlot,
+    NoSuchRecord,
+    StoreError,
+)
+from nodemanager.records.arvados import FENCED_SECRET, ArvadosRecordStore
+from tests.contract.stores import claim
+from tests.records.arvados_servers import (
+    ERRORS,
+    NODES,
+    TOKEN,
+    Reply,
+    api,
+    node,
+    open_store,
+    ping,
+    pinged,
+    read,
+    registry,
+    scripted,
+    store,
+    straight,
+    swallow,
+    undated,
+    wire,
+)
+
+__all__ = ["api", "registry", "scripted", "store", "straight", "wire"]
+
+# Who the server is, and its clock.
+
+
+def test_an_arvados_cluster_is_known_by_its_uuid_prefix(api):
+    assert open_store(api.url).store_id() == "arvados-abcde"
+    del api.document["uuidPrefix"]
+    with pytest.raises(StoreError, match="uuidPrefix"):
+        open_store(api.url).store_id()
+
+
+def test_a_registry_is_known_by_its_own_id_and_told_from_one_put_in_its_place(api):
+    store = open_store(api.url)
+    api.document["nodemanagerStoreId"] = "a" * 32
+    assert store.store_id() == "a" * 32
+    api.document["nodemanagerStoreId"] = "b" * 32
+    assert store.store_id() == "b" * 32
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(Reply(b"<html>"), id="html"),
+        pytest.param(Reply(ERRORS, 404), id="404"),
+        pytest.param(Reply(b"", 503), id="503"),
+        pytest.param({"resources": 3}, id="no-resources"),
+        pytest.param([1], id="a-list"),
+    ],
+)
+def test_a_server_without_a_discovery_document_is_a_failure(api, document):
+    api.document = document
+    store = open_store(api.url)
+    for call in (store.store_id, store.list_records, lambda: store.read(node(1)["uuid"])):
+        with pytest.raises(StoreError) as raised:
+            call()
+        assert not isinstance(raised.value, NoSuchRecord)
+
+
+def test_without_a_date_there_is_no_store_time(store, wire):
+    wire.faults["GET "] = undated
+    with pytest.raises(StoreError, match="Date"):
+        store.store_time()
+
+
+@pytest.mark.parametrize(
+    ("reply", "answered"),
+    [
+        pytest.param(Reply(ERRORS, 404), True, id="no-such-record"),
+        pytest.param(Reply(b"not found", 404), False, id="a-proxys-404"),
+        pytest.param(Reply(ERRORS, 503), False, id="503"),
+        pytest.param(Reply(ERRORS, 429), False, id="429"),
+        pytest.param(Reply(b"{}", 200), False, id="a-captive-portal"),
+    ],
+)
+def test_only_the_apis_404_answers_the_probe_and_it_bears_no_token(api, reply, answered):
+    api.script = lambda _: reply
+    store = open_store("https://127.0.0.1:1", ping_url=api.url)
+    assert store.probe() == answered
+    assert [asked.method for asked in api.asked] == ["POST"]
+    assert api.asked[0].token is None
+
+
+def test_the_ping_url_is_the_nodes_own_address_of_the_server(straight):
+    record = straight.create(claim())
+    other = open_store("http://127.0.0.1:1", ping_url="https://nodes.example.org:8443")
+    url = other.ping_url(record)
+    assert url.startswith(f"https://nodes.example.org:8443{NODES}/{record.uuid}/ping?ping_secret=")
+
+
+# Versions.
+
+
+def test_a_version_is_the_same_in_a_listing_and_read_alone_and_moves_with_a_ping(straight):
+    record = straight.create(claim())
+    (listed,) = straight.list_records().items
+    assert listed == record == read(straight, record)
+    seen = {record.version}
+    for _ in range(3):
+        assert ping(straight, record) == 200
+        seen.add(read(straight, record).version)
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"slot_number": 0}, id="slot_number"),
+        pytest.param({"hostname": "compute9"}, id="hostname"),
+        pytest.param({"ip_address": "10.0.0.1"}, id="ip_address"),
+        pytest.param({"first_ping_at": "2020-01-31T23:59:59.000000001Z"}, id="first_ping_at"),
+        pytest.param({"last_ping_at": "2020-01-31T23:59:59.000000001Z"}, id="last_ping_at"),
+        pytest.param({"modified_at": "2020-01-31T23:59:59.000000001Z"}, id="modified_at"),
+        pytest.param({"properties": {"a": 1}}, id="properties"),
+        pytest.param({"info": {"ping_secret": "x"}}, id="info"),
+    ],
+)
+def test_a_version_moves_with_every_field_and_not_with_time(api, changed):
+    store = open_store(api.url)
+    told = {"status": "running", "etag": "1"}
+    api.script = lambda _: Reply(node(1, **told))
+    before = store.read(node(1)["uuid"])
+    told = {"status": "missing", "etag": "2"}
+    assert store.read(node(1)["uuid"]) == before
+    api.script = lambda _: Reply(node(1, **changed))
+    assert store.read(node(1)["uuid"]).version != before.version
+
+
+# Claims, cleans, fences.
+
+
+def cleaned(store: ArvadosRecordStore) -> Record:
+    return store.clean(store.create(claim()), "stale_slot")
+
+
+def test_a_claim_that_another_overwrites_is_a_conflict(store, straight, wire):
+    free = cleaned(store)
+    theirs = claim()
+
+    def meddle() -> None:
+        now = read(straight, free)
+        requests.put(
+            f"{wire.url}{NODES}/{free.uuid}",
+            json={"properties": {**now.properties, **_claim_of(theirs)}},
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=10,
+        ).raise_for_status()
+
+    wire.after["PUT "] = meddle
+    with pytest.raises(Conflict):
+        store.claim(free, claim())
+    assert read(straight, free).claim == theirs
+
+
+def _claim_of(mine: Claim) -> dict[str, Any]:
+    keys = ("pool", "manager", "token", "at", "node_name", "incarnation")
+    return {"nodemanager_claim": {key: getattr(mine, key) for key in keys}}
+
+
+def test_a_full_store_leaves_no_half_made_record_or_claim(store, straight, wire):
+    free = cleaned(store)
+    for _ in range(8):
+        store.create(claim())
+    with pytest.raises(NoFreeSlot):
+        store.create(claim(at=time.time()))
+    with pytest.raises(NoFreeSlot):
+        store.claim(free, claim())
+    assert len(straight.list_records().items) == 9
+    after = read(straight, free)
+    assert not after.holds_anything
+    assert after.ping_secret == free.ping_secret
+
+
+def test_a_create_found_again_without_its_slot_is_given_one(registry, straight):
+    mine = claim()
+    properties = {"nodemanager_pool": "main", **_claim_of(mine)}
+    made = requests.post(
+        registry.url + NODES,
+        json={"node": {"properties": properties}},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        timeout=10,
+    ).json()
+    assert made["slot_number"] is None
+    record = straight.create(mine)
+    assert (record.uuid, record.slot_number) == (made["uuid"], 1)
+
+
+def test_a_create_is_not_sent_when_an_earlier_one_cannot_be_looked_for(api):
+    api.script = lambda _: Reply({"items": [{"info": {}}]})
+    with pytest.raises(StoreError, match="made before"):
+        open_store(api.url).create(claim())
+    assert {asked.method for asked in api.asked} == {"GET"}
+
+
+def test_a_ping_between_the_clean_and_the_look_after_it_is_told(store, straight, wire):
+    record = pinged(store)
+
+    def meddle() -> None:
+        now = read(straight, record)
+        assert ping(straight, now) == 200
+
+    wire.after["PUT "] = meddle
+    with pytest.raises(StoreError, match="after it was freed") as raised:
+        store.clean(record, "stale_slot")
+    assert not raised.value.definite
+
+
+def test_a_fence_keeps_the_nodes_secret_in_the_record_until_it_is_lifted(straight):
+    record = pinged(straight)
+    fenced = straight.fence(record)
+    assert fenced.info[FENCED_SECRET] == record.ping_secret
+    again = straight.fence(fenced)
+    assert again.info[FENCED_SECRET] == record.ping_secret
+    back = straight.unfence(again, fenced.ping_secret)
+    assert back.ping_secret == record.ping_secret
+    assert FENCED_SECRET not in back.info
+    assert replace(back, version="", modified_at=0) == replace(record, version="", modified_at=0)
+
+
+def test_a_fence_whose_answer_was_lost_is_lifted_by_the_record_as_judged(store, wire):
+    record = pinged(store)
+    wire.faults["PUT "] = swallow
+    with pytest.raises(StoreError):
+        store.fence(record)
+    assert ping(store, record) == 401
+    wire.faults.clear()
+    assert store.unfence(record, record.ping_secret).ping_secret == record.ping_secret
+    assert ping(store, record) == 200
+
+
+def test_lifting_a_fence_twice_or_one_that_never_stood_changes_nothing(straight):
+    record = pinged(straight)
+    assert straight.unfence(record, record.ping_secret) == record
+    fenced = straight.fence(record)
+    back = straight.unfence(fenced, record.ping_secret)
+    assert straight.unfence(fenced, record.ping_secret) == back
+
+
+def test_a_fence_is_lifted_with_all_that_was_written_behind_it(registry, straight):
+    record = pinged(straight)
+    fenced = straight.fence(record)
+    requests.put(
+        f"{registry.url}{NODES}/{record.uuid}",
+        json={"info": {**fenced.info, "note": "by hand"}},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        timeout=10,
+    ).raise_for_status()
+    back = straight.unfence(fenced, record.ping_secret)
+    assert back.info["note"] == "by hand"
+    assert ping(straight, back) == 200
+
+
+@pytest.mark.parametrize("then", ["cleaned", "claimed"])
+def test_no_old_node_is_let_in_again_once_its_record_was_freed(straight, then):
+    record = pinged(straight)
+    fenced = straight.fence(record)
+    after = straight.clean(fenced, "stale_slot")
+    assert FENCED_SECRET not in after.info
+    if then == "claimed":
+        after = straight.claim(after, claim())
+    with pytest.raises(Conflict):
+        straight.unfence(fenced, record.ping_secret)
+    assert read(straight, record) == after
+    assert ping(straight, record) == 401
