@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pykka
 
@@ -40,6 +42,7 @@ from nodemanager.errors import ConfigError
 from nodemanager.httpserver import HttpServer
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
+from nodemanager.redact import is_secret
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -298,11 +301,9 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
             "{hostname}": record.hostname or "",
             "{incarnation}": record.incarnation or "",
         }
-        text = template
-        # Not str.format: a shell script or cloud-init file is full of other braces.
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
-        return text
+        # Not str.format: a shell script or cloud-init file is full of other braces. And in one go:
+        # what was filled in is not looked at again.
+        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
     if "{ping_url}" not in template:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
@@ -466,6 +467,11 @@ def secrets_of(config: Config) -> list[str]:
     """Every secret of the file, for the log to hide."""
     given = (config.manage.management_token, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
+    password = urlsplit(config.registry.database.reveal()).password
+    if password is not None:
+        secrets += [password, unquote(password)]
+    for section in (config.cloud_credentials, config.cloud_list, config.cloud_create):
+        secrets += [value for key, value in section.items() if is_secret(key)]
     return [
         *secrets,
         *(value for key, value in config.cloud_credentials.items() if "secret" in key),

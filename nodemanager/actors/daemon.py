@@ -886,8 +886,10 @@ class NodeManagerDaemonActor(RoleActor):
             self._stopping.done()
 
     def _finish_once(self) -> None:
-        if self._role.once is not None and self._once_applied and self._flights.is_empty:
-            self._role.once.finished(0)
+        if self._role.once is None or not self._once_applied or not self._flights.is_empty:
+            return
+        self._narrator.summary_again()
+        self._role.once.finished(0)
 
 
 def _why_not(verdict: Verdict) -> tuple[Reason, dict[str, Any]]:

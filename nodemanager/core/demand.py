@@ -7,7 +7,7 @@ min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nodemanager.core.model import Job, Record, Size, WorkerState
@@ -116,8 +116,13 @@ def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Setting
 
 
 def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> set[str]:
-    """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4)."""
+    """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
+
+    And records whose node was heard and is not listed, until its absence is settled: a listing
+    that lacks it may be short, and a node beside it would be one too many.
+    """
     history = snapshot.history
+    records = tuple(records)
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
@@ -139,7 +144,49 @@ def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Sett
         and record.last_ping_at is None
         and record.uuid not in history.bearers
     )
+    pending.update(unlisted_nodes(records, snapshot, settings))
     return pending
+
+
+def unlisted_nodes(
+    records: Iterable[Record], snapshot: Snapshot, settings: Settings
+) -> Iterator[str]:
+    """Records of ours whose node was heard, is not listed, and may be alive all the same (C5, P6).
+
+    Its absence counts once it was seen in enough complete listings, for `settle`, and a record
+    listing after that shows no ping since the first of them; or once the cloud lists the node as
+    terminated.
+    """
+    history, clock = snapshot.history, snapshot.history.clock
+    assert history.cloud is not None
+    assert history.records is not None
+    records_at = history.records.started_at
+    ended = {node.id for node in history.cloud.items if node.is_absent}
+    ended_lives = {
+        (node.tags.record, node.tags.incarnation)
+        for node in history.cloud.items
+        if node.is_absent and node.tags.record is not None
+    }
+    for record in records:
+        if record.last_ping_at is None or record.pool != settings.pool or clock is None:
+            continue
+        if record.uuid in history.bearers or record.instance_id in history.present:
+            continue
+        if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
+            continue
+        if record.instance_id is not None and record.instance_id in snapshot.gone:
+            continue
+        heard_ago = clock.age(record.last_ping_at, snapshot.now)
+        absence = history.absence.get(record.uuid)
+        if (
+            absence is None
+            or absence.incarnation != record.incarnation
+            or absence.listings < settings.absent_listings
+            or absence.last_at - absence.first_at < settings.settle
+            or records_at < absence.first_at + settings.settle
+            or heard_ago < snapshot.now - absence.first_at
+        ):
+            yield record.uuid
 
 
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
