@@ -101,7 +101,8 @@ class Hold:
 class Leftover:
     """What a node pinned and must still be released, `order` low first (D4).
 
-    `kind` is the adapter's word: volume, interface, address. `added_at`, `not_before` and
+    `kind` is the adapter's word: volume, interface, address; `tagged` says that our tag is on it,
+    too. `added_at`, `not_before` and
     `released_at` are epoch seconds.
     """
 
@@ -114,6 +115,7 @@ class Leftover:
     not_before: float = 0.0
     error: str | None = None
     released_at: float | None = None
+    tagged: bool = True
 
 
 class Journal(Protocol):

@@ -6,7 +6,7 @@ bodies of `entries` are compressed JSON, made by `recording`, the verdicts that 
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -75,6 +75,7 @@ leftovers = Table(
     Column("not_before", Float, nullable=False),
     Column("error", Text),
     Column("released_at", Float),
+    Column("tagged", Boolean, nullable=False),
 )
 
 # Small JSON values: the breaker, times and tokens that a restart must not forget (R4).

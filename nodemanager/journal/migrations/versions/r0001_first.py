@@ -36,6 +36,7 @@ def upgrade() -> None:
         sa.Column("not_before", sa.Float, nullable=False),
         sa.Column("error", sa.Text),
         sa.Column("released_at", sa.Float),
+        sa.Column("tagged", sa.Boolean, nullable=False),
     )
     op.create_table(
         "kept",
