@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
@@ -18,6 +19,7 @@ class MakeRig(Protocol):
         *,
         cloud: FakeCloud | None = None,
         store: FakeStore | None = None,
+        journal: Journal | None = None,
         **options: object,
     ) -> Rig: ...
 
