@@ -72,6 +72,12 @@ class BadRequest(CloudError):
     definite = True
 
 
+class LeftAlone(CloudError):
+    """A leftover that we do not release: held, ours no more, or used by a node that lives (D4)."""
+
+    definite = True
+
+
 class Unauthorized(CloudError):
     """The credentials are refused."""
 

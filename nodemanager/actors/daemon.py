@@ -519,12 +519,13 @@ class NodeManagerDaemonActor(RoleActor):
             return True
         if self._once_applied:
             return False
-        # Counted as C5 and C6 count, so that the one plan may free what a later one could.
-        cloud = made.history.cloud
-        if made.history.base is None or cloud is None:
+        # Counted as C5 and C6 count, so that the one plan may do what a later one could.
+        cloud, records = made.history.cloud, made.history.records
+        if made.history.base is None or cloud is None or records is None:
             return False
         self._once_listings.add(cloud.started_at)
-        settled = cloud.started_at - min(self._once_listings) >= self._settings.settle
+        newest = min(cloud.started_at, records.started_at)
+        settled = newest - min(self._once_listings) >= self._settings.settle
         return settled and len(self._once_listings) >= self._settings.absent_listings
 
     def _carry_out(self, made: Plan, now: float) -> None:

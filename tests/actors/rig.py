@@ -276,6 +276,13 @@ class Rig:
         return [machine.node for machine in self.cloud.living()]
 
 
+def ping(rig: Rig, record: Record) -> None:
+    """A ping of the record's own node, with the secret it has now."""
+    secret = rig.store.rows[record.uuid].ping_secret
+    assert secret is not None
+    rig.store.ping(record.uuid, secret, instance_id=record.instance_id)
+
+
 def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
     """A factory of started rigs, all ended afterwards."""
     handled = Handled(monkeypatch)
