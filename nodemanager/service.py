@@ -133,6 +133,8 @@ class Service:
             records.served()
             _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         settings = wiring.settings_of(config, cloud, records.store)
+        journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
+        stack.callback(journal.close)
         observer = self._manage(stack, state)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
@@ -153,6 +155,7 @@ class Service:
             dry_run=self._dry_run,
             once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
             observer=observer,
+            journal=journal,
         )
         sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
         return system

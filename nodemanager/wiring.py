@@ -40,6 +40,8 @@ from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 from nodemanager.httpserver import HttpServer
+from nodemanager.journal.api import Journal
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.redact import is_secret
@@ -195,6 +197,26 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         store.public_url = url
 
     return Records(store, face, None if config.ping_host else serve)
+
+
+def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
+    """The journal of `[Journal] path`; a dry run's is a file of its own (S3).
+
+    One that can't be written now makes the manager read-only until it can. Raises StartError for
+    one that must not be written at all.
+    """
+    from nodemanager.journal.sqlite import SqliteJournal
+
+    path = config.journal.path
+    if dry_run:
+        path = path.with_name(f"{path.stem}-dry-run{path.suffix}")
+    return SqliteJournal(
+        path,
+        pool=config.daemon.pool,
+        clock=clock,
+        keep=config.journal.keep,
+        max_size=config.journal.max_size,
+    )
 
 
 def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
@@ -384,8 +406,12 @@ def start_actors(
     once: Once | None = None,
     observer: Observer | None = None,
     wishlist: Wishlist | None = None,
+    journal: Journal | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command.
+
+    Without a `journal` nothing outlives the process: for tests.
+    """
     store = records.store
     role = Role(
         manager=f"{socket.gethostname()}:{os.getpid()}",
@@ -397,6 +423,7 @@ def start_actors(
         holds_lease=holds_lease,
         observer=observer or Nobody(),
         once=once,
+        journal=journal or MemoryJournal(clock, keeps_entries=False),
     )
     daemon = NodeManagerDaemonActor.start(
         settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death

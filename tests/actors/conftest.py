@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 
 from nodemanager.core.model import Record
+from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
@@ -21,6 +22,7 @@ class MakeRig(Protocol):
         *,
         cloud: FakeCloud | None = None,
         store: FakeStore | None = None,
+        journal: Journal | None = None,
         **options: object,
     ) -> Rig: ...
 
