@@ -36,6 +36,7 @@ class _Kept:
     failures: int = 0
     error: str | None = None
     ended: Concluded | None = None
+    image: PreImage | None = None
 
 
 @dataclass
@@ -48,7 +49,6 @@ class MemoryJournal:
     failure: str | None = None
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
-    _pre_images: dict[int, PreImage] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[tuple[str, str], Leftover] = field(default_factory=dict)
@@ -93,8 +93,7 @@ class MemoryJournal:
                 image = intent.pre_image or known.intent.pre_image
                 known.intent = replace(kept, pre_image=image)
             if intent.pre_image is not None:
-                image_of = PreImage(intent.pre_image, intent.key, intent.plan_id, now)
-                self._pre_images[id(known)] = image_of
+                known.image = PreImage(intent.pre_image, intent.key, intent.plan_id, now)
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
         now = self._call("conclude")
@@ -103,9 +102,8 @@ class MemoryJournal:
             return
         intent = replace(known.intent, pre_image=None)
         known.ended = Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
-        image = self._pre_images.get(id(known))
-        if image is not None:
-            self._pre_images[id(known)] = replace(image, outcome=outcome, ended_at=now)
+        if known.image is not None:
+            known.image = replace(known.image, outcome=outcome, ended_at=now)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         self._call("recovery_failed")
@@ -138,9 +136,10 @@ class MemoryJournal:
         self, *, record: str | None = None, incarnation: str | None = None
     ) -> tuple[PreImage, ...]:
         self._call("pre_images")
+        images = [known.image for known in reversed(self._intents) if known.image is not None]
         return tuple(
             image
-            for image in reversed(self._pre_images.values())
+            for image in images
             if record in (None, image.record.uuid) and incarnation in (None, image.incarnation)
         )
 

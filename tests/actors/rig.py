@@ -166,6 +166,10 @@ class Rig:
         self.flush()
 
     @property
+    def is_running(self) -> bool:
+        return self._system is not None
+
+    @property
     def system(self) -> wiring.System:
         assert self._system is not None, "not started"
         return self._system

@@ -1,0 +1,401 @@
+"""What a killed run left open is finished by the next one (SAFETY.md R1-R4)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from nodemanager.core.model import Guarantee, WorkerState
+from nodemanager.errors import CloudError
+from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
+from nodemanager.journal.memory import MemoryJournal
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
+from tests.fakes.script import Step
+
+HOUR = 3600.0
+AT_DEATH: dict[int, MemoryJournal] = {}
+"""By rig, the journal as it was when the process died."""
+
+
+def now_of(rig: Rig) -> MemoryJournal:
+    """The journal as it is at this moment on the disk."""
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    return copy.deepcopy(journal, {id(journal.clock): journal.clock})
+
+
+class Killed(CloudError):
+    """The call never comes back: the process was killed in it."""
+
+
+def killed_in(rig: Rig, *, lost: bool) -> Step:
+    """A call that the process dies in: before it takes effect or, if `lost`, after.
+
+    The dead run may end its turn, but nothing of it reaches the store any more.
+    """
+
+    def die(*_: object) -> None:
+        AT_DEATH[id(rig)] = now_of(rig)
+        rig.store.down = True
+        raise Killed("killed")
+
+    return answer(die) if lost else first(die)
+
+
+def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, object]:
+    """The first line of that event, which may be there already."""
+    end = rig.clock.boottime() + within
+    while True:
+        found = rig.lines(event, **fields)
+        if found:
+            return found[0]
+        assert rig.clock.boottime() < end, f"no {event} {fields} within {within} s"
+        rig.turn(1)
+
+
+def killed(rig: Rig, within: float = 600) -> None:
+    """Let it run until the call that it dies in, and no further."""
+    end = rig.clock.boottime() + within
+    while id(rig) not in AT_DEATH:
+        assert rig.clock.boottime() < end, "it did not come to that"
+        rig.turn(0.5)
+    rig.journal = AT_DEATH.pop(id(rig))
+    rig.kill()
+    rig.store.down = False
+
+
+def restart(rig: Rig) -> None:
+    if rig.is_running:
+        rig.kill()
+    rig.forget_lines()
+    rig.forget_calls()
+    rig.start()
+
+
+# Destroys.
+
+
+@pytest.fixture
+def idle(make_rig: MakeRig) -> Callable[[], tuple[Rig, str, str]]:
+    """A rig with an idle node that is about to be destroyed: its id, and its record's uuid."""
+
+    def make() -> tuple[Rig, str, str]:
+        rig = make_rig(min_nodes=0, node_stale_after=7200)
+        rig.fleet.state = WorkerState.IDLE
+        machine, record = rig.fleet.add_node(age=10 * HOUR)
+        return rig, machine.node.id, record.uuid
+
+    return make
+
+
+Idle = Callable[[], tuple[Rig, str, str]]
+
+
+def test_killed_in_a_destroy_that_took_effect_the_slot_is_free_at_once(idle: Idle) -> None:
+    rig, node_id, uuid = idle()
+    rig.cloud.on("destroy", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    restart(rig)
+    line = until(rig, "record.cleaned", within=90, record=uuid)
+    assert line["reason"] == "after_shutdown"
+    assert rig.store.used_slots() == []
+    assert rig.lines("intent.open", action="destroy", node=node_id, record=uuid)
+    assert rig.lines("intent.ended", action="destroy", outcome="gone")
+    assert rig.journal.open_intents() == ()
+
+
+def test_killed_before_a_destroy_was_sent_the_node_lives_and_is_judged_afresh(idle: Idle) -> None:
+    rig, node_id, uuid = idle()
+    rig.cloud.on("destroy", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    rig.fleet.state = WorkerState.BUSY
+    rig.fleet.beat()
+    restart(rig)
+    rig.turn(300)
+    assert rig.summary()["shutting_down"] == 1
+    rig.turn(900)
+    assert rig.lines("intent.ended", action="destroy", outcome="expired")
+    assert rig.reasons("node.keep", node=node_id)[-1] == "busy"
+    assert rig.nodes
+    assert rig.store.rows[uuid].slot_number is not None
+
+
+def test_killed_between_gone_and_clean_the_slot_is_free_at_once(idle: Idle) -> None:
+    rig, _, uuid = idle()
+    rig.store.on("clean", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
+    restart(rig)
+    until(rig, "record.cleaned", within=90, record=uuid, reason="after_shutdown")
+    assert rig.journal.open_intents() == ()
+
+
+def test_killed_in_a_clean_that_took_effect_it_is_done_and_not_done_again(idle: Idle) -> None:
+    rig, _, uuid = idle()
+    rig.store.on("clean", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    restart(rig)
+    rig.turn(120)
+    assert rig.store.calls["clean"] == 0
+    assert rig.lines("intent.ended", action="clean", outcome="cleaned")
+    (image,) = rig.journal.pre_images(record=uuid)
+    assert image.outcome == "cleaned"
+    assert rig.journal.open_intents() == ()
+
+
+def test_a_stopped_run_leaves_the_slot_to_the_next_one(idle: Idle) -> None:
+    rig, _, uuid = idle()
+    rig.cloud.destroy_takes = 120.0
+    rig.start()
+    until(rig, "node.shutdown_started", within=600)
+    rig.turn(5)
+    rig.ask_to_stop()
+    assert rig.stopped
+    restart(rig)
+    until(rig, "record.cleaned", within=300, record=uuid, reason="after_shutdown")
+
+
+def test_an_intent_blocks_only_the_node_and_record_it_names(idle: Idle) -> None:
+    rig, _, uuid = idle()
+    rig.cloud.destroy_takes = None
+    rig.start()
+    until(rig, "node.shutdown_started", within=600)
+    rig.turn(5)
+    leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
+    restart(rig)
+    until(rig, "record.cleaned", within=300, record=leaked.uuid)
+    assert rig.summary()["shutting_down"] == 1
+    assert rig.store.rows[uuid].slot_number is not None
+
+
+def test_a_recovery_without_an_answer_is_parked_after_five_attempts(idle: Idle) -> None:
+    rig, node_id, uuid = idle()
+    rig.cloud.on("destroy", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    restart(rig)
+    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    assert (line["node"], line["record"], line["action"]) == (node_id, uuid, "destroy")
+    (parked,) = rig.journal.open_intents()
+    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
+    rig.cloud.always("ask", None)
+    restart(rig)
+    assert rig.lines("intent.parked", node=node_id)
+    until(rig, "record.cleaned", within=3 * HOUR, record=uuid, reason="stale_slot")
+
+
+def test_the_record_waits_for_its_node(idle: Idle) -> None:
+    """R1: nodes first, then records."""
+    rig, node_id, uuid = idle()
+    rig.cloud.destroy_takes = 200.0
+    rig.start()
+    until(rig, "node.shutdown_started", within=600)
+    rig.turn(5)
+    # As if the kill had come between the two writes of a node that is gone.
+    destroy = rig.journal.open_intents()[0].intent
+    details = {
+        "order": {
+            "uuid": uuid,
+            "reason": "after_shutdown",
+            "plan_id": destroy.plan_id,
+            "breaker_generation": 0,
+            "not_after": 0.0,
+            "version": None,
+            "incarnation": rig.store.rows[uuid].incarnation,
+            "instance_id": node_id,
+        }
+    }
+    clean = Intent(IntentKind.CLEAN, f"clean:{uuid}", "p", record=uuid, details=details)
+    rig.journal.intend([clean])
+    restart(rig)
+    rig.turn(100)
+    assert rig.store.calls["clean"] == 0
+    assert rig.summary()["shutting_down"] == 1
+    until(rig, "record.cleaned", within=300, record=uuid)
+    assert rig.store.calls["clean"] == 1
+    assert rig.journal.open_intents() == ()
+
+
+# Cleans of stale records, and fences.
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["before", "after"])
+def test_killed_in_a_clean_of_a_stale_record_it_is_looked_at_and_judged_afresh(
+    make_rig: MakeRig, lost: bool
+) -> None:
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=3 * HOUR)
+    rig.store.on("clean", killed_in(rig, lost=lost))
+    rig.start()
+    killed(rig)
+    restart(rig)
+    rig.turn(300)
+    assert rig.lines("intent.ended", outcome="cleaned" if lost else "order_expired")
+    assert rig.store.calls["clean"] == (0 if lost else 1)
+    assert rig.store.rows[record.uuid].slot_number is None
+    assert rig.journal.open_intents() == ()
+
+
+@pytest.fixture
+def fenced(make_rig: MakeRig, clock: TickingClock) -> tuple[Rig, str]:
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean")
+    record = store.add_leaked(3, quiet_for=3 * HOUR)
+    return rig, record.uuid
+
+
+def test_killed_behind_a_fence_the_node_gets_its_secret_back(fenced: tuple[Rig, str]) -> None:
+    rig, uuid = fenced
+    secret = rig.store.rows[uuid].ping_secret
+    rig.start()
+    until(rig, "record.clean", within=600)
+    assert rig.store.rows[uuid].ping_secret != secret
+    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.FENCE]
+    restart(rig)
+    rig.turn(10)
+    assert rig.store.rows[uuid].ping_secret == secret
+    assert rig.lines("intent.ended", action="fence", outcome="lifted")
+    until(rig, "record.cleaned", within=3 * HOUR, record=uuid, reason="stale_slot")
+
+
+def test_killed_in_the_write_behind_a_fence_a_clean_record_gets_no_old_secret(
+    fenced: tuple[Rig, str],
+) -> None:
+    rig, uuid = fenced
+    rig.store.on("clean", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    rig.store.put(uuid, ping_secret=None)
+    restart(rig)
+    rig.turn(60)
+    assert rig.store.rows[uuid].ping_secret is None
+    assert rig.store.calls["unfence"] == 0
+    assert rig.lines("intent.ended", action="clean", outcome="cleaned")
+
+
+# Creates.
+
+
+def test_killed_in_a_create_that_took_effect_its_node_is_found_by_tag(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig.fleet.mute = True
+    rig.cloud.on("create", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    (machine,) = rig.cloud.living()
+    machine.listed = False
+    restart(rig)
+    rig.turn(60)
+    assert rig.cloud.calls["create"] == 0
+    assert rig.reasons("record.keep")[-1] in ("node_expected", "claim_within_window")
+    assert rig.journal.open_intents() == ()
+    (ended,) = rig.journal.concluded()
+    assert (ended.outcome, ended.details["node"]) == ("created", machine.node.id)
+
+
+def test_killed_before_a_create_its_claim_stands_until_it_expires(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig.cloud.on("create", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    (record,) = rig.records
+    restart(rig)
+    rig.turn(600)
+    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CREATE]
+    assert rig.store.rows[record.uuid].claim is not None
+    until(rig, "record.cleaned", within=HOUR, record=record.uuid, reason="claim_expired")
+    rig.turn(120)
+    ended = {one.intent.details.get("incarnation"): one.outcome for one in rig.journal.concluded()}
+    assert ended[record.incarnation] == "released"
+
+
+def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=2)
+    rig.fleet.mute = True
+    rig.cloud.on("create", lose(CloudError("timeout")))
+    rig.start()
+    until(rig, "node.setup_failed", within=120)
+    rig.cloud.living()[0].listed = False
+    rig.turn(90)
+    assert [one.outcome for one in rig.journal.concluded()] == ["created"]
+    assert len(rig.nodes) == 1
+
+
+# What else outlives the process.
+
+
+def test_the_breaker_is_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean")
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.store.add_leaked(40, quiet_for=3 * HOUR)
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    rig.start()
+    rig.cloud.machines.clear()
+    until(rig, "breaker.opened", within=120)
+    opened = rig.journal.breaker()
+    restart(rig)
+    assert rig.lines("breaker.opened", cause="cloud_collapsed")
+    rig.turn(600)
+    assert rig.lines("record.cleaned") == []
+    assert rig.summary()["breaker"] == "cloud_collapsed"
+    again = rig.journal.breaker()
+    assert opened is not None
+    assert again is not None
+    assert (again.generation, again.ids) == (opened.generation, opened.ids)
+
+
+def test_holds_are_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    rig.fleet.state = WorkerState.IDLE
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+    leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
+    for held in (machine.node.id, leaked.uuid):
+        rig.journal.hold(Hold(held, "to look at", "anna", 1.0))
+    rig.start()
+    rig.turn(900)
+    assert rig.reasons("node.keep", node=machine.node.id) == ["held"]
+    assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
+    assert rig.nodes
+
+
+def test_nothing_is_freed_before_breaker_and_holds_could_be_read(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    held, leaked = (rig.store.add_leaked(slot, quiet_for=3 * HOUR) for slot in (40, 41))
+    rig.journal.hold(Hold(held.uuid, "to look at", "anna", 1.0))
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fault = lambda call: "locked" if call == "holds" else None
+    rig.start()
+    rig.turn(600)
+    assert rig.store.calls["clean"] == 0
+    rig.journal.heal()
+    until(rig, "record.cleaned", within=120, record=leaked.uuid)
+    rig.turn(300)
+    assert rig.store.rows[held.uuid].slot_number is not None
+
+
+def test_nothing_is_finished_in_another_store_than_the_known_one(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    """L5 comes before R1."""
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    _, record = rig.fleet.add_node(age=10 * HOUR)
+    rig.store.on("clean", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    rig.store.id = "store-2"
+    restart(rig)
+    rig.turn(300)
+    assert rig.store.calls["clean"] == rig.store.calls["read"] == 0
+    rig.store.id = "store-1"
+    until(rig, "record.cleaned", within=120, record=record.uuid, reason="after_shutdown")
