@@ -77,6 +77,7 @@ class CleanRules:
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
         self.orders: dict[tuple[str, str], Ordered] = {}
+        self.done: dict[str, list[float]] = {}
         self.pings: dict[tuple[str, float | None], float] = {}
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
@@ -121,9 +122,13 @@ class CleanRules:
                     self.world.violate(rule, f"{order.uuid} ({order.reason.value}): {why}")
 
     def _cap(self, manager: Manager, plan: Plan, settings: Settings) -> None:
-        if len(plan.cleans) > settings.max_cleans_per_cycle:
+        newest = self.told.ears[manager.name].newest("cloud")
+        since = newest.started if newest is not None else 0.0
+        done = [at for at in self.done.get(manager.name, []) if at > since]
+        count = len(plan.cleans) + len(done)
+        if count > settings.max_cleans_per_cycle:
             self.world.violate(
-                "C10", f"{len(plan.cleans)} cleans, {settings.max_cleans_per_cycle} are allowed"
+                "C10", f"{count} cleans in a cycle, {settings.max_cleans_per_cycle} are allowed"
             )
         if plan.breaker.is_open:
             self.world.violate("C10", f"{manager.name} frees while the breaker is open")
@@ -277,6 +282,7 @@ class CleanRules:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
             return
+        self.done.setdefault(manager.name, []).append(now)
         ordered = self.orders.get((manager.name, uuid))
         if ordered is None:
             wrong("C11", "nobody ordered it")

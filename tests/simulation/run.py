@@ -14,6 +14,7 @@ from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.liveness import Liveness
+from tests.simulation.nodes import NodeRules
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
@@ -81,7 +82,7 @@ def _play(world: World, scenario: Scenario) -> None:
     world.cloud.obeys_a2 = scenario.breaks != "A2"
     told = Told(world)
     truth = Truth(world, told)
-    CleanRules(world, told, truth)
+    NodeRules(world, told, CleanRules(world, told, truth))
     liveness = Liveness(world, truth)
     for pool in world.pools.values():
         world.start(pool)

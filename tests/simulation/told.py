@@ -73,7 +73,7 @@ class Told:
     def __init__(self, world: World) -> None:
         self.world = world
         self.ears: dict[str, Ears] = defaultdict(Ears)
-        self._polled: dict[tuple[str, str], Heard] = {}
+        self._polled: dict[tuple[str, str, float], Heard] = {}
         world.given.append(self.given)
         world.cloud.books.listed.append(self._nodes)
         world.bulletin.told.append(self._records)
@@ -93,13 +93,13 @@ class Told:
                     continue
             items[node.id] = node
         heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
-        self._polled[manager, "cloud"] = heard
+        self._polled[manager, "cloud", ended] = heard
 
     def _records(
         self, manager: str, started: float, ended: float, listed: Listed[Record]
     ) -> None:
         items = {record.uuid: record for record in listed.items}
-        self._polled[manager, "records"] = Heard(started, ended, listed.complete, items)
+        self._polled[manager, "records", ended] = Heard(started, ended, listed.complete, items)
 
     def given(self, manager: str, message: Any) -> None:
         """The daemon is given a listing: it must be the one that its poll just had (L1).
@@ -109,7 +109,7 @@ class Told:
         source = SOURCES.get(type(message))
         if source is None:
             return
-        heard = self._polled.pop((manager, source), None)
+        heard = self._polled.pop((manager, source, message.listing.ended_at), None)
         ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
         if heard is None or message.listing.complete and not heard.complete:
             self.world.violate("L1", f"{manager} takes a {source} listing that nobody gave")
