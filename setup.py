@@ -23,7 +23,13 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.11",
     packages=find_packages(include=["nodemanager", "nodemanager.*"]),
-    package_data={"nodemanager": ["records/migrations/*.py", "records/migrations/versions/*.py"]},
+    package_data={
+        "nodemanager": [
+            f"{package}/migrations/{files}"
+            for package in ("records", "journal")
+            for files in ("*.py", "versions/*.py")
+        ]
+    },
     include_package_data=True,
     data_files=[
         ("share/nodemanager", shipped("etc", "*.cfg")),

@@ -23,6 +23,13 @@ class StartError(NodeManagerError):
     """The daemon can't start (a taken port, a second daemon, a newer schema): says what to do."""
 
 
+class JournalError(NodeManagerError):
+    """The journal can't be written or read: says what to do. Nothing was written.
+
+    It passes by itself once the cause is gone (a full disk, another's lock).
+    """
+
+
 class RemoteError(NodeManagerError):
     """A cloud or a record store did not do what it was asked.
 
@@ -61,6 +68,12 @@ class CapacityUnavailable(CloudError):
 
 class BadRequest(CloudError):
     """The cloud refuses the request itself: bad image, unknown size, wrong option."""
+
+    definite = True
+
+
+class LeftAlone(CloudError):
+    """A leftover that we do not release: held, ours no more, or used by a node that lives (D4)."""
 
     definite = True
 

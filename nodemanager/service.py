@@ -23,7 +23,9 @@ from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.core.reasons import Event
+from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -131,7 +133,10 @@ class Service:
             records.served()
             _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         settings = wiring.settings_of(config, cloud, records.store)
+        journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
+        stack.callback(journal.close)
         observer = self._manage(stack, state)
+        self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
         timer.start()
         stack.callback(timer.stop)
@@ -150,14 +155,21 @@ class Service:
             dry_run=self._dry_run,
             once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
             observer=observer,
+            journal=journal,
         )
+        sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
+        return system
+
+    def _tell_start(self, settings: Settings, store: RecordStore) -> None:
+        """The first line of a run proper: what it is decided by, before anything is polled."""
+        config = self._config
         _log.event(
             Event.DAEMON_STARTED,
             version=__version__,
             file=str(config.path),
             pool=config.daemon.pool,
             provider=config.cloud.provider,
-            store=records.store.provider,
+            store=store.provider,
             mode="dry-run" if self._dry_run else "apply",
             min_nodes=settings.min_nodes,
             max_nodes=settings.max_nodes,
@@ -167,8 +179,6 @@ class Service:
             settle_s=settings.settle,
             poll_s=config.daemon.poll_time,
         )
-        sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
-        return system
 
     def _manage(self, stack: ExitStack, state: StateDirectory) -> Observer:
         config = self._config

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pykka
 
@@ -38,8 +40,11 @@ from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 from nodemanager.httpserver import HttpServer
+from nodemanager.journal.api import Journal
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
+from nodemanager.redact import is_secret
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -194,6 +199,26 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     return Records(store, face, None if config.ping_host else serve)
 
 
+def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
+    """The journal of `[Journal] path`; a dry run's is a file of its own (S3).
+
+    One that can't be written now makes the manager read-only until it can. Raises StartError for
+    one that must not be written at all.
+    """
+    from nodemanager.journal.sqlite import SqliteJournal
+
+    path = config.journal.path
+    if dry_run:
+        path = path.with_name(f"{path.stem}-dry-run{path.suffix}")
+    return SqliteJournal(
+        path,
+        pool=config.daemon.pool,
+        clock=clock,
+        keep=config.journal.keep,
+        max_size=config.journal.max_size,
+    )
+
+
 def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
     """The sizes that may be booted: those of `[Size NAME]`, or all that the cloud has.
 
@@ -298,11 +323,9 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
             "{hostname}": record.hostname or "",
             "{incarnation}": record.incarnation or "",
         }
-        text = template
-        # Not str.format: a shell script or cloud-init file is full of other braces.
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
-        return text
+        # Not str.format: a shell script or cloud-init file is full of other braces. And in one go:
+        # what was filled in is not looked at again.
+        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
     if "{ping_url}" not in template:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
@@ -383,8 +406,12 @@ def start_actors(
     once: Once | None = None,
     observer: Observer | None = None,
     wishlist: Wishlist | None = None,
+    journal: Journal | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command.
+
+    Without a `journal` nothing outlives the process: for tests.
+    """
     store = records.store
     role = Role(
         manager=f"{socket.gethostname()}:{os.getpid()}",
@@ -396,6 +423,7 @@ def start_actors(
         holds_lease=holds_lease,
         observer=observer or Nobody(),
         once=once,
+        journal=journal or MemoryJournal(clock, keeps_entries=False),
     )
     daemon = NodeManagerDaemonActor.start(
         settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death
@@ -466,6 +494,11 @@ def secrets_of(config: Config) -> list[str]:
     """Every secret of the file, for the log to hide."""
     given = (config.manage.management_token, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
+    password = urlsplit(config.registry.database.reveal()).password
+    if password is not None:
+        secrets += [password, unquote(password)]
+    for section in (config.cloud_credentials, config.cloud_list, config.cloud_create):
+        secrets += [value for key, value in section.items() if is_secret(key)]
     return [
         *secrets,
         *(value for key, value in config.cloud_credentials.items() if "secret" in key),

@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.flights import Flights, SetUp
+from nodemanager.actors.intents import (
+    LooseCreate,
+    clean_intent,
+    clean_key,
+    create_intent,
+    create_key,
+    destroy_intent,
+    destroy_key,
+)
 from nodemanager.actors.messages import (
     ApplySettings,
     AskGone,
     AskNodes,
+    AskTagged,
     BackOff,
     Begin,
     CheckGone,
@@ -31,6 +41,7 @@ from nodemanager.actors.messages import (
     Decide,
     DemandPolled,
     DestroyNode,
+    Fence,
     FenceLifted,
     FenceRecord,
     FreeRecord,
@@ -51,10 +62,13 @@ from nodemanager.actors.messages import (
     SetUpNode,
     ShutdownLooked,
     Stop,
+    TaggedAsked,
     Team,
 )
 from nodemanager.actors.narrator import Narrator, record_fields
 from nodemanager.actors.observer import Observer
+from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.scribe import Loaded, Scribe
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
@@ -62,15 +76,37 @@ from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.history import History, Nodes, Records
-from nodemanager.core.model import Claim, Guarantee, Job, Outcome
+from nodemanager.core.model import Claim, CloudNode, Guarantee, Job, Outcome, Record
 from nodemanager.core.plan import BootOrder, Plan, plan
 from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.records import CleanOrder, confirm_clean, fenced_order, order_release
+from nodemanager.core.records import (
+    CleanEvidence,
+    CleanOrder,
+    confirm_clean,
+    fenced_order,
+    order_release,
+)
 from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
 from nodemanager.core.shutdown import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import RemoteError, Throttled
+from nodemanager.journal.api import Intent, Journal
+from nodemanager.journal.facts import (
+    BreakerSet,
+    CloudPollBegun,
+    CloudSeen,
+    Decision,
+    DemandSeen,
+    NodesAnswered,
+    NodesExplained,
+    PollMissed,
+    RecordsSeen,
+    SettingsTaken,
+    Start,
+    State,
+)
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
@@ -127,6 +163,7 @@ class Role:
     token: int = 0
     once: Once | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))
+    journal: Journal = field(default_factory=lambda: MemoryJournal(keeps_entries=False))
 
 
 class NodeManagerDaemonActor(RoleActor):
@@ -169,6 +206,9 @@ class NodeManagerDaemonActor(RoleActor):
         self._new_records = False
         self._asked_after: Nodes | None = None
         self._stopping: Stop | None = None
+        self._scribe = Scribe(role.journal, log)
+        self._recovery = Recovery(self, self._scribe, log)
+        self._creates: dict[int, tuple[str, str]] = {}
         self._once_listings: set[float] = set()
         self._once_applied = False
 
@@ -180,24 +220,52 @@ class NodeManagerDaemonActor(RoleActor):
         self._setups = Crew(team.setups)
         self._shutdowns = Crew(team.shutdowns)
         self._cleaner = Crew((team.cleaner,))
+        loaded = self._scribe.load()
+        if loaded is not None:
+            self._adopt(loaded)
+        state = State(breaker=self._breaker, demand=self._demand)
+        self._scribe.begin(
+            Start(
+                self._settings.pool,
+                self._settings,
+                self._clock.boottime(),
+                self._clock.wall(),
+                state,
+                self._role.run_id,
+            )
+        )
         for poller in (team.record_list, team.cloud_list, team.demand):
             if poller is not None:
                 poller.tell(Poll())
 
+    def _adopt(self, loaded: Loaded) -> None:
+        """Go on with what a former run left (R1, R4)."""
+        stored = loaded.breaker
+        if stored is not None:
+            after = breakers.joined(stored, self._breaker)
+            self._narrator.breaker_changed(self._breaker, after)
+            self._breaker = after
+            self._scribe.save_breaker(after)
+            self._scribe.note(BreakerSet(after, self._clock.boottime()))
+        self._recovery.load(loaded.intents, self._clock.boottime())
+
     def on_ApplySettings(self, message: ApplySettings) -> None:
         self._settings = message.settings
+        self._scribe.note(SettingsTaken(message.settings, self._clock.boottime()))
         self._narrator.settings = message.settings
         self._decide_soon()
 
     # Facts from the polls.
 
     def on_CloudPollStarted(self, message: CloudPollStarted) -> None:
+        self._scribe.note(CloudPollBegun(self._clock.boottime()))
         self._history = histories.cloud_poll_started(self._history)
 
     def on_CloudListed(self, message: CloudListed) -> None:
         listing = message.listing
         if message.account is not None:
             self._identify("account", message.account)
+        self._scribe.note(CloudSeen(listing, message.account))
         took_s = listing.ended_at - listing.started_at
         self._narrator.listed("cloud", len(listing.items), took_s, listing.complete)
         problems = self._narrator.items_with_problems(listing.items)
@@ -213,6 +281,11 @@ class NodeManagerDaemonActor(RoleActor):
         listing = message.listing
         self._identify("store", message.store_id)
         self._store_id = message.store_id
+        self._scribe.note(
+            RecordsSeen(
+                listing, message.store_id, message.store_time, message.slots, message.answered_at
+            )
+        )
         took_s = listing.ended_at - listing.started_at
         answered = message.answered_at is not None
         self._narrator.listed(
@@ -247,6 +320,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_DemandPolled(self, message: DemandPolled) -> None:
         self._demand, self._demand_at = message.jobs, message.started_at
+        self._scribe.note(DemandSeen(message.jobs, message.started_at, message.ended_at))
         took_s = message.ended_at - message.started_at
         self._narrator.listed("demand", len(message.jobs), took_s, True)
         self._role.observer.listed("demand", took_s, len(message.jobs), message.started_at)
@@ -255,6 +329,16 @@ class NodeManagerDaemonActor(RoleActor):
     def on_PollFailed(self, message: PollFailed) -> None:
         self._narrator.list_failed(message.source, message.error, message.retry_s, message.took_s)
         self._role.observer.list_failed(message.source)
+        self._scribe.note(
+            PollMissed(
+                message.source,
+                type(message.error).__name__,
+                str(message.error),
+                message.retry_s,
+                message.took_s,
+                self._clock.boottime(),
+            )
+        )
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
         if self._role.once is not None and not self._once_applied:
@@ -263,6 +347,7 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_NodesAsked(self, message: NodesAsked) -> None:
         now = self._clock.boottime()
+        self._scribe.note(NodesAnswered(message.answers, now))
         self._set_breaker(
             breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
         )
@@ -306,6 +391,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._set_breaker(breaker)
 
     def _set_breaker(self, breaker: Breaker) -> None:
+        if breaker != self._breaker:
+            self._scribe.save_breaker(breaker)
         self._narrator.breaker_changed(self._breaker, breaker)
         self._breaker = breaker
 
@@ -332,6 +419,8 @@ class NodeManagerDaemonActor(RoleActor):
         """The picture of this moment; `without` leaves one order's own flight out."""
         flights = self._flights
         reasons = sorted(self._read_only.values())
+        if self._scribe.problem is not None:
+            reasons.append(self._scribe.problem)
         return Snapshot(
             plan_id=plan_id,
             now=self._clock.boottime(),
@@ -347,6 +436,7 @@ class NodeManagerDaemonActor(RoleActor):
             boots_unclaimed=flights.unclaimed(),
             claimed_sizes=dict(flights.sizes),
             expected=dict(self._expected),
+            holds=self._scribe.holds,
             limits=self._limits,
             breaker=self._breaker,
             read_only="; ".join(reasons) if reasons else None,
@@ -382,15 +472,20 @@ class NodeManagerDaemonActor(RoleActor):
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
+        loaded = self._scribe.mend()
+        if loaded is not None:
+            self._adopt(loaded)
         self._flights.forget_landed(self._history)
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
+            self._took_too_long(what, now)
+        self._recover()
         plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
         snapshot = self._snapshot(plan_id)
         made = plan(snapshot, self._settings, new_records=self._new_records)
-        self._new_records = False
+        new_records, self._new_records = self._new_records, False
         self._history = made.history
         self._set_breaker(made.breaker)
         self._plan = made
@@ -401,6 +496,7 @@ class NodeManagerDaemonActor(RoleActor):
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         self._narrator.plan(made, by_uuid, now)
         took_s = self._clock.boottime() - now
+        self._scribe.decided(Decision(snapshot, made, new_records, took_s))
         self._role.observer.planned(made, snapshot, self._settings, took_s)
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud
@@ -413,18 +509,23 @@ class NodeManagerDaemonActor(RoleActor):
     def _may_act(self, made: Plan, now: float) -> bool:
         if self._stopping is not None or made.aborted is not None:
             return False
+        if self._scribe.problem is not None:
+            if self._role.once is not None and not self._once_applied:
+                self._role.once.finished(1)
+            return False
         if self._limits.throttled_until > now:
             return False
         if self._role.once is None:
             return True
         if self._once_applied:
             return False
-        # Counted as C5 and C6 count, so that the one plan may free what a later one could.
-        cloud = made.history.cloud
-        if made.history.base is None or cloud is None:
+        # Counted as C5 and C6 count, so that the one plan may do what a later one could.
+        cloud, records = made.history.cloud, made.history.records
+        if made.history.base is None or cloud is None or records is None:
             return False
         self._once_listings.add(cloud.started_at)
-        settled = cloud.started_at - min(self._once_listings) >= self._settings.settle
+        newest = min(cloud.started_at, records.started_at)
+        settled = newest - min(self._once_listings) >= self._settings.settle
         return settled and len(self._once_listings) >= self._settings.absent_listings
 
     def _carry_out(self, made: Plan, now: float) -> None:
@@ -451,16 +552,96 @@ class NodeManagerDaemonActor(RoleActor):
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
-        for boot in made.boots:
-            self._begin_setup(boot, now)
+        self._begin_setups(made.boots, now)
+
+    # Recovery: what Recovery asks for (its Deeds), and what it is told.
+
+    def _recover(self) -> None:
+        """Finish what a former run left, once both answered as the ones we know (L5, R1)."""
+        history = self._history
+        if history.cloud is None or history.records is None or self._read_only:
+            return
+        if self._stopping is None and self._role.mode == "apply":
+            self._recovery.begin()
+            self._recovery.watch_creates(history)
+
+    def resume_destroy(self, order: ShutdownOrder) -> None:
+        now = self._clock.boottime()
+        self._flights.shutdown_begun(order, now)
+        self._flights.destroy_sent(Destroyed(order, now))
+        self._shutdowns.give(order.node_id, AskGone(order))
+
+    def resume_clean(self, order: CleanOrder, before: Record | None) -> None:
+        if order.uuid in self._flights.cleans:
+            # Its node is gone by now, and that led to it.
+            return
+        fenced = self._role.guarantee is Guarantee.FENCED and before is not None
+        if order.is_exception and not fenced:
+            self._begin_clean(self._afresh(order))
+            return
+        # Nothing is freed on what a former run judged: it is only looked at.
+        past = replace(order, not_after=float("-inf"))
+        self._flights.clean_begun(past, self._clock.boottime())
+        fence = Fence(before, before, before.ping_secret) if fenced and before else None
+        if fence is not None:
+            self._flights.fenced(fence, past)
+        self._cleaner.give(order.uuid, LookBeforeClean(past, fence))
+
+    def _afresh(self, order: CleanOrder) -> CleanOrder:
+        """A clean of its own right, ordered again now."""
+        return order_release(
+            order.uuid,
+            order.reason,
+            self._snapshot(order.plan_id),
+            incarnation=order.incarnation,
+            instance_id=order.instance_id,
+            slot=order.slot,
+            hostname=order.hostname,
+        )
+
+    def ask_tagged(self, records: tuple[str, ...]) -> None:
+        tell(self._team.cloud_list, AskTagged(records))
+
+    def on_TaggedAsked(self, message: TaggedAsked) -> None:
+        self._recovery.tagged(message.answers, self._history)
+
+    def expect(self, record: Record, node: CloudNode, size: str) -> None:
+        self._flights.sizes[record.uuid] = size
+        if node.id not in self._history.present:
+            self._expected[record.uuid] = Expected(node.id, size, self._clock.boottime())
+
+    def _conclude(self, key: str, outcome: str, **details: object) -> None:
+        self._scribe.conclude(key, outcome, **details)
+        self._recovery.ended(key, outcome)
+
+    def _took_too_long(self, what: Mapping[str, Any], now: float) -> None:
+        """Nobody waits for it any more."""
+        for order_id in [one for one in self._creates if not self._flights.is_setup(one)]:
+            self._doubt_create(order_id, now)
+        node_id, uuid = what.get("node"), what.get("record")
+        if what["action"] == "setup" or self._stopping is not None:
+            return
+        key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
+        if not self._recovery.goes_on(key):
+            self._conclude(key, "expired")
+
+    def _doubt_create(self, order_id: int, now: float) -> None:
+        incarnation, size = self._creates.pop(order_id)
+        self._recovery.doubt(LooseCreate(create_key(incarnation), incarnation, size, now))
 
     # Set-up.
 
-    def _begin_setup(self, boot: BootOrder, now: float) -> None:
-        clock = self._history.clock
-        assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
+    def _begin_setups(self, boots: Iterable[BootOrder], now: float) -> None:
+        prepared = [(boot, self._claim_for()) for boot in boots]
+        intents: list[Intent] = [create_intent(boot, claim) for boot, claim in prepared]
+        if not intents or not self._scribe.intend(intents):
+            return
+        for boot, claim in prepared:
+            self._begin_setup(boot, claim, now)
+
+    def _claim_for(self) -> Claim:
         incarnation = secrets.token_hex(16)
-        claim = Claim(
+        return Claim(
             pool=self._settings.pool,
             manager=self._role.manager,
             token=self._role.token,
@@ -468,7 +649,12 @@ class NodeManagerDaemonActor(RoleActor):
             node_name=f"compute-{incarnation[:12]}-{self._settings.pool}",
             incarnation=incarnation,
         )
+
+    def _begin_setup(self, boot: BootOrder, claim: Claim, now: float) -> None:
+        clock = self._history.clock
+        assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
         order_id = self._flights.setup_begun(boot, now)
+        self._creates[order_id] = (claim.incarnation, boot.size.name)
         assert self._store_id is not None, "the same poll told the store's id"
         order = SetUpNode(order_id, boot, claim, self._store_id, clock.offset, now + ORDER_TTL_S)
         self._setups.give(str(order_id), order)
@@ -490,6 +676,10 @@ class NodeManagerDaemonActor(RoleActor):
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
         self._expected[record.uuid] = Expected(node.id, size, now)
+        self._creates.pop(message.order_id, None)
+        if record.incarnation is not None:
+            key = create_key(record.incarnation)
+            self._conclude(key, "created", record=record.uuid, node=node.id)
         self._limits = after_success(self._limits, self._nodes_now())
         self._log.event(
             Event.NODE_CREATED,
@@ -532,6 +722,11 @@ class NodeManagerDaemonActor(RoleActor):
             )
             self._narrator.clean_ordered(order)
             self._begin_clean(order)
+        if message.definite and message.order_id in self._creates:
+            incarnation, _ = self._creates.pop(message.order_id)
+            self._conclude(create_key(incarnation), "refused", stage=message.stage)
+        elif message.order_id in self._creates:
+            self._doubt_create(message.order_id, self._clock.boottime())
         self._settled()
 
     def _refused(self, setup: SetUp, error: Exception) -> None:
@@ -579,8 +774,10 @@ class NodeManagerDaemonActor(RoleActor):
             )
         reason, measures = _why_not(verdict)
         if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
-            self._shutdowns.go_on(order.node_id, DestroyNode(order))
-            return
+            if self._scribe.intend([destroy_intent(order)]):
+                self._shutdowns.go_on(order.node_id, DestroyNode(order))
+                return
+            reason, measures = Reason.READ_ONLY, {"detail": self._scribe.problem}
         self._flights.shutdown_ended(order.node_id, self._clock.boottime())
         self._log.event(
             Event.NODE_SHUTDOWN_SKIPPED,
@@ -603,6 +800,7 @@ class NodeManagerDaemonActor(RoleActor):
             return
         if message.outcome is Outcome.FAILED:
             self._flights.shutdown_ended(order.node_id, now)
+            self._conclude(destroy_key(order.node_id), Outcome.FAILED.value)
             self._log.event(
                 Event.NODE_SHUTDOWN_FAILED,
                 level=WARNING,
@@ -655,6 +853,8 @@ class NodeManagerDaemonActor(RoleActor):
             return
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
+        error = None if message.error is None else str(message.error)
+        self._recovery.answered(destroy_key(order.node_id), error)
         if message.error is not None:
             self._log.event(
                 Event.NODE_SHUTDOWN_FAILED,
@@ -679,6 +879,7 @@ class NodeManagerDaemonActor(RoleActor):
         now = self._clock.boottime()
         self._flights.shutdown_ended(order.node_id, now)
         self._flights.gone[order.node_id] = now
+        self._scribe.note(NodesExplained((order.node_id,), now))
         self._history = histories.explained(self._history, (order.node_id,))
         self._narrator.forget_node(order.node_id)
         self._flights.shut_down(order, now)
@@ -704,16 +905,24 @@ class NodeManagerDaemonActor(RoleActor):
             )
             self._narrator.clean_ordered(clean)
             self._begin_clean(clean)
+        # Only now: until the clean is written down, the destroy is what leads to it.
+        if order.record is None or self._scribe.problem is None:
+            self._conclude(destroy_key(order.node_id), Outcome.GONE.value)
         self._settled()
 
     # Cleaning.
 
     def _begin_clean(self, order: CleanOrder) -> None:
+        if order.is_exception:
+            # A stale record will be stale after a restart; this one only we know of.
+            self._scribe.intend([clean_intent(order)])
         self._flights.clean_begun(order, self._clock.boottime())
         self._cleaner.give(order.uuid, LookBeforeClean(order))
 
     def on_CleanLooked(self, message: CleanLooked) -> None:
         order, found = message.order, message.found
+        key = clean_key(order.uuid)
+        self._recovery.answered(key, found.error)
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
         if not self._flights.is_clean(order):
@@ -734,18 +943,41 @@ class NodeManagerDaemonActor(RoleActor):
                 plan=order.plan_id,
             )
             self._role.observer.clean_skipped(reason)
-            again = reason is Reason.EVIDENCE_MISSING
-            if message.fenced is not None:
+            again = reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
+            done = self._scribe.may_be_written(key) and _is_done(order, found)
+            if message.fenced is not None and not done:
                 self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced, again))
                 return
+            if done:
+                self._flights.unfenced(order.uuid)
             self._cleaner.done(order.uuid)
-            self._clean_ended(order, again=again)
+            self._clean_ended(order, "cleaned" if done else reason.value, again=again)
             return
         assert found.record is not None
-        if self._role.guarantee is Guarantee.FENCED and message.fenced is None:
-            self._cleaner.go_on(order.uuid, FenceRecord(order, found.record))
+        self._write_clean(order, found.record, message.fenced)
+
+    def _write_clean(self, order: CleanOrder, record: Record, fence: Fence | None) -> None:
+        """Fence or free the record, once its pre-image is on the disk."""
+        fences = self._role.guarantee is Guarantee.FENCED and fence is None
+        judged = record if fence is None else fence.judged
+        if not self._scribe.intend([clean_intent(order, judged, fence=fences)]):
+            self._log.event(
+                Event.RECORD_CLEAN_SKIPPED,
+                **record_fields(record, order.uuid),
+                reason=Reason.READ_ONLY,
+                detail=self._scribe.problem,
+                plan=order.plan_id,
+            )
+            self._role.observer.clean_skipped(Reason.READ_ONLY)
+            if fence is not None:
+                self._cleaner.go_on(order.uuid, LiftFence(order, fence, again=True))
+                return
+            self._cleaner.done(order.uuid)
+            self._clean_ended(order, Reason.READ_ONLY.value, again=True)
+        elif fences:
+            self._cleaner.go_on(order.uuid, FenceRecord(order, record))
         else:
-            self._cleaner.go_on(order.uuid, FreeRecord(order, found.record))
+            self._cleaner.go_on(order.uuid, FreeRecord(order, record))
 
     def on_RecordFenced(self, message: RecordFenced) -> None:
         order, fence = message.order, message.fence
@@ -782,8 +1014,14 @@ class NodeManagerDaemonActor(RoleActor):
                 again = LiftFence(order, message.fence, message.again)
                 self._timer.after(wait_s, self.actor_ref, again)
                 return
+            if not getattr(error, "definite", False):
+                # Its intent stays open: the next start lifts it.
+                self._flights.unfenced(order.uuid)
+                self._flights.clean_ended(order.uuid, self._clock.boottime())
+                self._settled()
+                return
         self._flights.unfenced(order.uuid)
-        self._clean_ended(order, again=message.again)
+        self._clean_ended(order, "lifted" if error is None else "failed", again=message.again)
 
     def on_LiftFence(self, message: LiftFence) -> None:
         """The timer says that a fence that could not be lifted is to be tried again."""
@@ -805,7 +1043,7 @@ class NodeManagerDaemonActor(RoleActor):
             plan=order.plan_id,
         )
         self._role.observer.cleaned(order.reason)
-        self._clean_ended(order, again=False)
+        self._clean_ended(order, "cleaned", again=False)
 
     def on_CleanFailed(self, message: CleanFailed) -> None:
         order = message.order
@@ -828,35 +1066,45 @@ class NodeManagerDaemonActor(RoleActor):
             self._cleaner.go_on(order.uuid, LiftFence(order, fence[0], again=True))
             return
         self._cleaner.done(order.uuid)
-        self._clean_ended(order, again=True)
+        definite = getattr(message.error, "definite", False)
+        self._clean_ended(order, "failed" if definite else "unknown", again=True)
 
-    def _clean_ended(self, order: CleanOrder, *, again: bool) -> None:
+    def _clean_ended(self, order: CleanOrder, outcome: str, *, again: bool) -> None:
         """A clean of its own right that failed is tried again; a stale one is judged afresh."""
         now = self._clock.boottime()
+        key = clean_key(order.uuid)
         since = self._flights.clean_ended(order.uuid, now)
-        retries = again and order.is_exception and self._stopping is None
+        if self._stopping is not None and again:
+            # Its intent stays open for the next start.
+            self._settled()
+            return
+        retries = again and (order.is_exception or self._recovery.has(key))
         if retries and since is not None and now - since < self._settings.action_timeout:
             wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
             self._flights.clean_begun(order, since)
             self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
+        elif outcome == "cleaned" or not self._recovery.goes_on(key):
+            self._clean_concluded(order, outcome)
         self._settled()
+
+    def _clean_concluded(self, order: CleanOrder, outcome: str) -> None:
+        self._conclude(clean_key(order.uuid), outcome, reason=order.reason.value)
+        if order.reason is Reason.AFTER_SHUTDOWN and order.instance_id is not None:
+            self._conclude(destroy_key(order.instance_id), Outcome.GONE.value)
+        relieved = outcome == "lifted" and order.not_after == float("-inf")
+        if relieved and order.is_exception and self._stopping is None:
+            self._begin_clean(self._afresh(order))
 
     def on_CleanAgain(self, message: CleanAgain) -> None:
         order = message.order
         if self._stopping is not None or not self._flights.is_clean(order):
             return
-        snapshot = self._snapshot(order.plan_id)
-        fresh = order_release(
-            order.uuid,
-            order.reason,
-            snapshot,
-            incarnation=order.incarnation,
-            instance_id=order.instance_id,
-            slot=order.slot,
-            hostname=order.hostname,
-        )
-        self._flights.clean_begun(fresh, self._flights.cleans[order.uuid][1])
-        self._cleaner.give(order.uuid, LookBeforeClean(fresh))
+        fence = self._flights.fences.get(order.uuid)
+        if order.is_exception and fence is None:
+            order = self._afresh(order)
+            self._scribe.intend([clean_intent(order)])
+        self._flights.clean_begun(order, self._flights.cleans[order.uuid][1])
+        self._cleaner.give(order.uuid, LookBeforeClean(order, fence[0] if fence else None))
 
     # The end.
 
@@ -870,6 +1118,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._stopping = message
         for key in self._setups.drop_waiting():
             self._flights.setup_ended(int(key), self._clock.boottime())
+            incarnation, _ = self._creates.pop(int(key))
+            self._conclude(create_key(incarnation), "stopped")
         for key in self._shutdowns.drop_waiting():
             self._flights.shutdown_ended(key, self._clock.boottime())
         self._cleaner.drop_waiting()
@@ -886,8 +1136,18 @@ class NodeManagerDaemonActor(RoleActor):
             self._stopping.done()
 
     def _finish_once(self) -> None:
-        if self._role.once is not None and self._once_applied and self._flights.is_empty:
-            self._role.once.finished(0)
+        if self._role.once is None or not self._once_applied or not self._flights.is_empty:
+            return
+        self._narrator.summary_again()
+        self._role.once.finished(0)
+
+
+def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
+    """Whether the record no longer is what was to be freed: a write of ours took effect."""
+    record = found.record
+    if found.error is not None or record is None:
+        return False
+    return not record.holds_anything or record.incarnation != order.incarnation
 
 
 def _why_not(verdict: Verdict) -> tuple[Reason, dict[str, Any]]:

@@ -162,6 +162,9 @@ class Flights:
         if setup is not None and setup.record is not None:
             self._landed[setup.record] = (Flight("setup", setup.since), now)
 
+    def is_setup(self, order_id: int) -> bool:
+        return order_id in self._setups
+
     def claimed(self, order_id: int, record: Record) -> None:
         setup = self._setups.get(order_id)
         if setup is not None:

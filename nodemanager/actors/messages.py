@@ -102,6 +102,20 @@ class NodesAsked:
     answers: Mapping[str, CloudNode | None]
 
 
+@dataclass(frozen=True, slots=True)
+class AskTagged:
+    """Ask the cloud which nodes bear the tag of these records (U5, R1)."""
+
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedAsked:
+    """The cloud's answers by record uuid; one it could not be asked about is left out."""
+
+    answers: Mapping[str, tuple[CloudNode, ...]]
+
+
 # Set-up.
 
 

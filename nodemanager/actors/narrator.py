@@ -223,7 +223,7 @@ class Narrator:
     def _tell_summary(self, plan: Plan, now: float) -> None:
         counts = plan.counts
         kinds = Counter(verdict.kind for verdict in plan.records)
-        summary = {
+        summary: dict[str, Any] = {
             "nodes": counts.get("nodes", 0),
             "paired": counts.get("nodes_paired", 0),
             "busy": counts.get("nodes_busy", 0),
@@ -249,6 +249,10 @@ class Narrator:
         self._log.event(
             Event.CYCLE_DONE, level=INFO if news else DEBUG, plan=plan.plan_id, **summary
         )
+
+    def summary_again(self) -> None:
+        """The last cycle's counts once more: what a run that ends leaves behind."""
+        self._log.event(Event.CYCLE_DONE, **self._summary)
 
     def is_news(self, id: str, reason: Reason) -> bool:
         """For a dry run, which would order the same thing every cycle: say it once."""

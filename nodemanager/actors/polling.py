@@ -12,6 +12,7 @@ from typing import TypeVar
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.messages import (
     AskNodes,
+    AskTagged,
     BackOff,
     ChangePolling,
     CloudListed,
@@ -22,6 +23,7 @@ from nodemanager.actors.messages import (
     PollFailed,
     RecordsListed,
     Ref,
+    TaggedAsked,
 )
 from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
@@ -171,6 +173,15 @@ class CloudNodeListActor(PollingActor):
                 # No answer is no evidence; it is asked for again with the next plan.
                 break
         self._daemon.tell(NodesAsked(answers))
+
+    def on_AskTagged(self, message: AskTagged) -> None:
+        answers: dict[str, tuple[CloudNode, ...]] = {}
+        for uuid in message.records:
+            try:
+                answers[uuid] = self._cloud.find_by_record(uuid)
+            except RemoteError:
+                break
+        self._daemon.tell(TaggedAsked(answers))
 
 
 class RecordListActor(PollingActor):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodemanager.core.model import CloudNode, Listed, Outcome, Size, Tags
+from nodemanager.core.model import CloudNode, Leftover, Listed, Outcome, Size, Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,34 @@ class CloudDriver(Protocol):
 
         GONE only when the cloud says terminated; "no such node" is UNKNOWN here, since only the
         caller knows the node's age (D3). ACCEPTED when the end is on its way.
+        """
+        ...
+
+    def pins(self, node_id: str) -> tuple[Leftover, ...]:
+        """What the node holds now and would leave behind at its end, in the order of release (D4).
+
+        Only what bears our pool's tags as the create set them: never an operator's own volume,
+        and nothing on hold. Empty for a node that is not there. Raises when the answer is not
+        known to be whole.
+        """
+        ...
+
+    def find_leftovers(self) -> tuple[Leftover, ...]:
+        """What bears our pool's tags, is used by nothing, and whose node is not there any more.
+
+        This is how a manager without its ledger finds them again. A node younger than
+        `visible_after` may be missed here, so that the ledger lets that time pass before it
+        releases anything found; `release` asks once more.
+        """
+        ...
+
+    def release(self, leftover: Leftover) -> Outcome:
+        """Ask for its end; idempotent.
+
+        GONE only when the cloud says that it is not there. ACCEPTED when its end is on its way,
+        or while its node's end still holds it. LeftAlone for what is held, no longer bears our
+        tags, or is used by another node; its node is asked for first, and one that lives keeps
+        it. Nothing is ever detached from anything.
         """
         ...
 

@@ -20,7 +20,7 @@ from libcloud.compute.drivers.dummy import DummyNodeDriver
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
-from nodemanager.core.model import NO_TAGS, CloudState, Outcome, Tags
+from nodemanager.core.model import NO_TAGS, CloudState, Leftover, Outcome, Tags
 
 T = TypeVar("T")
 
@@ -161,6 +161,17 @@ class DummyCloud(LibcloudCloud):
         if not driver.destroy_node(node):
             return Outcome.FAILED
         del self.book.nodes[node_id]
+        return Outcome.GONE
+
+    # A node here is all there is of it: no volume, interface or address outlives it.
+
+    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        return ()
+
+    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        return ()
+
+    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         return Outcome.GONE
 
     def _created_at(self, raw: Any) -> float | None:

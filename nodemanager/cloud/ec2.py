@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
-from nodemanager.cloud import ec2_options
+from nodemanager.cloud import ec2_leftovers, ec2_options
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.ec2_credentials import key_source
 from nodemanager.cloud.ec2_errors import (
@@ -23,17 +23,17 @@ from nodemanager.cloud.ec2_errors import (
     typed,
 )
 from nodemanager.cloud.ec2_instance import (
-    HOLD_TAG,
     INCARNATION_TAG,
     POOL_TAG,
     RECORD_TAG,
     Instance,
+    on_hold,
 )
 from nodemanager.cloud.ec2_order import filter_params, literal, run_params
 from nodemanager.cloud.ec2_wire import WholeAnswers, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, epoch
 from nodemanager.cloud.translate import without_secrets
-from nodemanager.core.model import CloudNode, CloudState, Outcome, Size, Tags
+from nodemanager.core.model import CloudNode, CloudState, Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer
 
 STS_VERSION = "2011-06-15"
@@ -290,6 +290,17 @@ class Ec2Cloud(LibcloudCloud):
             "shutting-down": Outcome.ACCEPTED,
         }.get(told[node_id] or "", Outcome.UNKNOWN)
 
+    # Leftovers (D4).
+
+    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        return ec2_leftovers.pins(self._wire(driver), self.pool, node_id, self._page_size)
+
+    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        return ec2_leftovers.find(self._wire(driver), self.pool, self._page_size)
+
+    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        return ec2_leftovers.release(self._wire(driver), self.pool, leftover, self._page_size)
+
     # Reading an instance.
 
     def _understand(self, error: Exception, doing: str) -> CloudError | None:
@@ -311,7 +322,7 @@ class Ec2Cloud(LibcloudCloud):
         )
 
     def _held(self, raw: Instance) -> bool:
-        return raw.tags.get(HOLD_TAG, "").lower() not in ("", "no", "false", "0")
+        return on_hold(raw.tags)
 
     def _created_at(self, raw: Instance) -> float | None:
         return epoch(raw.launch_time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from xml.etree.ElementTree import Element
@@ -11,6 +12,22 @@ RECORD_TAG = "nodemanager-record"
 INCARNATION_TAG = "nodemanager-incarnation"
 HOLD_TAG = "nodemanager-hold"
 OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, HOLD_TAG, "Name"})
+
+
+def tags_in(item: Element, namespace: str) -> dict[str, str]:
+    """All tags of an item of an EC2 answer; ValueError for one without a key."""
+    tags: dict[str, str] = {}
+    for tag in item.iterfind(f"{{{namespace}}}tagSet/{{{namespace}}}item"):
+        key = tag.findtext(f"{{{namespace}}}key")
+        if not key:
+            raise ValueError("a tag without a key")
+        tags[key] = tag.findtext(f"{{{namespace}}}value") or ""
+    return tags
+
+
+def on_hold(tags: Mapping[str, str]) -> bool:
+    """An operator's hold; its tag's value may be anything but a no."""
+    return tags.get(HOLD_TAG, "").lower() not in ("", "no", "false", "0")
 
 
 @dataclass(frozen=True)
@@ -57,13 +74,7 @@ class Instance:
 
     @property
     def tags(self) -> dict[str, str]:
-        tags: dict[str, str] = {}
-        for item in self.item.iterfind(f"{{{self.namespace}}}tagSet/{{{self.namespace}}}item"):
-            key = item.findtext(f"{{{self.namespace}}}key")
-            if not key:
-                raise ValueError("a tag without a key")
-            tags[key] = item.findtext(f"{{{self.namespace}}}value") or ""
-        return tags
+        return tags_in(self.item, self.namespace)
 
     @property
     def launch_time(self) -> datetime | None:

@@ -16,6 +16,8 @@ from nodemanager.errors import BadRequest
 LONGEST_USER_DATA = 16_384
 """Bytes before base64 (EC2's limit)."""
 LONGEST_TOKEN = 64
+TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
+"""What RunInstances makes and takes tags for; spot requests end by themselves."""
 
 
 def filter_params(filters: Mapping[str, str]) -> dict[str, str]:
@@ -128,7 +130,7 @@ def _spot(max_price: str | None) -> dict[str, str]:
 
 
 def _tags(order: CreateOrder, others: Mapping[str, str]) -> dict[str, str]:
-    """The tags of the node and of the volumes made with it (D4), ours last so that they win."""
+    """The tags of the node and of what is made with it (D4), ours last so that they win."""
     tags = dict(others)
     tags["Name"] = order.name
     ours = (
@@ -138,7 +140,7 @@ def _tags(order: CreateOrder, others: Mapping[str, str]) -> dict[str, str]:
     )
     tags |= {name: value for name, value in ours if value is not None}
     params: dict[str, str] = {}
-    for number, resource in enumerate(("instance", "volume"), 1):
+    for number, resource in enumerate(TAGGED_AT_LAUNCH, 1):
         specification = f"TagSpecification.{number}"
         params[f"{specification}.ResourceType"] = resource
         for position, (name, value) in enumerate(tags.items(), 1):

@@ -83,23 +83,30 @@ class Wire:
 
         `page_size` None leaves MaxResults out, as EC2 wants it beside instance ids.
         """
+        return [
+            Instance.of(item, self.namespace)
+            for reservation in self.listing(
+                "DescribeInstances", "reservationSet", params, page_size
+            )
+            for item in self._items(reservation, "instancesSet")
+        ]
+
+    def listing(
+        self, action: str, name: str, params: Mapping[str, str], page_size: int | None
+    ) -> Iterator[Element]:
+        """The items under `name` of a Describe call's answers, over all pages."""
         asked = dict(params)
         if page_size is not None:
             asked["MaxResults"] = str(page_size)
-        found: list[Instance] = []
         tokens: set[str] = set()
         while True:
-            root = self.call("DescribeInstances", asked)
-            for reservation in self._items(root, "reservationSet"):
-                found += [
-                    Instance.of(item, self.namespace)
-                    for item in self._items(reservation, "instancesSet")
-                ]
+            root = self.call(action, asked)
+            yield from self._items(root, name)
             token = root.findtext(f"{{{self.namespace}}}nextToken")
             if not token:
-                return found
+                return
             if token in tokens or len(tokens) >= MOST_PAGES:
-                raise IncompleteListing("DescribeInstances: the pages repeat without an end")
+                raise IncompleteListing(f"{action}: the pages repeat without an end")
             tokens.add(token)
             asked["NextToken"] = token
 

@@ -21,7 +21,7 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.translate import tells_secrets, translate
-from nodemanager.core.model import CloudNode, CloudState, Listed, Outcome, Size, Tags
+from nodemanager.core.model import CloudNode, CloudState, Leftover, Listed, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing
 
 T = TypeVar("T")
@@ -132,6 +132,18 @@ class LibcloudCloud:
         """See CloudDriver.destroy."""
         raise NotImplementedError
 
+    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        """See CloudDriver.pins, in any order; a cloud whose nodes pin nothing says so."""
+        raise NotImplementedError
+
+    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        """See CloudDriver.find_leftovers."""
+        raise NotImplementedError
+
+    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        """See CloudDriver.release."""
+        raise NotImplementedError
+
     def _raw_state_of(self, raw: Any) -> str:
         """The cloud's own word; libcloud's NodeState is too coarse where there is a better (T4)."""
         return str(raw.state)
@@ -227,6 +239,18 @@ class LibcloudCloud:
 
     def destroy(self, node_id: str) -> Outcome:
         return self._call(f"destroy node {node_id}", lambda: self._destroy(self._driver, node_id))
+
+    def pins(self, node_id: str) -> tuple[Leftover, ...]:
+        doing = f"ask what node {node_id} pins"
+        found = self._call(doing, lambda: self._pins(self._driver, node_id))
+        return tuple(sorted(found, key=lambda leftover: (leftover.order, leftover.id)))
+
+    def find_leftovers(self) -> tuple[Leftover, ...]:
+        return self._call("find leftovers", lambda: self._find_leftovers(self._driver))
+
+    def release(self, leftover: Leftover) -> Outcome:
+        doing = f"release {leftover.kind} {leftover.id}"
+        return self._call(doing, lambda: self._release(self._driver, leftover))
 
     def close(self) -> None:
         with self._made_lock:

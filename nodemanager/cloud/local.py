@@ -20,7 +20,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.cloud.local_driver import LocalNodeDriver, NodeSettings
 from nodemanager.cloud.local_state import NODES, StateDir
-from nodemanager.core.model import CloudState, Outcome, Tags
+from nodemanager.core.model import CloudState, Leftover, Outcome, Tags
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")
@@ -116,6 +116,17 @@ class LocalCloud(LibcloudCloud):
         if node.extra["state"] == "terminated" or driver.destroy_node(node):
             return Outcome.GONE
         return Outcome.ACCEPTED
+
+    # A node here is all there is of it: no volume, interface or address outlives it.
+
+    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        return ()
+
+    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        return ()
+
+    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        return Outcome.GONE
 
     def _raw_state_of(self, raw: Any) -> str:
         return str(raw.extra["state"])

@@ -22,9 +22,11 @@ T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LONGEST_S = 3650 * 86400.0
 _DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _DURATION = re.compile(rf"({_DECIMAL})\s*([smhd]?)", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([KMG]?)", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _NUMBER = re.compile(_DECIMAL, re.ASCII | re.IGNORECASE)
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -125,6 +127,21 @@ def number(
 
     what = f"number ({unit})" if unit else "number"
     return Kind(", ".join([what, *limits]), parse, show_number)
+
+
+def size(least: int) -> Kind[int]:
+    """Bytes, or with K, M, G behind the number: powers of 1024."""
+
+    def parse(text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if match is None:
+            raise ValueError("not a size; write bytes, or 64M, 1G")
+        size = int(match[1]) * SIZES[match[2].upper()]
+        if size < least:
+            raise ValueError(f"must be at least {show_size(least)}")
+        return size
+
+    return Kind(f"size, {show_size(least)} or more", parse, show_size)
 
 
 def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:
@@ -355,3 +372,9 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 def show_number(value: float) -> str:
     """As short as it can be read again."""
     return repr(value).removesuffix(".0")
+
+
+def show_size(value: int) -> str:
+    """With the largest unit that leaves a whole number."""
+    unit = next(unit for unit in ("G", "M", "K", "") if value % SIZES[unit] == 0)
+    return f"{value // SIZES[unit]}{unit}" if value else "0"

@@ -197,6 +197,7 @@ EC2 = Sample(
             },
         ),
         Part("Cleaning", _ALL_CLEANING),
+        Part("Journal", {"path": SHOWN, "keep": SHOWN, "max_size": SHOWN}),
     ),
 )
 

@@ -31,6 +31,11 @@ def _database(draft: Draft) -> Secret:
     return Secret(url, url)
 
 
+def _journal(draft: Draft) -> Path | None:
+    state_dir: Path | None = draft.value("Daemon", "state_dir")
+    return None if state_dir is None else state_dir / "journal.db"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arvados:
     """The Arvados server that keeps the records, where one does (before Arvados 3.0)."""
@@ -212,6 +217,31 @@ class Cleaning:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """What the manager writes down: before it creates, destroys or frees anything, and what it saw
+    and decided. It holds the ping secrets of freed records, so it is the owner's alone."""
+
+    path: Path = option(
+        kinds.path(),
+        Derived("STATE_DIR/journal.db", _journal),
+        """Where it is: on a local disk. A dry run has one of its own beside it, with -dry-run in
+        its name.""",
+    )
+    keep: float = option(
+        kinds.duration(),
+        "7d",
+        """How long what has ended is kept: decisions, outcomes, and the records as they were before
+        they were freed.""",
+    )
+    max_size: int = option(
+        kinds.size(8 << 20),
+        "256M",
+        """Above this the oldest decisions go first, whatever their age. Nothing that is still
+        open, held or may have to be given back goes.""",
+    )
+
+
 SECTIONS: tuple[Section, ...] = (
     section("Daemon", "daemon", Daemon),
     section("Manage", "manage", Manage),
@@ -221,6 +251,7 @@ SECTIONS: tuple[Section, ...] = (
     section("Records", "records", Records),
     section("Registry", "registry", Registry),
     section("Cleaning", "cleaning", Cleaning),
+    section("Journal", "journal", Journal),
 )
 
 

@@ -16,7 +16,15 @@ from nodemanager.config.daemon import Daemon, Logging, Manage
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
-from nodemanager.config.sections import SECTIONS, Arvados, Cleaning, Cloud, Records, Registry
+from nodemanager.config.sections import (
+    SECTIONS,
+    Arvados,
+    Cleaning,
+    Cloud,
+    Journal,
+    Records,
+    Registry,
+)
 from nodemanager.config.values import Credentials, Endpoint, SizeOverride, StoreProvider
 from nodemanager.errors import ConfigError
 
@@ -44,6 +52,7 @@ class Config:
     records: Records
     registry: Registry
     cleaning: Cleaning
+    journal: Journal
     cloud_credentials: Credentials
     cloud_list: dict[str, str]
     cloud_create: dict[str, str]

@@ -95,6 +95,16 @@ def closed(breaker: Breaker) -> Breaker:
     )
 
 
+def joined(stored: Breaker, other: Breaker) -> Breaker:
+    """What a former run left and what opened since: both stand. Never closer than either."""
+    standing = {part.cause for part in stored.parts}
+    more = tuple(part for part in other.parts if part.cause not in standing)
+    generation = max(stored.generation, other.generation) + (1 if other.generation else 0)
+    gone, acquitted = stored.gone | other.gone, stored.acquitted | other.acquitted
+    first, *rest = (*stored.parts, *more) or (Breaker(),)
+    return replace(first, generation=generation, others=tuple(rest), gone=gone, acquitted=acquitted)
+
+
 def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
     """With one cause's part changed, or without it; closed when none is left."""
     parts = [one for one in breaker.parts if one.cause is not cause]

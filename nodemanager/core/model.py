@@ -54,6 +54,19 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class LeftoverKind(StrEnum):
+    """What a node can leave behind, in the order in which it is released (D4).
+
+    Interfaces go first: they hold addresses of the subnet and security groups, without which no
+    new node boots, and an address can't be given back while an interface bears it. Volumes need
+    nothing of the others and cost the most of the rest. Addresses go last.
+    """
+
+    INTERFACE = "interface"
+    VOLUME = "volume"
+    ADDRESS = "address"
+
+
 class Guarantee(StrEnum):
     """What stands between a clean and a ping that races with it (C12)."""
 
@@ -98,6 +111,33 @@ class CloudNode:
     def is_absent(self) -> bool:
         """Only a terminated node is absent; every other state holds its slot (T4)."""
         return self.state is CloudState.TERMINATED
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One thing that a node pins, and that outlives it until it is released (D4).
+
+    `node_id` is empty where the cloud no longer tells whose it was. `tagged` says that it bears
+    our pool's tags; one that does not is named by the ledger alone.
+    """
+
+    kind: LeftoverKind
+    id: str
+    node_id: str
+    tagged: bool = True
+
+    @property
+    def order(self) -> int:
+        """Of one node, the lower is released first; the same in every cloud and region."""
+        return _RELEASE_ORDER[self.kind]
+
+    @property
+    def key(self) -> tuple[LeftoverKind, str]:
+        """What names it in the ledger; its node may be learned later."""
+        return self.kind, self.id
+
+
+_RELEASE_ORDER = {kind: position for position, kind in enumerate(LeftoverKind, 1)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class Reason(Told):
     NO_LEASE = "no_lease", "This manager does not hold the pool's lease (C10, L6)."
     READ_ONLY = (
         "read_only",
-        "The account or the store is not the one known before: nothing is written (L5).",
+        "The account or store is not the one known before (L5), or the journal can't be written: "
+        "nothing is written.",
     )
     NOT_AUTHORISED = (
         "not_authorised",
@@ -231,6 +232,17 @@ class Event(Told):
     FLIGHT_EXPIRED = (
         "flight.expired",
         "Something of ours took longer than `action_timeout`; it is judged afresh (C8).",
+    )
+    JOURNAL_FAILED = (
+        "journal.failed",
+        "The journal can't be written: nothing is created, destroyed or freed until it can.",
+    )
+    JOURNAL_HEALED = "journal.healed", "The journal can be written again."
+    INTENT_OPEN = "intent.open", "A former run left this unfinished: it is finished first (R1)."
+    INTENT_ENDED = "intent.ended", "What became of something a former run left unfinished (R1)."
+    INTENT_PARKED = (
+        "intent.parked",
+        "Finishing it failed five times: it is passed over, and an operator told (R1).",
     )
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act."

@@ -7,7 +7,6 @@ and every failure is a StoreError that quotes neither statement nor values.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sqlite3
 import threading
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import exc
 
 from nodemanager.clock import Clock
 from nodemanager.errors import Conflict, StartError, StoreError
+from nodemanager.revisions import bring_up_to_date
 
 # Serialises whatever allots slots, on PostgreSQL; SQLite has one writer anyway.
 _LOCK_KEY = 0x6E6F6465_6D616E01
@@ -175,23 +171,8 @@ class Database:
             )
 
     def _migrate(self, connection: sa.Connection) -> None:
-        # Alembic tells each step at INFO, in words that mean nothing to an operator.
-        logging.getLogger("alembic").setLevel(logging.WARNING)
-        config = Config()
-        folder = str(Path(__file__).parent / "migrations")
-        config.set_main_option("script_location", folder.replace("%", "%%"))
-        config.attributes["connection"] = connection
-        scripts = ScriptDirectory.from_config(config)
-        known = {script.revision for script in scripts.walk_revisions()}
-        head = scripts.get_current_head()
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current not in known:
-            raise StartError(
-                f"the registry's database {self.shown} has schema {current}, and this program"
-                f" knows none newer than {head}: upgrade nodemanager"
-            )
-        if current != head:
-            command.upgrade(config, "head")
+        folder = Path(__file__).parent / "migrations"
+        bring_up_to_date(connection, folder, f"the registry's database {self.shown}")
 
 
 def _checked(url: str) -> sa.URL:

@@ -56,25 +56,32 @@ class SqlRecordStore:
         self._naming = _naming(slots, hostname, domain, uuid_prefix)
         self._db = Database(database_url, clock, timeout=timeout)
         try:
-            self._store_id = self._introduce()
+            self._introduce()
         except StoreError as error:
             self._db.close()
             raise StartError(str(error)) from error
         self.resource = NodesResource(self._db, self._naming)
 
-    def _introduce(self) -> str:
+    def _introduce(self) -> None:
+        """Give a new database its id."""
         with self._db.writing(allots=True) as connection:
             known = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
             if known is not None:
-                return str(known)
+                return
             made, now = secrets.token_hex(16), self._db.now_ns(connection)
             row = {"id": 1, "store_id": made, "created_at": now, "heartbeat_at": now}
             connection.execute(sa.insert(store).values(row | {"heartbeats": 0}))
-            return made
 
     def store_id(self) -> str:
-        """Random, made with the database, and the same for as long as it lives (L5)."""
-        return self._store_id
+        """Random, made with the database, and the same for as long as it lives (L5).
+
+        Read anew each time: a database may be swapped under a running program.
+        """
+        with self._db.reading() as connection:
+            found = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
+        if found is None:
+            raise StoreError("the database no longer says which registry it is")
+        return str(found)
 
     def slots(self) -> int | None:
         return self._naming.slots

@@ -48,7 +48,7 @@ def build_app(store: SqlRecordStore, token: str) -> falcon.App[falcon.Request, f
     app.set_error_serializer(_http_error)
     app.add_error_handler(Exception, _unexpected)
     app.add_error_handler(StoreError, _store_error)
-    app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store.store_id()))
+    app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store))
     app.add_route("/arvados/v1/nodes", _Nodes(nodes))
     app.add_route("/arvados/v1/nodes/{uuid}", _Node(nodes))
     app.add_route("/arvados/v1/nodes/{uuid}/ping", _Ping(nodes))
@@ -82,11 +82,11 @@ class _Token:
 
 
 class _Discovery:
-    def __init__(self, store_id: str) -> None:
-        self._store_id = store_id
+    def __init__(self, store: SqlRecordStore) -> None:
+        self._store = store
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", self._store_id))
+        _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", self._store.store_id()))
 
 
 class _Nodes:

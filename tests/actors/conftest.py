@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from nodemanager.core.model import Record
+from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+
+HOUR = 3600.0
 
 
 class MakeRig(Protocol):
@@ -18,6 +22,7 @@ class MakeRig(Protocol):
         *,
         cloud: FakeCloud | None = None,
         store: FakeStore | None = None,
+        journal: Journal | None = None,
         **options: object,
     ) -> Rig: ...
 
@@ -40,3 +45,20 @@ def cloud(clock: TickingClock) -> FakeCloud:
 @pytest.fixture
 def store(clock: TickingClock) -> FakeStore:
     return FakeStore(clock)
+
+
+Leaking = Callable[..., tuple[Rig, Record]]
+
+
+@pytest.fixture
+def leaking(make_rig: MakeRig) -> Leaking:
+    """A rig with one record that is due to be cleaned within the first rounds."""
+
+    def make(**options: object) -> tuple[Rig, Record]:
+        rig = make_rig(min_nodes=0, backlog="clean", **options)
+        _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
+        assert record.instance_id is not None
+        rig.cloud.vanish(record.instance_id)
+        return rig, record
+
+    return make

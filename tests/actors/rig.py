@@ -26,6 +26,8 @@ from nodemanager.actors.timer import ManualTimer
 from nodemanager.config import load
 from nodemanager.core.model import CloudNode, Job, Record
 from nodemanager.core.settings import Settings
+from nodemanager.journal.api import Journal
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.state import StateDirectory
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
@@ -89,6 +91,7 @@ class Rig:
         *,
         cloud: FakeCloud,
         store: FakeStore,
+        journal: Journal | None = None,
         **options: object,
     ) -> None:
         self.directory = directory
@@ -96,6 +99,7 @@ class Rig:
         assert isinstance(self.clock, TickingClock)
         self.cloud = cloud
         self.store = store
+        self.journal = journal or MemoryJournal(self.clock)
         self.fleet = Fleet(cloud, store)
         self.jobs: tuple[Job, ...] | None = None
         self.deaths: list[tuple[str, BaseException]] = []
@@ -140,6 +144,7 @@ class Rig:
             dry_run=dry_run,
             once=Once(self.codes.append) if once else None,
             wishlist=None if self.jobs is None else self._wishlist,
+            journal=self.journal,
         )
         self.flush()
         return self
@@ -271,6 +276,13 @@ class Rig:
         return [machine.node for machine in self.cloud.living()]
 
 
+def ping(rig: Rig, record: Record) -> None:
+    """A ping of the record's own node, with the secret it has now."""
+    secret = rig.store.rows[record.uuid].ping_secret
+    assert secret is not None
+    rig.store.ping(record.uuid, secret, instance_id=record.instance_id)
+
+
 def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
     """A factory of started rigs, all ended afterwards."""
     handled = Handled(monkeypatch)
@@ -281,12 +293,13 @@ def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
         *,
         cloud: FakeCloud | None = None,
         store: FakeStore | None = None,
+        journal: Journal | None = None,
         **options: object,
     ) -> Rig:
         clock = TickingClock() if cloud is None else cloud.clock
         cloud = cloud or FakeCloud(clock)
         store = store or FakeStore(clock)
-        rig = Rig(directory, handled, cloud=cloud, store=store, **options)
+        rig = Rig(directory, handled, cloud=cloud, store=store, journal=journal, **options)
         made.append(rig)
         return rig
 

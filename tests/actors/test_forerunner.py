@@ -310,7 +310,7 @@ def test_with_every_slot_held_no_create_is_tried_and_the_holders_are_named(
     assert full[0]["slots"] == 3
     assert full[0]["free"] == 0
     assert full[0]["held_by"] == "no_node:3"
-    assert full[0]["free_in_s"] == pytest.approx(HOUR, abs=60)
+    assert full[0]["free_in_s"] == pytest.approx(HOUR, abs=150)
     assert "no_free_slot" in rig.reasons("node.boot_refused")
 
     rig.turn(HOUR + 600)

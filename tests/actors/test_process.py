@@ -146,6 +146,7 @@ def test_once_applies_one_plan_awaits_it_and_ends_with_0(make_rig: MakeRig) -> N
     assert rig.codes[:1] == [0]
     assert len(rig.nodes) == 2
     assert rig.lines("record.cleaned", record=leaked.uuid), "what a later plan could free, this did"
+    assert rig.out.fields[-1]["event"] == "cycle.done"
     rig.turn(600)
     assert rig.cloud.calls["create"] == 2
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
+from xml.etree import ElementTree
+
+import requests
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.ec2 import Ec2Cloud
-from nodemanager.core.model import Size, Tags
+from nodemanager.cloud.ec2_instance import INCARNATION_TAG, POOL_TAG, RECORD_TAG
+from nodemanager.core.model import CloudNode, Size, Tags
 from tests.cloud.moto_server import MotoServer
 
 POOL = "blue"
@@ -43,3 +48,81 @@ def order(
         client_token=rest.pop("client_token", incarnation),
         user_data=rest.pop("user_data", "https://example.org/ping?ping_secret=hush"),
     )
+
+
+def by_hand(server: MotoServer, action: str, **params: str) -> dict[str, str]:
+    """A call by another hand than the adapter's; the answer's texts by their names, the last of
+    each. Params as EC2 names them, `__` for a dot."""
+    sent = {name.replace("__", "."): value for name, value in params.items()}
+    answer = requests.post(
+        server.url,
+        data={"Action": action, "Version": "2016-11-15", "AWSAccessKeyId": "hand", **sent},
+        timeout=30,
+    )
+    answer.raise_for_status()
+    root = ElementTree.fromstring(answer.content)
+    return {item.tag.rpartition("}")[2]: item.text or "" for item in root.iter()}
+
+
+def tags_of(node: CloudNode) -> dict[str, str]:
+    """Our three tags, as a node's own things bear them."""
+    tags = node.tags
+    assert tags.pool is not None
+    assert tags.record is not None
+    assert tags.incarnation is not None
+    return {POOL_TAG: tags.pool, RECORD_TAG: tags.record, INCARNATION_TAG: tags.incarnation}
+
+
+def tagged(resource: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags as parameters of a call that makes such a resource."""
+    if not tags:
+        return {}
+    params = {"TagSpecification__1__ResourceType": resource}
+    for number, (name, value) in enumerate(tags.items(), 1):
+        params[f"TagSpecification__1__Tag__{number}__Key"] = name
+        params[f"TagSpecification__1__Tag__{number}__Value"] = value
+    return params
+
+
+def add_volume(
+    server: MotoServer, node: CloudNode, tags: Mapping[str, str], device: str = "/dev/xvdz"
+) -> str:
+    """A volume that is attached by hand, so that it outlives the node (EC2's default then)."""
+    made = by_hand(
+        server,
+        "CreateVolume",
+        Size="8",
+        AvailabilityZone="us-east-1a",
+        **tagged("volume", tags),
+    )["volumeId"]
+    by_hand(server, "AttachVolume", VolumeId=made, InstanceId=node.id, Device=device)
+    return made
+
+
+def add_interface(
+    server: MotoServer, node: CloudNode, tags: Mapping[str, str], index: int = 1
+) -> str:
+    """A second network interface, attached by hand, so that it outlives the node."""
+    subnet = by_hand(server, "DescribeSubnets")["subnetId"]
+    made = by_hand(
+        server, "CreateNetworkInterface", SubnetId=subnet, **tagged("network-interface", tags)
+    )["networkInterfaceId"]
+    by_hand(
+        server,
+        "AttachNetworkInterface",
+        NetworkInterfaceId=made,
+        InstanceId=node.id,
+        DeviceIndex=str(index),
+    )
+    return made
+
+
+def add_address(
+    server: MotoServer, tags: Mapping[str, str], *, interface: str = "", node: str = ""
+) -> str:
+    """An Elastic IP on that interface or node, or on none."""
+    made = by_hand(server, "AllocateAddress", Domain="vpc", **tagged("elastic-ip", tags))
+    place = {"NetworkInterfaceId": interface} if interface else {"InstanceId": node}
+    if interface or node:
+        by_hand(server, "AssociateAddress", AllocationId=made["allocationId"], **place)
+    return made["allocationId"]

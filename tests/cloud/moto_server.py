@@ -1,8 +1,8 @@
 """A real EC2 API over HTTP for tests: moto's server, its traps mended, with faults on order.
 
 Mended: a namespace without its trailing slash, errors in a namespace, lists numbered from zero,
-SigV2 (which moto takes for another service), the client token (which it ignores), and the
-answers to tagging and to ending what is terminated.
+SigV2 (which moto takes for another service), the client token (which it ignores), the
+answers to tagging and to ending what is terminated, and what outlives an instance (moto_things).
 `python -m tests.cloud.moto_server PORT` serves one in the foreground.
 """
 
@@ -26,6 +26,8 @@ from moto.moto_server.werkzeug_app import (
     create_backend_app,
 )
 from werkzeug.serving import make_server
+
+from tests.cloud import moto_things
 
 ACCOUNT = "123456789012"
 _SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
@@ -151,9 +153,16 @@ class MotoServer:
 
     def reset(self) -> None:
         """An account without nodes, no faults, nothing recorded."""
-        for region in list(get_backend("ec2")[ACCOUNT].values()):
+        for region in self._regions():
             # moto's own reset makes every backend anew, images and all: a fifth of a second.
-            for made in (region.reservations, region.key_pairs, region.volumes, region.tags):
+            for made in (
+                region.reservations,
+                region.key_pairs,
+                region.volumes,
+                region.enis,
+                region.addresses,
+                region.tags,
+            ):
                 made.clear()
         self.page_limit = None
         with self._lock:
@@ -171,7 +180,7 @@ class MotoServer:
             "stopping": 64,
             "stopped": 80,
         }
-        for region in list(get_backend("ec2")[ACCOUNT].values()):
+        for region in self._regions():
             for reservation in region.reservations.values():
                 for instance in reservation.instances:
                     if instance.id == node_id:
@@ -242,6 +251,8 @@ class MotoServer:
         environ["CONTENT_TYPE"] = "application/x-www-form-urlencoded"
         environ["CONTENT_LENGTH"] = str(len(body))
         environ["wsgi.input"] = io.BytesIO(body)
+        if (refused := moto_things.refused(self._regions(), params)) is not None:
+            return refusal(refused[0], 400, refused[1])()
         if "AWSAccessKeyId" in params:
             environ["HTTP_AUTHORIZATION"] = (
                 f"AWS4-HMAC-SHA256 Credential={params['AWSAccessKeyId']}"
@@ -250,6 +261,9 @@ class MotoServer:
         if call.action == "RunInstances":
             return self._once(environ, call)
         return self._asked(environ, call)
+
+    def _regions(self) -> list[Any]:
+        return list(get_backend("ec2")[ACCOUNT].values())
 
     def _once(self, environ: dict[str, Any], call: Call) -> Reply:
         """EC2 makes one node of one client token; moto ignores it."""
@@ -270,6 +284,9 @@ class MotoServer:
         body = _SLASHLESS.sub(rb'xmlns="\1/"', body)
         if b"<Response xmlns=" in body:
             body = re.sub(rb"<Response xmlns=[^>]*>", b"<Response>", body)
+        if told[0].startswith("200"):
+            moto_things.done(self._regions(), call.params, body)
+            body = moto_things.page(call.params, body, self.page_limit)
         if call.action == "TerminateInstances":
             body = _ENDED.sub(rb"<code>48</code><name>terminated</name>\1", body)
         if call.action in ("CreateTags", "DeleteTags") and b"<return>" not in body:

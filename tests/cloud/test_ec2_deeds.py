@@ -69,8 +69,8 @@ def test_the_tags_are_in_the_create_call_itself(server: MotoServer) -> None:
     }
     assert call.params["TagSpecification.1.ResourceType"] == "instance"
     assert call.params["TagSpecification.2.ResourceType"] == "volume"
-    assert _tags(call.params, 1) == expected
-    assert _tags(call.params, 2) == expected
+    assert call.params["TagSpecification.3.ResourceType"] == "network-interface"
+    assert [_tags(call.params, number) for number in (1, 2, 3)] == [expected] * 3
     assert not server.called("CreateTags")
 
 

@@ -44,6 +44,7 @@ def test_a_duration_is_seconds_or_has_a_unit(read: Read, text: str, seconds: flo
         "Cleaning.settle",
         "Cleaning.action_timeout",
         "Cleaning.visible_after",
+        "Journal.keep",
     ],
 )
 @pytest.mark.parametrize("value", ["0", "-1", "0m", "nan", "inf", "-inf", "1e999", "soon", "1h30"])
@@ -233,3 +234,30 @@ def test_a_size_says_what_it_replaces(read: Read) -> None:
         100000,
     )
     assert (size.price, size.preemptible, size.stands_alone) == (0.5, None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        pytest.param("8388608", 8 << 20, id="bytes"),
+        pytest.param("9000k", 9000 << 10, id="k"),
+        pytest.param("64 M", 64 << 20, id="m"),
+        pytest.param("2G", 2 << 30, id="g"),
+    ],
+)
+def test_a_size_is_bytes_or_has_a_unit(read: Read, text: str, size: int) -> None:
+    config = read(f"[Journal]\nmax_size = {text}\n")
+    assert config.journal.max_size == size
+    assert kinds.size(0).parse(kinds.show_size(size)) == size
+
+
+@pytest.mark.parametrize("value", ["7M", "0", "-1", "64MB", "1.5G", "much"])
+def test_a_size_that_is_none_or_too_small_is_refused(refused: Refused, value: str) -> None:
+    (problem,) = refused(f"\n[Journal]\nmax_size = {value}\n")
+    assert problem.startswith(f"3: [Journal] max_size = {value}: ")
+
+
+def test_the_journal_is_in_the_state_directory_unless_it_is_told(read: Read) -> None:
+    at_home = read("[Daemon]\nstate_dir = /srv/nm\n").journal
+    assert (str(at_home.path), at_home.keep) == ("/srv/nm/journal.db", 7 * 86400.0)
+    assert str(read("[Journal]\npath = /data/j.db\n").journal.path) == "/data/j.db"

@@ -21,7 +21,7 @@ from nodemanager.cloud.ec2_wire import Wire
 from nodemanager.cloud.local import LocalCloud, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
-from nodemanager.core.model import CloudState
+from nodemanager.core.model import CloudNode, CloudState, LeftoverKind
 from tests.cloud import ec2_helpers, moto_server
 
 
@@ -39,6 +39,8 @@ class CloudFixture:
     listing_through: Callable[[Callable[[Any], Any]], AbstractContextManager[None]]
     states: Mapping[CloudState, Callable[[str], None]] = field(default_factory=dict)
     has_client_tokens: bool = True
+    pin: Callable[[CloudNode], set[tuple[LeftoverKind, str]]] = lambda node: set()
+    """Gives the node what outlives it, as our create would; {} where nothing can."""
     unknown_id: str = "no-such-node"
 
 
@@ -140,6 +142,15 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     def put(state: str) -> Callable[[str], None]:
         return lambda node_id: server.put(node_id, state)
 
+    def pin(node: CloudNode) -> set[tuple[LeftoverKind, str]]:
+        tags = ec2_helpers.tags_of(node)
+        interface = ec2_helpers.add_interface(server, node, tags)
+        return {
+            (LeftoverKind.INTERFACE, interface),
+            (LeftoverKind.VOLUME, ec2_helpers.add_volume(server, node, tags)),
+            (LeftoverKind.ADDRESS, ec2_helpers.add_address(server, tags, interface=interface)),
+        }
+
     try:
         yield CloudFixture(
             open=open_cloud,
@@ -152,6 +163,7 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
                 CloudState.STOPPED: put("stopped"),
                 CloudState.TERMINATED: put("terminated"),
             },
+            pin=pin,
             unknown_id="i-0123456789abcdef0",
         )
     finally:

@@ -15,7 +15,7 @@ from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
 from libcloud.common.types import InvalidCredsError
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
+from nodemanager.core.model import CloudNode, CloudState, Leftover, LeftoverKind, Outcome, Tags
 from nodemanager.errors import CloudError, IncompleteListing, Throttled, Unauthorized
 from tests.contract.clouds import CLOUDS, CloudFixture
 
@@ -134,6 +134,54 @@ def test_destroying_one_node_leaves_the_others(driver: CloudDriver) -> None:
     survivor = driver.ask(kept.id)
     assert survivor is not None
     assert not survivor.is_absent
+
+
+def test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    made, other = driver.create(order(driver)), driver.create(order(driver))
+    wanted = cloud.pin(made)
+    theirs = cloud.pin(other)
+    pinned = driver.pins(made.id)
+    assert {leftover.key for leftover in pinned} == wanted
+    assert [leftover.order for leftover in pinned] == sorted(one.order for one in pinned)
+    assert {leftover.node_id for leftover in pinned} <= {made.id}
+    assert driver.find_leftovers() == ()
+    driver.destroy(made.id)
+    assert {leftover.key for leftover in driver.find_leftovers()} <= wanted
+    for leftover in pinned:
+        assert driver.release(leftover) in {Outcome.ACCEPTED, Outcome.GONE}
+        assert driver.release(leftover) is Outcome.GONE
+        assert driver.release(leftover) is Outcome.GONE
+    assert driver.find_leftovers() == ()
+    assert {leftover.key for leftover in driver.pins(other.id)} == theirs
+
+
+def test_another_pool_s_things_are_not_found(cloud: CloudFixture, driver: CloudDriver) -> None:
+    other = cloud.open(OTHER_POOL)
+    theirs = other.create(order(other, pool=OTHER_POOL))
+    cloud.pin(theirs)
+    assert driver.pins(theirs.id) == ()
+    other.destroy(theirs.id)
+    assert driver.find_leftovers() == ()
+
+
+def test_a_node_that_is_not_there_pins_nothing(cloud: CloudFixture, driver: CloudDriver) -> None:
+    assert driver.pins(cloud.unknown_id) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "id"),
+    [
+        pytest.param(LeftoverKind.INTERFACE, "eni-0123456789abcdef0", id="interface"),
+        pytest.param(LeftoverKind.VOLUME, "vol-0123456789abcdef0", id="volume"),
+        pytest.param(LeftoverKind.ADDRESS, "eipalloc-0123456789abcdef0", id="address"),
+    ],
+)
+def test_releasing_what_is_not_there_is_gone(
+    driver: CloudDriver, kind: LeftoverKind, id: str
+) -> None:
+    assert driver.release(Leftover(kind, id, "")) is Outcome.GONE
 
 
 def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
@@ -366,6 +367,16 @@ def test_a_stores_id_outlives_a_restart(backend):
 def test_another_stores_id_is_another(backend, request):
     with open_backend(request.node.callspec.params["backend"], request, name="other") as other:
         assert other.store.store_id() != backend.store.store_id()
+
+
+@every_store
+def test_a_database_swapped_under_a_running_store_is_another_store(backend):
+    known = backend.store.store_id()
+    engine = sa.create_engine(backend.database)
+    with engine.begin() as connection:
+        connection.execute(sa.text("update store set store_id = 'swapped'"))
+    engine.dispose()
+    assert backend.store.store_id() == "swapped" != known
 
 
 @every_store

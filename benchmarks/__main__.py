@@ -1,0 +1,81 @@
+"""Measure, and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import planner
+
+COUNTS = (100, 1_000, 10_000, 100_000)
+GROWTH_GOAL, DECODING_GOAL = 13.0, 3.0
+PLAIN = 2_000
+"""The plain pairing is measured at this many; at ten thousand it costs the square of five more."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave 100,000 nodes out")
+    quick = parser.parse_args().quick
+    console = Console()
+    deciding(console, COUNTS[:-1] if quick else COUNTS)
+    return 0
+
+
+def deciding(console: Console, counts: tuple[int, ...]) -> None:
+    """What a round of deciding costs, beside what it must not cost more than."""
+    costs: dict[tuple[int, bool], planner.Round] = {}
+    for count in counts:
+        for stale in (False, True):
+            measured = 3 if count > 10_000 else 7
+            console.log(f"deciding about {count:,} nodes{', 10 % stale' if stale else ''}")
+            costs[count, stale] = planner.rounds(
+                count, stale=count // 10 if stale else 0, measured=measured
+            )
+    table = Table(title="Both listings folded and one plan, CPU time")
+    for heading in ("nodes and records", "pool", "ms", "of it gc", "us each", "keeps", "cleans"):
+        table.add_column(heading, justify="right")
+    for (count, stale), cost in costs.items():
+        kept = len(cost.plan.records) - len(cost.plan.cleans) - cost.plan.deferred
+        table.add_row(
+            f"{count:,}",
+            "10 % stale" if stale else "steady",
+            f"{cost.cpu_s * 1e3:.1f}",
+            f"{cost.gc_s * 1e3:.1f}",
+            f"{cost.cpu_s * 1e6 / count:.2f}",
+            f"{kept:,}",
+            f"{len(cost.plan.cleans)} + {cost.plan.deferred:,} deferred",
+        )
+    console.print(table)
+    console.log("decoding JSON; pairing by search")
+    decoding = planner.decoding(10_000)
+    plain = planner.plain_pairing(PLAIN)
+    ratios = Table(title="Ratios of this run")
+    for heading in ("ratio", "steady", "10 % stale", "goal"):
+        ratios.add_column(heading, justify="right")
+    if 100_000 in counts:
+        ratios.add_row(
+            "100,000 / 10,000 nodes",
+            *(f"{costs[100_000, s].cpu_s / costs[10_000, s].cpu_s:.1f}" for s in (False, True)),
+            f"<= {GROWTH_GOAL:g}",
+        )
+    ratios.add_row(
+        f"deciding / decoding both listings' JSON at 10,000 ({decoding * 1e3:.0f} ms)",
+        *(f"{costs[10_000, s].cpu_s / decoding:.2f}" for s in (False, True)),
+        f"<= {DECODING_GOAL:g}",
+    )
+    scaled = plain * (10_000 / PLAIN) ** 2
+    ratios.add_row(
+        f"nodes-times-records pairing / deciding at 10,000 (measured at {PLAIN:,}: "
+        f"{plain * 1e3:.0f} ms, times {(10_000 / PLAIN) ** 2:g})",
+        *(f"{scaled / costs[10_000, s].cpu_s:.0f}" for s in (False, True)),
+        "",
+    )
+    console.print(ratios)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The cost of one round of deciding - both listings folded, one plan - in CPU seconds."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import pools
+from nodemanager.core import breaker as breakers
+from nodemanager.core import history as histories
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.history import History
+from nodemanager.core.model import Claim, CloudNode, Record, StoreTime
+from nodemanager.core.plan import Plan, plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+
+WARM_UP = 3
+"""Polls before the first that is measured: enough for absence to settle."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round that was measured."""
+
+    cpu_s: float
+    gc_s: float
+    plan: Plan
+
+
+def cpu(work: Callable[[], object], times: int) -> float:
+    """CPU seconds of `work`, the median of `times` runs."""
+    return statistics.median(_cpu_once(work) for _ in range(times))
+
+
+def _cpu_once(work: Callable[[], object]) -> float:
+    gc.collect()
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+class _Pauses:
+    """CPU seconds that the garbage collector takes."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.process_time()
+        else:
+            self.seconds += time.process_time() - self._began
+
+
+class Planner:
+    """Folds polls and plans, as the daemon actor does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._history = History()
+        self._breaker = Breaker()
+
+    def round(self, poll: pools.Poll) -> Plan:
+        """Take one poll in and decide."""
+        settings, records, cloud = self._settings, poll.records, poll.cloud
+        history = histories.store_clock_read(
+            self._history,
+            StoreTime(pools.EPOCH - pools.BOOT + records.ended_at, records.ended_at, 0.01),
+        )
+        history = histories.store_answered(history, records.ended_at, settings)
+        uuids = frozenset(record.uuid for record in records.items)
+        breaker = breakers.after_listing(
+            self._breaker, history, uuids, records.started_at, settings, cloud=False
+        )
+        history = histories.records_listed(history, records, settings)
+        history = histories.cloud_poll_started(history)
+        ids = frozenset(node.id for node in cloud.items)
+        breaker = breakers.after_listing(
+            breaker, history, ids, cloud.started_at, settings, cloud=True
+        )
+        history = histories.cloud_listed(history, cloud, settings)
+        made = plan(
+            Snapshot(
+                plan_id="bench",
+                now=poll.ended_at,
+                wall=pools.EPOCH - pools.BOOT + poll.ended_at,
+                history=history,
+                breaker=breaker,
+                slots=2 * len(records.items),
+            ),
+            settings,
+            new_records=True,
+        )
+        self._history, self._breaker = made.history, made.breaker
+        return made
+
+
+def rounds(count: int, *, stale: int, measured: int) -> Round:
+    """The median round of a pool of `count`, every live record pinged between any two."""
+    planner = Planner(pools.settings_for(count))
+    for number in range(WARM_UP):
+        planner.round(pools.poll(count, number=number, stale=stale))
+    taken: list[Round] = []
+    for number in range(WARM_UP, WARM_UP + measured):
+        poll = pools.poll(count, number=number, stale=stale)
+        gc.collect()
+        pauses = _Pauses()
+        gc.callbacks.append(pauses)
+        began = time.process_time()
+        made = planner.round(poll)
+        spent = time.process_time() - began
+        gc.callbacks.remove(pauses)
+        taken.append(Round(spent, pauses.seconds, made))
+    return sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
+
+
+def decoding(count: int) -> float:
+    """CPU seconds to decode the JSON of both listings, and nothing else."""
+    records = pools.records_json(count, poll=0, stale=0)
+    nodes = pools.nodes_json(count, gone=0)
+    return cpu(lambda: (json.loads(records), json.loads(nodes)), times=5)
+
+
+def plain_pairing(count: int) -> float:
+    """CPU seconds to pair by holding each record against each node until its own is found."""
+    poll = pools.poll(count, number=0, stale=0)
+    nodes, records = poll.cloud.items, poll.records.items
+
+    def search() -> None:
+        paired = 0
+        for record in records:
+            claim = record.claim
+            assert claim is not None
+            paired += any(_is_own(node, record, claim) for node in nodes)
+        assert paired == count
+
+    return cpu(search, times=1)
+
+
+def _is_own(node: CloudNode, record: Record, claim: Claim) -> bool:
+    return node.tags.record == record.uuid and node.tags.incarnation == claim.incarnation

@@ -1,0 +1,109 @@
+"""What the daemon writes down before it acts, and how a later run reads it again (SAFETY.md R1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.core.model import Claim, Record
+from nodemanager.core.plan import BootOrder
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.shutdown import ShutdownOrder
+from nodemanager.journal.api import Intent, IntentKind, OpenIntent
+from nodemanager.journal.codec import codec_of, decoded
+
+
+def create_key(incarnation: str) -> str:
+    return f"create:{incarnation}"
+
+
+def destroy_key(node_id: str) -> str:
+    return f"destroy:{node_id}"
+
+
+def clean_key(uuid: str) -> str:
+    """The fence before a clean has the same: it is one deed, and is finished as one."""
+    return f"clean:{uuid}"
+
+
+def create_intent(boot: BootOrder, claim: Claim) -> Intent:
+    """A claim and the create on it; what record is claimed is not known yet where it is new."""
+    return Intent(
+        IntentKind.CREATE,
+        create_key(claim.incarnation),
+        boot.plan_id,
+        record=boot.record.uuid if boot.record is not None else None,
+        details={
+            "incarnation": claim.incarnation,
+            "name": claim.node_name,
+            "size": boot.size.name,
+            "reason": boot.reason.value,
+        },
+    )
+
+
+def destroy_intent(order: ShutdownOrder) -> Intent:
+    return Intent(
+        IntentKind.DESTROY,
+        destroy_key(order.node_id),
+        order.plan_id,
+        record=order.record,
+        node=order.node_id,
+        details={"order": codec_of(ShutdownOrder).encode(order)},
+    )
+
+
+def clean_intent(order: CleanOrder, judged: Record | None = None, *, fence: bool = False) -> Intent:
+    """A clean, with the record as it is before the write once one is about to be sent."""
+    return Intent(
+        IntentKind.FENCE if fence else IntentKind.CLEAN,
+        clean_key(order.uuid),
+        order.plan_id,
+        record=order.uuid,
+        node=order.instance_id,
+        details={"order": codec_of(CleanOrder).encode(order)},
+        pre_image=judged,
+    )
+
+
+@dataclass(slots=True)
+class LooseCreate:
+    """A create of which nobody knows what became. `since` is CLOCK_BOOTTIME."""
+
+    key: str
+    incarnation: str
+    size: str
+    since: float
+    asked: bool = False
+
+
+def loose_create(intent: Intent, since: float) -> LooseCreate:
+    """Raises ValueError for details that no `create_intent` has."""
+    details = intent.details
+    incarnation, size = details.get("incarnation"), details.get("size")
+    if not isinstance(incarnation, str) or not isinstance(size, str):
+        raise ValueError("a create without incarnation or size")
+    return LooseCreate(intent.key, incarnation, size, since)
+
+
+def destroy_order(intent: Intent) -> ShutdownOrder:
+    """Raises ValueError for details that no `destroy_intent` has."""
+    order: ShutdownOrder = decoded(ShutdownOrder, intent.details.get("order"))
+    return order
+
+
+def clean_order(intent: Intent) -> CleanOrder:
+    """Raises ValueError for details that no `clean_intent` has."""
+    order: CleanOrder = decoded(CleanOrder, intent.details.get("order"))
+    return order
+
+
+def fields_of(one: OpenIntent) -> dict[str, Any]:
+    """What a log line says of it."""
+    intent = one.intent
+    return {
+        "action": intent.kind.value,
+        "record": intent.record,
+        "node": intent.node,
+        "plan": intent.plan_id,
+    }

@@ -1,0 +1,199 @@
+"""The daemon's pen: writes the journal, and knows when it can't.
+
+While something is not on the disk that should be, `problem` says so, every snapshot is read-only
+by it, and nothing is begun. What became of things that had been begun is owed meanwhile, and is
+written once that is possible again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.errors import JournalError
+from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
+from nodemanager.journal.facts import Decision, Fact, Start
+from nodemanager.log import WARNING, Logger
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a former run left."""
+
+    breaker: Breaker | None
+    holds: tuple[Hold, ...]
+    intents: tuple[OpenIntent, ...]
+
+
+class Scribe:
+    """Writes for one daemon actor. No call of it raises JournalError."""
+
+    def __init__(self, journal: Journal, log: Logger) -> None:
+        self._journal = journal
+        self._log = log
+        self._failure: str | None = None
+        self._loaded = False
+        self._open: dict[str, bool] = {}
+        self._owed: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._breaker: Breaker | None = None
+        self._holds: dict[str, Hold] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be begun; None while the journal keeps up."""
+        if self._failure is None:
+            return None if self._loaded else "the journal was not read yet"
+        return f"the journal can't be written: {self._failure}"
+
+    def load(self) -> Loaded | None:
+        """What a former run left; None when that can't be read now. Asked for once."""
+        journal = self._journal
+        try:
+            loaded = Loaded(journal.breaker(), journal.holds(), journal.open_intents())
+        except JournalError as error:
+            self._failed(error)
+            return None
+        self._loaded = True
+        self._breaker = loaded.breaker
+        self._holds = {hold.id: hold for hold in loaded.holds}
+        self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
+        if journal.failure is not None:
+            self._failed(JournalError(journal.failure))
+        return loaded
+
+    def mend(self) -> Loaded | None:
+        """Try again, where something failed, and write what is owed. What was loaded only now."""
+        if self._failure is None and self._loaded:
+            return None
+        if not self._journal.retry():
+            self._failed(JournalError(self._journal.failure or "it does not answer"))
+            return None
+        loaded = None
+        if not self._loaded:
+            loaded = self.load()
+            if loaded is None:
+                return None
+        try:
+            self._write_owed()
+        except JournalError as error:
+            self._failed(error)
+            return loaded
+        if self._failure is not None:
+            self._failure = None
+            self._log.event(Event.JOURNAL_HEALED)
+        return loaded
+
+    # Intents.
+
+    def intend(self, intents: Sequence[Intent]) -> bool:
+        """Whether they are written down: only then may they be carried out."""
+        if self.problem is not None:
+            return False
+        try:
+            self._journal.intend(intents)
+        except JournalError as error:
+            self._failed(error)
+            return False
+        for intent in intents:
+            had_image = self._open.get(intent.key, False)
+            self._open[intent.key] = had_image or intent.pre_image is not None
+        return True
+
+    def is_open(self, key: str) -> bool:
+        return key in self._open
+
+    def may_be_written(self, key: str) -> bool:
+        """Whether a write of it was, or may have been, sent: its pre-image was taken."""
+        return self._open.get(key, False)
+
+    def conclude(self, key: str, outcome: str, **details: object) -> None:
+        """What became of an open intent; nothing where there is none of that key."""
+        if self._open.pop(key, None) is None:
+            return
+        self._owed[key] = (outcome, details)
+        if self._failure is not None:
+            return
+        try:
+            self._write_conclusions()
+        except JournalError as error:
+            self._failed(error)
+
+    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+        """Counts a failed recovery; None when that could not be written, or there is none."""
+        try:
+            return self._journal.recovery_failed(key, error)
+        except JournalError as failed:
+            self._failed(failed)
+            return None
+
+    # What must outlive us.
+
+    def save_breaker(self, breaker: Breaker) -> None:
+        """Before it takes effect."""
+        self._breaker = breaker
+        if self._failure is not None or not self._loaded:
+            return
+        try:
+            self._journal.save_breaker(breaker)
+        except JournalError as error:
+            self._failed(error)
+
+    def hold(self, hold: Hold) -> bool:
+        """Whether the hold is on the disk."""
+        try:
+            self._journal.hold(hold)
+        except JournalError as error:
+            self._failed(error)
+            return False
+        self._holds[hold.id] = hold
+        return True
+
+    def release(self, id: str) -> bool:
+        try:
+            self._journal.release(id)
+        except JournalError as error:
+            self._failed(error)
+            return False
+        self._holds.pop(id, None)
+        return True
+
+    @property
+    def holds(self) -> frozenset[str]:
+        return frozenset(self._holds)
+
+    # What was seen and decided.
+
+    def begin(self, start: Start) -> None:
+        self._journal.begin(start)
+
+    def note(self, fact: Fact) -> None:
+        self._journal.note(fact)
+
+    def decided(self, decision: Decision) -> None:
+        try:
+            self._journal.decided(decision)
+        except JournalError as error:
+            self._failed(error)
+
+    def _write_conclusions(self) -> None:
+        for key, (outcome, details) in list(self._owed.items()):
+            self._journal.conclude(key, outcome, details)
+            del self._owed[key]
+
+    def _write_owed(self) -> None:
+        """All of it again, since the file may be another now."""
+        if self._breaker is not None:
+            self._journal.save_breaker(self._breaker)
+        for hold in self._holds.values():
+            self._journal.hold(hold)
+        self._write_conclusions()
+
+    def _failed(self, error: JournalError) -> None:
+        if self._failure is None:
+            self._log.event(
+                Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
+            )
+        self._failure = str(error)

@@ -1,0 +1,298 @@
+"""What an EC2 node leaves behind at its end: volumes, network interfaces, Elastic IPs (D4).
+
+EC2 itself detaches everything from a terminated instance. So nothing is ever detached here, and
+no permission for it is needed: a thing that is used by anything is left alone until it is not.
+
+Ours is what bears our pool's tag and an incarnation, as the create call set them (U5). The pool's
+tag alone is not enough: an operator may put it on a volume of theirs, to count its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal
+from nodemanager.cloud.ec2_instance import (
+    INCARNATION_TAG,
+    POOL_TAG,
+    Instance,
+    on_hold,
+    tags_in,
+)
+from nodemanager.cloud.ec2_order import filter_params, literal
+from nodemanager.cloud.ec2_wire import Wire
+from nodemanager.core.model import Leftover, LeftoverKind, Outcome
+from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone
+
+IN_USE = frozenset(
+    {
+        "DependencyViolation",
+        "IncorrectState",
+        "InvalidIPAddress.InUse",
+        "InvalidNetworkInterface.InUse",
+        "VolumeInUse",
+    }
+)
+"""Taken into use between our look and our order. EC2 calls it InvalidParameterValue for an
+interface, which means too much else to be among these: that one is a failed try."""
+
+
+UNUSED = frozenset({"available", "error", "deleting", "deleted"})
+"""The states of a volume or an interface in which nothing uses it."""
+ENDING = frozenset({"deleting", "deleted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """How EC2's API speaks of one kind of thing. `paged`: its Describe call takes MaxResults."""
+
+    kind: LeftoverKind
+    describe: str
+    items: str
+    id_field: str
+    ask_by: str
+    of_node: str
+    missing: str
+    release: str
+    release_by: str
+    paged: bool = True
+
+
+SORTS = (
+    Sort(
+        LeftoverKind.INTERFACE,
+        describe="DescribeNetworkInterfaces",
+        items="networkInterfaceSet",
+        id_field="networkInterfaceId",
+        ask_by="NetworkInterfaceId.1",
+        of_node="attachment.instance-id",
+        missing="InvalidNetworkInterfaceID.NotFound",
+        release="DeleteNetworkInterface",
+        release_by="NetworkInterfaceId",
+    ),
+    Sort(
+        LeftoverKind.VOLUME,
+        describe="DescribeVolumes",
+        items="volumeSet",
+        id_field="volumeId",
+        ask_by="VolumeId.1",
+        of_node="attachment.instance-id",
+        missing="InvalidVolume.NotFound",
+        release="DeleteVolume",
+        release_by="VolumeId",
+    ),
+    Sort(
+        LeftoverKind.ADDRESS,
+        describe="DescribeAddresses",
+        items="addressesSet",
+        id_field="allocationId",
+        ask_by="AllocationId.1",
+        of_node="instance-id",
+        missing="InvalidAllocationID.NotFound",
+        release="ReleaseAddress",
+        release_by="AllocationId",
+        paged=False,
+    ),
+)
+BY_KIND = {sort.kind: sort for sort in SORTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A volume, interface or address as an answer shows it.
+
+    `holders` are the instances that use it; `used` says that anything does. `stays` is False
+    only where EC2 says that it ends with the instance.
+    """
+
+    sort: Sort
+    id: str
+    status: str
+    tags: Mapping[str, str]
+    holders: frozenset[str]
+    used: bool
+    stays: bool
+
+    @classmethod
+    def of(cls, sort: Sort, item: Element, namespace: str) -> Thing:
+        def texts(*path: str) -> list[str]:
+            found = item.iterfind("/".join(f"{{{namespace}}}{step}" for step in path))
+            return [text for element in found if (text := (element.text or "").strip())]
+
+        found = texts(sort.id_field)
+        if len(found) != 1:
+            raise IncompleteListing(f"{sort.describe}: an item without a {sort.id_field}")
+        try:
+            tags = tags_in(item, namespace)
+        except ValueError:
+            # It can't be shown to be ours, so it is not.
+            tags = {}
+        status = "".join(texts("status"))
+        if sort.kind is LeftoverKind.ADDRESS:
+            holders = texts("instanceId")
+            uses = holders + texts("networkInterfaceId") + texts("associationId")
+            flags: list[str] = []
+        else:
+            place = (
+                ("attachmentSet", "item") if sort.kind is LeftoverKind.VOLUME else ("attachment",)
+            )
+            holders = texts(*place, "instanceId")
+            uses = [state for state in texts(*place, "status") if state != "detached"]
+            uses += [] if status in UNUSED else [status]
+            flags = texts(*place, "deleteOnTermination")
+        return cls(
+            sort=sort,
+            id=found[0],
+            status=status,
+            tags=tags,
+            holders=frozenset(holders),
+            used=bool(uses),
+            stays=not flags or any(flag != "true" for flag in flags),
+        )
+
+    def is_ours(self, pool: str) -> bool:
+        return self.tags.get(POOL_TAG) == pool and bool(self.tags.get(INCARNATION_TAG))
+
+
+def pins(wire: Wire, pool: str, node_id: str, page_size: int) -> tuple[Leftover, ...]:
+    """What that instance uses, is ours, and stays when it ends.
+
+    A flag may change until then: what ends with the node all the same is gone when it is asked.
+    """
+    found = []
+    for sort in SORTS:
+        wanted = {sort.of_node: node_id, f"tag:{POOL_TAG}": literal(pool)}
+        for thing in _things(wire, sort, filter_params(wanted), page_size):
+            pinned = node_id in thing.holders and thing.stays and not on_hold(thing.tags)
+            if pinned and thing.is_ours(pool):
+                found.append(Leftover(sort.kind, thing.id, node_id))
+    return tuple(found)
+
+
+def find(wire: Wire, pool: str, page_size: int) -> tuple[Leftover, ...]:
+    """What is ours, used by nothing, and whose instance is terminated or not listed.
+
+    The instances are asked for after the things, so that one whose things are seen is seen, too
+    (but for A1, which is the caller's).
+    """
+    ours = filter_params({f"tag:{POOL_TAG}": literal(pool)})
+    free = [
+        thing
+        for sort in SORTS
+        for thing in _things(wire, sort, ours, page_size)
+        if thing.is_ours(pool)
+        and not thing.used
+        and thing.status not in ENDING
+        and not on_hold(thing.tags)
+    ]
+    if not free:
+        return ()
+    live: set[str] = set()
+    ended: dict[str, str] = {}
+    for instance in wire.instances(ours, page_size):
+        incarnation = _incarnation_of(instance)
+        if _state_of(instance) == "terminated":
+            ended[incarnation] = instance.id
+        else:
+            live.add(incarnation)
+    return tuple(
+        Leftover(thing.sort.kind, thing.id, ended.get(thing.tags[INCARNATION_TAG], ""))
+        for thing in free
+        if thing.tags[INCARNATION_TAG] not in live
+    )
+
+
+def release(wire: Wire, pool: str, leftover: Leftover, page_size: int) -> Outcome:
+    """See CloudDriver.release. Looks at the thing and at its node before it sends the order."""
+    sort = BY_KIND[leftover.kind]
+    thing = _asked(wire, sort, leftover.id)
+    if thing is None or thing.status == "deleted":
+        return Outcome.GONE
+    what = f"{leftover.kind} {leftover.id}"
+    if on_hold(thing.tags):
+        raise LeftAlone(f"{what} is held by an operator")
+    if leftover.tagged and not thing.is_ours(pool):
+        raise LeftAlone(f"{what} does not bear the tags of pool {pool} any more")
+    if others := thing.holders - {leftover.node_id}:
+        raise LeftAlone(f"{what} is used by {', '.join(sorted(others))}")
+    if thing.status in ENDING:
+        return Outcome.ACCEPTED
+    states = {_state_of(node) for node in _nodes(wire, leftover.node_id, thing, page_size)} - {
+        "terminated"
+    }
+    if states == {"shutting-down"}:
+        return Outcome.ACCEPTED
+    if states:
+        raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
+    if thing.used:
+        return Outcome.ACCEPTED
+    try:
+        wire.call(sort.release, {sort.release_by: leftover.id})
+    except Refusal as refusal:
+        if refusal.code == sort.missing:
+            return Outcome.GONE
+        if refusal.code in IN_USE:
+            return Outcome.ACCEPTED
+        raise
+    # The order is taken; the next question tells whether it is gone.
+    return Outcome.ACCEPTED
+
+
+def _things(wire: Wire, sort: Sort, params: Mapping[str, str], page_size: int) -> Iterable[Thing]:
+    pages = page_size if sort.paged else None
+    for item in wire.listing(sort.describe, sort.items, params, pages):
+        yield Thing.of(sort, item, wire.namespace)
+
+
+def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
+    """The thing of that id, None only for EC2's own "no such thing"."""
+    try:
+        items = list(wire.listing(sort.describe, sort.items, {sort.ask_by: thing_id}, None))
+    except Refusal as refusal:
+        if refusal.code == sort.missing:
+            return None
+        raise
+    found = [Thing.of(sort, item, wire.namespace) for item in items]
+    if [thing.id for thing in found] != [thing_id]:
+        raise ForeignAnswer(f"asked for {thing_id}, answered with {len(found)} other things")
+    return found[0]
+
+
+def _nodes(wire: Wire, node_id: str, thing: Thing, page_size: int) -> list[Instance]:
+    """The instance whose it was, by id where that is known, else by its incarnation.
+
+    Neither is filtered by pool or state. LeftAlone where there is nothing to ask by.
+    """
+    if node_id:
+        try:
+            found = wire.instances({"InstanceId.1": node_id}, None)
+        except Refusal as refusal:
+            if refusal.code == NO_SUCH_INSTANCE:
+                return []
+            raise
+        if [node.id for node in found] != [node_id]:
+            raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
+        return found
+    incarnation = thing.tags.get(INCARNATION_TAG)
+    if not incarnation:
+        raise LeftAlone(f"nobody knows whose {thing.sort.kind} {thing.id} was")
+    wanted = filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)})
+    return wire.instances(wanted, page_size)
+
+
+def _state_of(instance: Instance) -> str:
+    """Its raw state; what can't be read is not terminated (P3)."""
+    try:
+        return instance.state
+    except ValueError:
+        return "unreadable"
+
+
+def _incarnation_of(instance: Instance) -> str:
+    """Whose things are its own; where that can't be read, nothing can be called left over."""
+    try:
+        return instance.tags.get(INCARNATION_TAG, "")
+    except ValueError as error:
+        raise IncompleteListing(f"find leftovers: node {instance.id or '?'}: {error}") from error

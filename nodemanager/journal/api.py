@@ -1,0 +1,228 @@
+"""The port to the journal: what must be on the disk before and after anything is done.
+
+One suite, tests/journal/test_contract.py, holds every journal to this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.model import Record
+from nodemanager.journal.facts import Decision, Fact, Start
+
+PARKED_AFTER = 5
+"""So many failed recoveries park an intent: it is told of and passed over (R1)."""
+
+
+class IntentKind(StrEnum):
+    """What is about to be done."""
+
+    CLAIM = "claim"
+    CREATE = "create"
+    DESTROY = "destroy"
+    FENCE = "fence"
+    CLEAN = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is about to be sent, written down first.
+
+    `key` tells it from every other open intent; `record` and `node` are what it blocks (R1).
+    `details` is all that recovery needs to finish it, as JSON; a text under a key that names a
+    secret is left out. `pre_image` is the record as it is before a clean or fence, secret and all.
+    """
+
+    kind: IntentKind
+    key: str
+    plan_id: str
+    record: str | None = None
+    node: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    pre_image: Record | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIntent:
+    """An intent without an outcome. `opened_at` is epoch seconds; a parked one blocks nothing."""
+
+    intent: Intent
+    opened_at: float
+    failures: int = 0
+    parked: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """What became of an intent; times are epoch seconds."""
+
+    intent: Intent
+    opened_at: float
+    concluded_at: float
+    outcome: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PreImage:
+    """A record as it was before a clean, its ping secret with it (U8). Times are epoch seconds.
+
+    `outcome` is that of its intent, None while nobody knows whether the write took effect.
+    """
+
+    record: Record = field(repr=False)
+    key: str
+    plan_id: str
+    taken_at: float
+    outcome: str | None = None
+    ended_at: float | None = None
+
+    @property
+    def incarnation(self) -> str | None:
+        return self.record.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An operator's mark on a node or record (C9); `at` is epoch seconds."""
+
+    id: str
+    reason: str
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a node pinned and must still be released, `order` low first (D4).
+
+    `kind` is the adapter's word: volume, interface, address; `tagged` says that our tag is on it,
+    too. `added_at`, `not_before` and
+    `released_at` are epoch seconds.
+    """
+
+    node: str
+    kind: str
+    id: str
+    order: int = 0
+    added_at: float = 0.0
+    attempts: int = 0
+    not_before: float = 0.0
+    error: str | None = None
+    released_at: float | None = None
+    tagged: bool = True
+
+
+class Journal(Protocol):
+    """The durable log of one pool's manager.
+
+    Every call but `note` is one transaction, on the disk when it returns. A call that can't be
+    carried out raises JournalError and changes nothing; `failure` then says why until a call
+    succeeds. Used by several threads, one write at a time.
+    """
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last write failed and what to do about it; None while the journal is healthy."""
+        ...
+
+    def retry(self) -> bool:
+        """Write one small thing now; True once the journal can be written (again)."""
+        ...
+
+    # Intents.
+
+    def intend(self, intents: Sequence[Intent]) -> None:
+        """Write down what is about to be done. One whose key is open already replaces that."""
+        ...
+
+    def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
+        """What became of it; its pre-image gets the same outcome. An unknown key is no error."""
+        ...
+
+    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+        """Count a failed recovery; the intent as it is then, parked after PARKED_AFTER (R1)."""
+        ...
+
+    def open_intents(self) -> tuple[OpenIntent, ...]:
+        """All without an outcome, oldest first, the parked ones too."""
+        ...
+
+    def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:
+        """Outcomes since then (epoch seconds), oldest first; `id` is a record's or a node's."""
+        ...
+
+    # Pre-images.
+
+    def pre_images(
+        self, *, record: str | None = None, incarnation: str | None = None
+    ) -> tuple[PreImage, ...]:
+        """Those within retention, newest first; of one record or incarnation where given (U8)."""
+        ...
+
+    # What must outlive the process (R4).
+
+    def breaker(self) -> Breaker | None:
+        """The breaker as last saved, its times moved to this machine's CLOCK_BOOTTIME."""
+        ...
+
+    def save_breaker(self, breaker: Breaker) -> None: ...
+
+    def holds(self) -> tuple[Hold, ...]:
+        """All holds, oldest first."""
+        ...
+
+    def hold(self, hold: Hold) -> None:
+        """Keep a hold; one on the same id is replaced."""
+        ...
+
+    def release(self, id: str) -> bool:
+        """Forget a hold; False when there was none."""
+        ...
+
+    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
+        """The ledger, in the order of release; those released already only when asked (D4)."""
+        ...
+
+    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        """Enter what a destroy will leave; one that is known already is left as it is."""
+        ...
+
+    def save_leftover(self, leftover: Leftover) -> None:
+        """Keep one as it is now: another attempt, or released."""
+        ...
+
+    def recall(self, name: str) -> Any:
+        """The JSON value kept under `name` (a time, a token), or None."""
+        ...
+
+    def remember(self, name: str, value: Any) -> None:
+        """Keep a JSON value; None forgets it."""
+        ...
+
+    # What was seen and decided.
+
+    def begin(self, start: Start) -> None:
+        """What the facts and decisions from here on start from: a new process, or a new run."""
+        ...
+
+    def note(self, fact: Fact) -> None:
+        """A fact that is being folded. It is on the disk with the next decision. Never raises."""
+        ...
+
+    def decided(self, decision: Decision) -> None:
+        """Write the facts noted and this decision. After a failure the next one starts afresh."""
+        ...
+
+    # The end.
+
+    def tidy(self) -> None:
+        """Drop what is older than `keep` or beyond `max_size`, and shorten the log file."""
+        ...
+
+    def close(self) -> None: ...

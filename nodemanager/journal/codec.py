@@ -1,0 +1,248 @@
+"""Core's frozen data as JSON and back, exactly: built once for each type from its annotations.
+
+A dataclass becomes an object of the fields that differ from their defaults, so that a field added
+later reads as its default from an older journal. Floats are exact (repr); tuples, lists and
+mappings under `Any` come back as what they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from nodemanager.redact import is_secret
+
+T = TypeVar("T")
+Turn = Callable[[Any], Any]
+
+_TUPLE, _PAIRS, _SET = "()", "{}", "{,}"
+_MARKS = frozenset({_TUPLE, _PAIRS, _SET})
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+class Codec(NamedTuple):
+    """Both ways. `plain` says that values are JSON as they stand."""
+
+    encode: Turn
+    decode: Turn
+    plain: bool = False
+
+
+def dump(value: Any, of: Any = None) -> str:
+    """`value` as JSON text; `of` is its declared type where that is not its class."""
+    return to_text(codec_of(of if of is not None else type(value)).encode(value))
+
+
+def load(of: type[T], text: str) -> T:
+    """What `dump` made a text of. Raises ValueError for one that it did not make."""
+    loaded: T = decoded(of, json.loads(text))
+    return loaded
+
+
+def decoded(of: Any, data: Any) -> Any:
+    """The value of type `of` that `data` stands for. Raises ValueError where it is none."""
+    try:
+        return codec_of(of).decode(data)
+    except (TypeError, KeyError, AttributeError, IndexError) as error:
+        raise ValueError(f"no {getattr(of, '__name__', of)}: {error}") from error
+
+
+def to_text(data: Any) -> str:
+    """ASCII, so that whatever a server wrote into a string survives."""
+    return json.dumps(data, separators=(",", ":"))
+
+
+def codec_of(of: Any) -> Codec:
+    """The codec of a type as annotations name it."""
+    return _codec_of(of)
+
+
+@cache
+def _codec_of(of: Any) -> Codec:
+    if of in _PLAIN:
+        return Codec(_same, _same, plain=True)
+    if of is Any or of is object:
+        return Codec(_any_out, _any_in)
+    origin, arguments = get_origin(of), get_args(of)
+    if origin in (Union, types.UnionType):
+        return _optional(arguments)
+    if origin is tuple:
+        return _tuple(arguments)
+    if origin is frozenset:
+        return _frozenset(codec_of(arguments[0]))
+    if origin in (Mapping, dict, typing.Mapping) or getattr(origin, "__name__", "") == "Mapping":
+        return _mapping(codec_of(arguments[1]))
+    cls = origin if origin is not None else of
+    if isinstance(cls, type) and issubclass(cls, Enum):
+        return Codec(lambda member: member.value, cls)
+    if dataclasses.is_dataclass(cls):
+        parameters = getattr(cls, "__parameters__", ())
+        return _dataclass(cls, dict(zip(parameters, arguments, strict=False)))
+    raise TypeError(f"the journal has no form for {of}")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _optional(arms: tuple[Any, ...]) -> Codec:
+    if all(arm in _PLAIN for arm in arms):
+        return Codec(_same, _same, plain=True)
+    others = [arm for arm in arms if arm is not type(None)]
+    if len(others) != 1:
+        raise TypeError(f"the journal has no form for a choice of {others}")
+    inner = codec_of(others[0])
+    return Codec(
+        lambda value: None if value is None else inner.encode(value),
+        lambda data: None if data is None else inner.decode(data),
+    )
+
+
+def _tuple(arguments: tuple[Any, ...]) -> Codec:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        inner = codec_of(arguments[0])
+        if inner.plain:
+            return Codec(list, tuple)
+        encode, decode = inner.encode, inner.decode
+        return Codec(
+            lambda value: [encode(one) for one in value],
+            lambda data: tuple([decode(one) for one in data]),
+        )
+    inners = [codec_of(argument) for argument in arguments]
+    return Codec(
+        lambda value: [inner.encode(one) for inner, one in zip(inners, value, strict=True)],
+        lambda data: tuple([inner.decode(one) for inner, one in zip(inners, data, strict=True)]),
+    )
+
+
+def _frozenset(inner: Codec) -> Codec:
+    return Codec(
+        lambda value: [inner.encode(one) for one in sorted(value)],
+        lambda data: frozenset([inner.decode(one) for one in data]),
+    )
+
+
+def _mapping(inner: Codec) -> Codec:
+    """By string keys, in the order of the mapping."""
+    if inner.plain:
+        return Codec(dict, dict)
+    encode, decode = inner.encode, inner.decode
+    return Codec(
+        lambda value: {key: encode(one) for key, one in value.items()},
+        lambda data: {key: decode(one) for key, one in data.items()},
+    )
+
+
+def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
+    """Codecs of fields are looked up late: a Breaker holds Breakers."""
+    hints = typing.get_type_hints(cls)
+    fields = [(one.name, _bind(hints[one.name], bound)) for one in dataclasses.fields(cls)]
+    defaults = {one.name: _default(one) for one in dataclasses.fields(cls)}
+    codecs: dict[str, Codec] = {}
+
+    def prepare() -> dict[str, Codec]:
+        codecs.update({name: codec_of(hint) for name, hint in fields})
+        return codecs
+
+    def encode(value: Any) -> dict[str, Any]:
+        known = codecs or prepare()
+        data = {}
+        for name, codec in known.items():
+            one = getattr(value, name)
+            if one is defaults[name] or (one == defaults[name] and type(one) is not bool):
+                continue
+            data[name] = one if codec.plain else codec.encode(one)
+        return data
+
+    def decode(data: dict[str, Any]) -> Any:
+        known = codecs or prepare()
+        return cls(
+            **{
+                name: one if known[name].plain else known[name].decode(one)
+                for name, one in data.items()
+            }
+        )
+
+    return Codec(encode, decode)
+
+
+class _Nothing:
+    """Equal to no value: the field has no default."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]  # never a key
+
+
+def _default(one: dataclasses.Field[Any]) -> Any:
+    if one.default is not dataclasses.MISSING:
+        return one.default
+    if one.default_factory is not dataclasses.MISSING:
+        return one.default_factory()
+    return _Nothing()
+
+
+def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:
+    """The hint with its type variables replaced: `tuple[T, ...]` of a `Listing[Record]`."""
+    if hint in bound:
+        return bound[hint]
+    arguments = get_args(hint)
+    if not bound or not any(argument in bound for argument in arguments):
+        return hint
+    return get_origin(hint)[tuple(bound.get(one, one) for one in arguments)]
+
+
+def _any_out(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple:
+        return {_TUPLE: [_any_out(one) for one in value]}
+    if isinstance(value, Mapping):
+        if all(type(key) is str for key in value) and not _MARKS & value.keys():
+            return {key: _any_out(one) for key, one in value.items()}
+        return {_PAIRS: [[_any_out(key), _any_out(one)] for key, one in value.items()]}
+    if isinstance(value, list):
+        return [_any_out(one) for one in value]
+    if isinstance(value, (set, frozenset)):
+        return {_SET: [_any_out(one) for one in sorted(value, key=repr)]}
+    if isinstance(value, Enum):
+        return _any_out(value.value)
+    # What is none of ours is kept as what it said: the journal must not fail for a measure.
+    return str(value)
+
+
+def _any_in(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_any_in(one) for one in data]
+    if not isinstance(data, dict):
+        return data
+    if len(data) == 1:
+        (mark, inner), *_ = data.items()
+        if mark == _TUPLE:
+            return tuple(_any_in(one) for one in inner)
+        if mark == _PAIRS:
+            return {_any_in(key): _any_in(one) for key, one in inner}
+        if mark == _SET:
+            return frozenset(_any_in(one) for one in inner)
+    return {key: _any_in(one) for key, one in data.items()}
+
+
+def without_secrets(value: Any) -> Any:
+    """`value` less every text under a key that names a secret, however deep."""
+    if isinstance(value, Mapping):
+        return {
+            key: without_secrets(one)
+            for key, one in value.items()
+            if not (isinstance(one, str) and is_secret(str(key)))
+        }
+    if isinstance(value, (list, tuple)):
+        return type(value)(without_secrets(one) for one in value)
+    return value

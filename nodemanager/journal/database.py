@@ -1,0 +1,226 @@
+"""The journal's file: opened, brought up to date, written one transaction at a time.
+
+SQLite with a write-ahead log and synchronous=FULL: what a transaction wrote is on the disk when it
+returns. Every failure is a JournalError that says what to do; the connection is then given up, so
+that the next call starts from the file as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nodemanager.errors import JournalError, StartError
+from nodemanager.revisions import bring_up_to_date
+
+BUSY_S = 2.0
+"""How long a write waits for another process' lock; the daemon decides nothing meanwhile."""
+LOG_LIMIT = 8 * 1024 * 1024
+"""What the write-ahead log is cut back to once it was written into the file, bytes."""
+
+_FAILURES = (exc.SQLAlchemyError, sqlite3.Error, OSError)
+
+
+class JournalFile:
+    """The SQLite file at `path`, opened by the first transaction and again after a failure."""
+
+    def __init__(self, path: Path, pool: str, *, busy_s: float = BUSY_S) -> None:
+        self.path = path
+        self._pool = pool
+        self._busy_s = busy_s
+        self._lock = threading.RLock()
+        self._engine: sa.Engine | None = None
+        self._opened: tuple[int, int] | None = None
+        self.failure: str | None = None
+
+    def open(self, now: float) -> None:
+        """Open it; what is wrong stands in `failure`. Raises StartError for a newer schema."""
+        with contextlib.suppress(JournalError), self._lock, self._translated(starting=True):
+            self._ready(now)
+
+    @contextlib.contextmanager
+    def writing(self, now: float) -> Iterator[sa.Connection]:
+        """A transaction that is durable once the block ends without an exception."""
+        with self._lock, self._translated():
+            engine = self._ready(now)
+            with engine.begin() as connection:
+                yield connection
+            self.failure = None
+
+    @contextlib.contextmanager
+    def reading(self, now: float) -> Iterator[sa.Connection]:
+        with self._lock, self._translated():
+            engine = self._ready(now).execution_options(journal_reads=True)
+            with engine.begin() as connection:
+                yield connection
+
+    def shorten_log(self) -> None:
+        """Bring the write-ahead log into the file, and cut it, unless a reader needs it."""
+        with self._lock, self._translated():
+            if self._engine is not None:
+                with self._plain(self._engine) as cursor:
+                    cursor.execute("PRAGMA incremental_vacuum")
+                    cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._lock:
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                engine.dispose()
+
+    # Opening.
+
+    def _ready(self, now: float) -> sa.Engine:
+        """The engine on the file that is at the path now."""
+        if self._engine is not None and not self._is_there():
+            self.close()
+            raise JournalError(
+                f"the journal {self.path} was moved or removed under the running daemon; "
+                "what it keeps is written to a new file from now on, unless the old one comes back"
+            )
+        if self._engine is None:
+            self._engine = self._open_engine(now)
+        return self._engine
+
+    def _is_there(self) -> bool:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._opened
+
+    def _open_engine(self, now: float) -> sa.Engine:
+        _make_private(self.path)
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(self.path)),
+            connect_args={"timeout": self._busy_s, "check_same_thread": False},
+            hide_parameters=True,
+            poolclass=sa.pool.StaticPool,
+        )
+        sa.event.listen(engine, "connect", _set_up)
+        sa.event.listen(engine, "begin", _begin)
+        try:
+            self._use_log(engine)
+            with engine.begin() as connection:
+                folder = Path(__file__).parent / "migrations"
+                bring_up_to_date(connection, folder, f"the journal {self.path}")
+                self._check_owner(connection, now)
+            found = os.stat(self.path)
+        except BaseException:
+            engine.dispose()
+            raise
+        self._opened = (found.st_dev, found.st_ino)
+        return engine
+
+    def _use_log(self, engine: sa.Engine) -> None:
+        with self._plain(engine) as cursor:
+            damage = cursor.execute("PRAGMA quick_check(1)").fetchone()
+            if damage is not None and damage[0] != "ok":
+                raise sqlite3.DatabaseError("database disk image is malformed")
+            # Takes effect only before the first table.
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode is None or mode[0] != "wal":
+            raise JournalError(
+                f"the journal {self.path} can't keep a write-ahead log there: put "
+                "[Journal] path on a local disk"
+            )
+
+    def _check_owner(self, connection: sa.Connection, now: float) -> None:
+        found = connection.exec_driver_sql("SELECT pool FROM about").scalar()
+        if found is None:
+            connection.exec_driver_sql(
+                "INSERT INTO about (id, pool, created_at, tried_at) VALUES (1, ?, ?, ?)",
+                (self._pool, now, now),
+            )
+        elif found != self._pool:
+            raise StartError(
+                f"the journal {self.path} is pool {found}'s, and this manager serves "
+                f"{self._pool}: give it a [Journal] path of its own"
+            )
+
+    @contextlib.contextmanager
+    def _plain(self, engine: sa.Engine) -> Iterator[sqlite3.Cursor]:
+        """A cursor outside any transaction."""
+        raw = engine.raw_connection()
+        try:
+            yield raw.cursor()  # type: ignore[misc]  # SQLAlchemy's proxy of a sqlite3 cursor
+        finally:
+            raw.close()
+
+    @contextlib.contextmanager
+    def _translated(self, *, starting: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (JournalError, StartError) as error:
+            if starting and isinstance(error, StartError):
+                raise
+            self.failure = str(error)
+            if isinstance(error, JournalError):
+                raise
+            raise JournalError(self.failure) from error
+        except _FAILURES as error:
+            self.close()
+            self.failure = f"the journal {self.path}: {_what_to_do(error, self.path)}"
+            raise JournalError(self.failure) from error
+
+
+def _make_private(path: Path) -> None:
+    """The file for its owner alone: pre-images hold ping secrets."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise JournalError(
+            f"the journal {path} can't be opened: {error.strerror}; see [Journal] path"
+        ) from error
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _set_up(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute(f"PRAGMA journal_size_limit={LOG_LIMIT}")
+    cursor.close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    reads = connection.get_execution_options().get("journal_reads")
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _what_to_do(error: BaseException, path: Path) -> str:
+    """What is wrong, without statement or values, and what helps."""
+    cause = getattr(error, "orig", None) or error
+    name = str(getattr(cause, "sqlite_errorname", ""))
+    said = str(cause).strip().splitlines()
+    first = said[0] if said else type(cause).__name__
+    if name == "SQLITE_FULL" or getattr(cause, "errno", None) == errno.ENOSPC:
+        return f"the disk is full ({first}); make room, and it goes on by itself"
+    if name.startswith("SQLITE_IOERR"):
+        return f"the disk does not take it ({first}); make room or mend it, and it goes on"
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"another process holds it ({first}); end that one, and it goes on by itself"
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "malformed" in first:
+        return (
+            f"it is damaged ({first}); restore it, or move {path}, {path.name}-wal and "
+            f"{path.name}-shm away together: then a new one is begun, without the holds, breaker "
+            "and pre-images that were in it"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN", "SQLITE_AUTH")):
+        return f"it can't be written ({first}); see to the rights of [Journal] path"
+    return first

@@ -1,0 +1,244 @@
+"""What must outlive the process: intents, pre-images, holds, leftovers, the breaker, small values.
+
+Each function is the whole body of one transaction; rows in, api's dataclasses out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.model import Record
+from nodemanager.journal.api import (
+    PARKED_AFTER,
+    Concluded,
+    Hold,
+    Intent,
+    IntentKind,
+    Leftover,
+    OpenIntent,
+    PreImage,
+)
+from nodemanager.journal.codec import codec_of, dump, load, to_text, without_secrets
+from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images
+
+_ANY = codec_of(Any)
+_IS_OPEN = intents.c.concluded_at.is_(None)
+BREAKER = "breaker"
+
+
+def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
+    """Enter it, in the place of an open one of the same key: that is tried again."""
+    open_one = connection.execute(
+        sa.select(intents.c.id).where(intents.c.key == intent.key, _IS_OPEN)
+    ).scalar()
+    values: dict[str, Any] = {
+        "kind": intent.kind.value,
+        "plan_id": intent.plan_id,
+        "record": intent.record,
+        "node": intent.node,
+        "details": to_text(_ANY.encode(without_secrets(intent.details))),
+    }
+    if open_one is None:
+        values |= {"key": intent.key, "opened_at": now, "failures": 0}
+        enter = sa.insert(intents).values(values).returning(intents.c.id)
+        open_one = connection.execute(enter).scalar_one()
+    else:
+        connection.execute(sa.update(intents).where(intents.c.id == open_one).values(values))
+    if intent.pre_image is not None:
+        _write_pre_image(connection, int(open_one), intent.pre_image, now)
+
+
+def _write_pre_image(connection: sa.Connection, intent_id: int, record: Record, now: float) -> None:
+    values = {
+        "intent": intent_id,
+        "record": record.uuid,
+        "incarnation": record.incarnation,
+        "taken_at": now,
+        "body": dump(record),
+    }
+    put = insert(pre_images).values(values)
+    connection.execute(put.on_conflict_do_update(index_elements=["intent"], set_=values))
+
+
+def conclude(
+    connection: sa.Connection, key: str, outcome: str, details: Mapping[str, Any], now: float
+) -> None:
+    connection.execute(
+        sa.update(intents)
+        .where(intents.c.key == key, _IS_OPEN)
+        .values(
+            outcome=outcome,
+            concluded_at=now,
+            result=to_text(_ANY.encode(without_secrets(details))),
+        )
+    )
+
+
+def count_failure(connection: sa.Connection, key: str, error: str) -> OpenIntent | None:
+    connection.execute(
+        sa.update(intents)
+        .where(intents.c.key == key, _IS_OPEN)
+        .values(failures=intents.c.failures + 1, error=error)
+    )
+    found = open_intents(connection, intents.c.key == key)
+    return found[0] if found else None
+
+
+def open_intents(
+    connection: sa.Connection, *where: sa.ColumnElement[bool]
+) -> tuple[OpenIntent, ...]:
+    rows = connection.execute(
+        sa.select(intents, pre_images.c.body)
+        .outerjoin(pre_images, pre_images.c.intent == intents.c.id)
+        .where(_IS_OPEN, *where)
+        .order_by(intents.c.id)
+    )
+    return tuple(
+        OpenIntent(
+            intent=_intent(row),
+            opened_at=row.opened_at,
+            failures=row.failures,
+            parked=row.failures >= PARKED_AFTER,
+            error=row.error,
+        )
+        for row in rows
+    )
+
+
+def concluded(connection: sa.Connection, id: str | None, since: float) -> tuple[Concluded, ...]:
+    query = sa.select(intents, sa.null().label("body")).where(intents.c.concluded_at >= since)
+    if id is not None:
+        query = query.where(sa.or_(intents.c.record == id, intents.c.node == id))
+    return tuple(
+        Concluded(
+            intent=_intent(row),
+            opened_at=row.opened_at,
+            concluded_at=row.concluded_at,
+            outcome=row.outcome,
+            details=_ANY.decode(json.loads(row.result)),
+        )
+        for row in connection.execute(query.order_by(intents.c.concluded_at, intents.c.id))
+    )
+
+
+def _intent(row: Any) -> Intent:
+    return Intent(
+        kind=IntentKind(row.kind),
+        key=row.key,
+        plan_id=row.plan_id,
+        record=row.record,
+        node=row.node,
+        details=_ANY.decode(json.loads(row.details)),
+        pre_image=None if row.body is None else load(Record, row.body),
+    )
+
+
+def find_pre_images(
+    connection: sa.Connection, record: str | None, incarnation: str | None
+) -> tuple[PreImage, ...]:
+    query = sa.select(
+        pre_images, intents.c.key, intents.c.plan_id, intents.c.outcome, intents.c.concluded_at
+    ).join(intents, intents.c.id == pre_images.c.intent)
+    if record is not None:
+        query = query.where(pre_images.c.record == record)
+    if incarnation is not None:
+        query = query.where(pre_images.c.incarnation == incarnation)
+    rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
+    return tuple(
+        PreImage(
+            record=load(Record, row.body),
+            key=row.key,
+            plan_id=row.plan_id,
+            taken_at=row.taken_at,
+            outcome=row.outcome,
+            ended_at=row.concluded_at,
+        )
+        for row in rows
+    )
+
+
+def all_holds(connection: sa.Connection) -> tuple[Hold, ...]:
+    rows = connection.execute(sa.select(holds).order_by(holds.c.at, holds.c.id))
+    return tuple(Hold(row.id, row.reason, row.by, row.at) for row in rows)
+
+
+def put_hold(connection: sa.Connection, hold: Hold) -> None:
+    values = {"id": hold.id, "reason": hold.reason, "by": hold.by, "at": hold.at}
+    put = insert(holds).values(values)
+    connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=values))
+
+
+def drop_hold(connection: sa.Connection, id: str) -> bool:
+    return connection.execute(sa.delete(holds).where(holds.c.id == id)).rowcount > 0
+
+
+def all_leftovers(connection: sa.Connection, *, released: bool) -> tuple[Leftover, ...]:
+    table = leftovers.c
+    query = sa.select(leftovers).order_by(table.added_at, table.node, table.order, table.id)
+    if not released:
+        query = query.where(table.released_at.is_(None))
+    return tuple(Leftover(**row._mapping) for row in connection.execute(query))
+
+
+def enter_leftovers(connection: sa.Connection, entered: Sequence[Leftover], now: float) -> None:
+    for one in entered:
+        values = {**_columns(one), "added_at": one.added_at or now}
+        connection.execute(insert(leftovers).values(values).on_conflict_do_nothing())
+
+
+def put_leftover(connection: sa.Connection, leftover: Leftover) -> None:
+    values = _columns(leftover)
+    put = insert(leftovers).values(values)
+    connection.execute(put.on_conflict_do_update(index_elements=["kind", "id"], set_=values))
+
+
+def _columns(leftover: Leftover) -> dict[str, Any]:
+    return {column.name: getattr(leftover, column.name) for column in leftovers.columns}
+
+
+def recall(connection: sa.Connection, name: str) -> Any:
+    text = connection.execute(sa.select(kept.c.value).where(kept.c.name == name)).scalar()
+    return None if text is None else json.loads(text)
+
+
+def remember(connection: sa.Connection, name: str, value: Any, now: float) -> None:
+    if value is None:
+        connection.execute(sa.delete(kept).where(kept.c.name == name))
+        return
+    values = {"name": name, "value": to_text(value), "at": now}
+    put = insert(kept).values(values)
+    connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
+
+
+def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
+    """The breaker, and on which clock its times are: CLOCK_BOOTTIME starts anew with a machine."""
+    return {
+        "breaker": codec_of(Breaker).encode(breaker),
+        "boot_id": boot_id,
+        "boottime": boottime,
+        "wall": wall,
+    }
+
+
+def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
+    """The breaker with its times on this boot's clock."""
+    breaker: Breaker = codec_of(Breaker).decode(data["breaker"])
+    if boot_id and data["boot_id"] == boot_id:
+        return breaker
+    return _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+
+
+def _moved(breaker: Breaker, by_s: float) -> Breaker:
+    return replace(
+        breaker,
+        opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
+        denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
+        others=tuple(_moved(other, by_s) for other in breaker.others),
+    )

@@ -1,0 +1,225 @@
+"""A journal in memory: for tests, and for a simulation that makes it fail on script.
+
+It outlives the actors that use it, as a file would: a restart is another daemon on the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.clock import Clock, ManualClock
+from nodemanager.core.breaker import Breaker
+from nodemanager.errors import JournalError
+from nodemanager.journal.api import (
+    PARKED_AFTER,
+    Concluded,
+    Hold,
+    Intent,
+    Leftover,
+    OpenIntent,
+    PreImage,
+)
+from nodemanager.journal.codec import without_secrets
+from nodemanager.journal.facts import Decision, Fact, Start
+
+Fault = Callable[[str], str | None]
+"""Asked before each call by its name; a text makes it fail with that."""
+
+
+@dataclass
+class _Kept:
+    intent: Intent
+    opened_at: float
+    failures: int = 0
+    error: str | None = None
+    ended: Concluded | None = None
+
+
+@dataclass
+class MemoryJournal:
+    """See api.Journal. Fails while `fault` says so; `entries` are what was begun and decided."""
+
+    clock: Clock = field(default_factory=ManualClock)
+    fault: Fault = field(default=lambda call: None)
+    keeps_entries: bool = True
+    failure: str | None = None
+    entries: list[Start | Fact | Decision] = field(default_factory=list)
+    _intents: list[_Kept] = field(default_factory=list)
+    _pre_images: dict[int, PreImage] = field(default_factory=dict)
+    _breaker: Breaker | None = None
+    _holds: dict[str, Hold] = field(default_factory=dict)
+    _leftovers: dict[tuple[str, str], Leftover] = field(default_factory=dict)
+    _remembered: dict[str, str] = field(default_factory=dict)
+    _noted: list[Start | Fact] = field(default_factory=list)
+
+    def fail(self, why: str = "the disk is full") -> None:
+        """Every call fails from now on, until `heal`."""
+        self.fault = lambda call: why
+
+    def heal(self) -> None:
+        self.fault = lambda call: None
+
+    def _call(self, name: str) -> float:
+        """The time of a call that may go ahead, epoch seconds."""
+        why = self.fault(name)
+        if why is not None:
+            self.failure = why
+            raise JournalError(why)
+        self.failure = None
+        return self.clock.wall()
+
+    def retry(self) -> bool:
+        try:
+            self._call("retry")
+        except JournalError:
+            return False
+        return True
+
+    # Intents.
+
+    def intend(self, intents: Sequence[Intent]) -> None:
+        now = self._call("intend")
+        for intent in intents:
+            details = json.loads(json.dumps(without_secrets(intent.details), default=str))
+            kept = replace(intent, details=details)
+            known = self._open(intent.key)
+            if known is None:
+                known = _Kept(kept, now)
+                self._intents.append(known)
+            else:
+                image = intent.pre_image or known.intent.pre_image
+                known.intent = replace(kept, pre_image=image)
+            if intent.pre_image is not None:
+                image_of = PreImage(intent.pre_image, intent.key, intent.plan_id, now)
+                self._pre_images[id(known)] = image_of
+
+    def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
+        now = self._call("conclude")
+        known = self._open(key)
+        if known is None:
+            return
+        intent = replace(known.intent, pre_image=None)
+        known.ended = Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
+        image = self._pre_images.get(id(known))
+        if image is not None:
+            self._pre_images[id(known)] = replace(image, outcome=outcome, ended_at=now)
+
+    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+        self._call("recovery_failed")
+        known = self._open(key)
+        if known is None:
+            return None
+        known.failures += 1
+        known.error = error
+        return _as_open(known)
+
+    def open_intents(self) -> tuple[OpenIntent, ...]:
+        self._call("open_intents")
+        return tuple(_as_open(known) for known in self._intents if known.ended is None)
+
+    def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:
+        self._call("concluded")
+        ended = [known.ended for known in self._intents if known.ended is not None]
+        return tuple(
+            one
+            for one in sorted(ended, key=lambda one: one.concluded_at)
+            if one.concluded_at >= since and id in (None, one.intent.record, one.intent.node)
+        )
+
+    def _open(self, key: str) -> _Kept | None:
+        return next(
+            (one for one in self._intents if one.intent.key == key and one.ended is None), None
+        )
+
+    def pre_images(
+        self, *, record: str | None = None, incarnation: str | None = None
+    ) -> tuple[PreImage, ...]:
+        self._call("pre_images")
+        return tuple(
+            image
+            for image in reversed(self._pre_images.values())
+            if record in (None, image.record.uuid) and incarnation in (None, image.incarnation)
+        )
+
+    # What must outlive the process.
+
+    def breaker(self) -> Breaker | None:
+        self._call("breaker")
+        return self._breaker
+
+    def save_breaker(self, breaker: Breaker) -> None:
+        self._call("save_breaker")
+        self._breaker = breaker
+
+    def holds(self) -> tuple[Hold, ...]:
+        self._call("holds")
+        return tuple(sorted(self._holds.values(), key=lambda hold: (hold.at, hold.id)))
+
+    def hold(self, hold: Hold) -> None:
+        self._call("hold")
+        self._holds[hold.id] = hold
+
+    def release(self, id: str) -> bool:
+        self._call("release")
+        return self._holds.pop(id, None) is not None
+
+    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
+        self._call("leftovers")
+        wanted = [one for one in self._leftovers.values() if released or one.released_at is None]
+        return tuple(sorted(wanted, key=lambda one: (one.added_at, one.node, one.order, one.id)))
+
+    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        now = self._call("add_leftovers")
+        for one in leftovers:
+            entered = replace(one, added_at=one.added_at or now)
+            self._leftovers.setdefault((one.kind, one.id), entered)
+
+    def save_leftover(self, leftover: Leftover) -> None:
+        self._call("save_leftover")
+        self._leftovers[leftover.kind, leftover.id] = leftover
+
+    def recall(self, name: str) -> Any:
+        self._call("recall")
+        text = self._remembered.get(name)
+        return None if text is None else json.loads(text)
+
+    def remember(self, name: str, value: Any) -> None:
+        self._call("remember")
+        if value is None:
+            self._remembered.pop(name, None)
+        else:
+            self._remembered[name] = json.dumps(value)
+
+    # What was seen and decided.
+
+    def begin(self, start: Start) -> None:
+        self._noted = [start]
+
+    def note(self, fact: Fact) -> None:
+        if self.keeps_entries:
+            self._noted.append(fact)
+
+    def decided(self, decision: Decision) -> None:
+        noted, self._noted = self._noted, []
+        self._call("decided")
+        if self.keeps_entries:
+            self.entries += [*noted, decision]
+
+    def tidy(self) -> None:
+        self._call("tidy")
+
+    def close(self) -> None:
+        return
+
+
+def _as_open(known: _Kept) -> OpenIntent:
+    return OpenIntent(
+        known.intent,
+        known.opened_at,
+        known.failures,
+        known.failures >= PARKED_AFTER,
+        known.error,
+    )

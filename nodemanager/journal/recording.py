@@ -1,0 +1,230 @@
+"""From facts and decisions to the rows of `entries`: one row a decision, in segments.
+
+A segment begins with the whole state that its first fact is folded into. A row that could not be
+written leaves no hole in a segment: what comes after it begins a new one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodemanager import redact
+from nodemanager.core.history import Nodes, Records
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.codec import codec_of, to_text
+from nodemanager.journal.deltas import (
+    BLANK,
+    Standing,
+    digest,
+    encode_changes,
+    encode_snapshot,
+    verdict_changes,
+    verdicts_of,
+)
+from nodemanager.journal.facts import (
+    BreakerSet,
+    CloudPollBegun,
+    CloudSeen,
+    Decision,
+    DemandSeen,
+    Fact,
+    NodesAnswered,
+    NodesExplained,
+    PollMissed,
+    RecordsSeen,
+    SettingsTaken,
+    Start,
+    State,
+    after_decision,
+    settings_after,
+)
+from nodemanager.journal.listings import NODES, RECORDS
+from nodemanager.journal.schema import entries
+from nodemanager.journal.states import encode_start
+
+SEGMENT_DECISIONS = 240
+SEGMENT_S = 3600.0
+START, CYCLE = "start", "cycle"
+_LEVEL = 6
+
+OTHER_FACTS: dict[str, type[Any]] = {
+    one.__name__: one
+    for one in (
+        CloudPollBegun,
+        DemandSeen,
+        PollMissed,
+        NodesAnswered,
+        NodesExplained,
+        SettingsTaken,
+        BreakerSet,
+    )
+}
+"""Those that are written as they are; listings are written as changes."""
+
+
+@dataclass
+class Base:
+    """What changes are told against; the reader goes through the same ones."""
+
+    nodes: Nodes | None
+    records: Records | None
+    snapshot: Snapshot
+    standing: Standing
+
+    @classmethod
+    def of(cls, start: Start) -> Base:
+        state = start.state
+        blank = replace(BLANK, demand=state.demand, demand_at=state.demand_at, slots=state.slots)
+        return cls(state.history.cloud, state.history.records, blank, {})
+
+    def took(self, fact: Fact) -> None:
+        """A complete listing is what the next one is told against; some facts the snapshot has."""
+        match fact:
+            case CloudSeen(listing=listing):
+                if listing.complete:
+                    self.nodes = listing
+            case RecordsSeen():
+                if fact.listing.complete:
+                    self.records = fact.listing
+                self.snapshot = replace(self.snapshot, slots=fact.slots)
+            case DemandSeen():
+                self.snapshot = replace(self.snapshot, demand=fact.jobs, demand_at=fact.started_at)
+            case _:
+                pass
+
+
+class Recorder:
+    """Turns facts and decisions into rows. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._start: Start | None = None
+        self._base: Base | None = None
+        self._settings: Settings | None = None
+        self._facts: list[Fact] = []
+        self._segment: int | None = None
+        self._decisions = 0
+        self._began_at = 0.0
+        self._after: Start | None = None
+
+    def begin(self, start: Start) -> None:
+        """Facts and decisions from here on start from there."""
+        self._facts.clear()
+        self._restart(start)
+
+    def note(self, fact: Fact) -> None:
+        if self._settings is not None:
+            self._facts.append(fact)
+
+    def decided(self, decision: Decision) -> list[dict[str, Any]]:
+        """The rows that this decision, and the facts before it, come to."""
+        if self._start is None or self._settings is None:
+            raise ValueError("a decision before `begin`")
+        snapshot = decision.snapshot
+        rows = []
+        due = self._decisions >= SEGMENT_DECISIONS or snapshot.now - self._began_at > SEGMENT_S
+        if self._base is None or due:
+            rows.append(_row(START, self._start.at, self._start.wall, encode_start(self._start)))
+            self._base = Base.of(self._start)
+            self._segment, self._decisions, self._began_at = None, 0, snapshot.now
+        facts = [self._encoded(fact, self._base) for fact in self._facts]
+        self._facts.clear()
+        verdicts = verdicts_of(decision.plan)
+        changes, standing = verdict_changes(self._base.standing, verdicts)
+        body = {
+            "facts": facts,
+            "snapshot": encode_snapshot(self._base.snapshot, snapshot),
+            "new_records": decision.new_records,
+            "took_s": decision.took_s,
+            "digest": digest(verdicts),
+        }
+        if decision.plan.aborted is not None:
+            reason, measures = decision.plan.aborted
+            body["aborted"] = [reason.value, codec_of(Any).encode(measures)]
+        row = _row(CYCLE, snapshot.now, snapshot.wall, body)
+        if changes:
+            row["verdicts"] = _packed(encode_changes(changes))
+        rows.append(row)
+        self._base.standing = standing
+        self._base.snapshot = snapshot
+        self._decisions += 1
+        self._start = self._after_this(decision, self._settings)
+        return rows
+
+    def write(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["kind"] == START:
+                enter = sa.insert(entries).values({**row, "segment": 0})
+                self._segment = connection.execute(enter.returning(entries.c.seq)).scalar_one()
+                connection.execute(
+                    sa.update(entries)
+                    .where(entries.c.seq == self._segment)
+                    .values(segment=self._segment)
+                )
+            else:
+                connection.execute(sa.insert(entries).values({**row, "segment": self._segment}))
+
+    def lost(self) -> None:
+        """The rows could not be written: the next decision begins a new segment."""
+        self._base = None
+
+    def _restart(self, start: Start) -> None:
+        self._start, self._base, self._settings = start, None, start.settings
+
+    def _after_this(self, decision: Decision, settings: Settings) -> Start:
+        """Where a segment would start from that began now."""
+        snapshot = decision.snapshot
+        assert self._start is not None
+        state = after_decision(
+            State(demand=snapshot.demand, demand_at=snapshot.demand_at, slots=snapshot.slots),
+            decision.plan,
+        )
+        return Start(
+            self._start.pool,
+            settings,
+            snapshot.now,
+            snapshot.wall,
+            state,
+            self._start.run_id,
+        )
+
+    def _encoded(self, fact: Fact, base: Base) -> list[Any]:
+        assert self._settings is not None
+        self._settings = settings_after(self._settings, fact)
+        data = encode_fact(fact, base)
+        base.took(fact)
+        return [type(fact).__name__, data]
+
+
+def encode_fact(fact: Fact, base: Base) -> Any:
+    match fact:
+        case CloudSeen():
+            return [NODES.encode(base.nodes, fact.listing), fact.account]
+        case RecordsSeen():
+            listing = RECORDS.encode(base.records, fact.listing)
+            time = fact.store_time
+            stamp = [time.at, time.boottime, time.error_s]
+            return [listing, fact.store_id, stamp, fact.slots, fact.answered_at]
+        case PollMissed():
+            fact = replace(fact, error=redact.text(fact.error))
+        case _:
+            pass
+    return codec_of(type(fact)).encode(fact)
+
+
+def _row(kind: str, boottime: float, wall: float, body: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "boottime": boottime,
+        "wall": wall,
+        "body": _packed(body),
+        "verdicts": None,
+    }
+
+
+def _packed(data: Any) -> bytes:
+    return zlib.compress(to_text(data).encode("ascii"), _LEVEL)

@@ -1,0 +1,52 @@
+"""Decides again from what was recorded: the same facts, the same settings, the same verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from nodemanager.core.plan import Plan
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.deltas import digest, verdicts_of
+from nodemanager.journal.facts import (
+    Start,
+    State,
+    after_decision,
+    after_fact,
+    decide,
+    settings_after,
+)
+from nodemanager.journal.reading import Decided, Entry
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision taken again. `is_same` says that each verdict is what was recorded."""
+
+    snapshot: Snapshot
+    recorded: Decided
+    plan: Plan
+    is_same: bool
+
+
+def replayed(entries: Iterable[Entry]) -> Iterator[Step]:
+    """Every decision of `entries` again, from its whole snapshot and its recorded settings.
+
+    A segment begins with the state that the one before ended in, so that nothing is folded twice
+    and a gap leaves no trace in what comes after it.
+    """
+    state, settings = State(), None
+    for entry in entries:
+        if isinstance(entry, Start):
+            state, settings = entry.state, entry.settings
+        elif settings is None:
+            raise ValueError("facts without a start to fold them into")
+        elif isinstance(entry, Decided):
+            snapshot = replace(entry.snapshot, history=state.history)
+            made = decide(snapshot, entry.settings, new_records=entry.new_records)
+            is_same = digest(verdicts_of(made)) == entry.digest
+            yield Step(snapshot, entry, made, is_same)
+            state = after_decision(state, made)
+        else:
+            settings = settings_after(settings, entry)
+            state = after_fact(state, entry, settings)

@@ -1,0 +1,69 @@
+"""What the journal forgets: by age, then the oldest decisions by size. Never what is still open."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from nodemanager.journal.schema import entries, intents, leftovers, pre_images
+
+ROWS_AT_ONCE = 500
+"""So that one transaction stays small, whatever has piled up."""
+
+
+def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
+    """Forget some of what ended before then (epoch seconds), or is too much; True: there is more.
+
+    Open intents, holds, the breaker, leftovers not yet released and pre-images younger than that
+    are kept whatever the size.
+    """
+    _forget_ended(connection, before)
+    oldest = _segment_to_drop(connection, before, max_size)
+    if oldest is None:
+        return False
+    some = (
+        sa.select(entries.c.seq)
+        .where(entries.c.segment == oldest)
+        .order_by(entries.c.seq.desc())
+        .limit(ROWS_AT_ONCE)
+    )
+    # Its start goes last: what a kill leaves of a segment can be read.
+    connection.execute(sa.delete(entries).where(entries.c.seq.in_(some)))
+    return True
+
+
+def _forget_ended(connection: sa.Connection, before: float) -> None:
+    ended = sa.select(intents.c.id).where(intents.c.concluded_at < before)
+    connection.execute(sa.delete(pre_images).where(pre_images.c.intent.in_(ended)))
+    connection.execute(sa.delete(intents).where(intents.c.concluded_at < before))
+    connection.execute(sa.delete(leftovers).where(leftovers.c.released_at < before))
+
+
+def _segment_to_drop(connection: sa.Connection, before: float, max_size: int) -> int | None:
+    """The oldest segment, when all of it is too old or the file too large; never the newest."""
+    segments = (
+        connection.execute(
+            sa.select(entries.c.segment)
+            .group_by(entries.c.segment)
+            .order_by(entries.c.segment)
+            .limit(2)
+        )
+        .scalars()
+        .all()
+    )
+    if len(segments) < 2:
+        return None
+    oldest = segments[0]
+    newest_wall = connection.execute(
+        sa.select(sa.func.max(entries.c.wall)).where(entries.c.segment == oldest)
+    ).scalar()
+    too_old = newest_wall is not None and newest_wall < before
+    return int(oldest) if too_old or size_of(connection) > max_size else None
+
+
+def size_of(connection: sa.Connection) -> int:
+    """Bytes in use; pages that were freed are not counted."""
+    pages, free, size = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size

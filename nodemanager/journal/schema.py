@@ -1,0 +1,104 @@
+"""The journal's tables. A change here comes with a revision under migrations/versions.
+
+Times are epoch seconds unless a column's name says boottime. JSON is text, made by `codec`; the
+bodies of `entries` are compressed JSON, made by `recording`, the verdicts that changed beside them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+# One row: whose journal this is.
+about = Table(
+    "about",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("pool", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("tried_at", Float, nullable=False),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("plan_id", Text, nullable=False),
+    Column("record", Text),
+    Column("node", Text),
+    Column("details", Text, nullable=False),
+    Column("opened_at", Float, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("error", Text),
+    Column("outcome", Text),
+    Column("concluded_at", Float),
+    Column("result", Text),
+    Index("intents_by_key", "key"),
+    Index("intents_by_record", "record"),
+    Index("intents_by_node", "node"),
+    Index("intents_by_end", "concluded_at"),
+)
+
+pre_images = Table(
+    "pre_images",
+    metadata,
+    Column("intent", Integer, primary_key=True),
+    Column("record", Text, nullable=False),
+    Column("incarnation", Text),
+    Column("taken_at", Float, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("pre_images_by_record", "record"),
+    Index("pre_images_by_incarnation", "incarnation"),
+)
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+leftovers = Table(
+    "leftovers",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("node", Text, nullable=False),
+    Column("order", Integer, nullable=False),
+    Column("added_at", Float, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("not_before", Float, nullable=False),
+    Column("error", Text),
+    Column("released_at", Float),
+    Column("tagged", Boolean, nullable=False),
+)
+
+# Small JSON values: the breaker, times and tokens that a restart must not forget (R4).
+kept = Table(
+    "kept",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+# Facts and decisions. A segment starts with all that its first fact is folded into, so that it is
+# read, and dropped, on its own.
+entries = Table(
+    "entries",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("segment", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("boottime", Float, nullable=False),
+    Column("wall", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("verdicts", LargeBinary),
+    Index("entries_by_segment", "segment"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,191 @@
+"""The journal on SQLite: each call is one transaction on `database.JournalFile`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodemanager import redact
+from nodemanager.clock import Clock
+from nodemanager.core.breaker import Breaker
+from nodemanager.errors import JournalError
+from nodemanager.journal import durable
+from nodemanager.journal.api import Concluded, Hold, Intent, Leftover, OpenIntent, PreImage
+from nodemanager.journal.database import JournalFile
+from nodemanager.journal.facts import Decision, Fact, Start
+from nodemanager.journal.recording import Recorder
+from nodemanager.journal.retention import tidy
+
+TIDY_EVERY_S = 600.0
+
+
+class SqliteJournal:
+    """The journal in the file at `path`; see api.Journal.
+
+    What is older than `keep` seconds is dropped, and the oldest decisions once the file is above
+    `max_size` bytes. Raises StartError when the file is a newer program's or another pool's; any
+    other trouble with it stands in `failure`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        pool: str,
+        clock: Clock,
+        keep: float = 7 * 86400.0,
+        max_size: int = 256 * 1024 * 1024,
+        boot_id: str | None = None,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._keep = keep
+        self._max_size = max_size
+        self._boot_id = this_boot() if boot_id is None else boot_id
+        self._recorder = Recorder()
+        self._tidied_at = clock.boottime()
+        self._file = JournalFile(path, pool)
+        self._file.open(clock.wall())
+
+    @property
+    def failure(self) -> str | None:
+        return self._file.failure
+
+    def retry(self) -> bool:
+        try:
+            with self._writing() as connection:
+                connection.exec_driver_sql("UPDATE about SET tried_at = ?", (self._clock.wall(),))
+        except JournalError:
+            return False
+        return True
+
+    # Intents.
+
+    def intend(self, intents: Sequence[Intent]) -> None:
+        now = self._clock.wall()
+        with self._writing() as connection:
+            for intent in intents:
+                durable.write_intent(connection, intent, now)
+
+    def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
+        with self._writing() as connection:
+            durable.conclude(connection, key, outcome, details or {}, self._clock.wall())
+
+    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+        with self._writing() as connection:
+            return durable.count_failure(connection, key, redact.text(error))
+
+    def open_intents(self) -> tuple[OpenIntent, ...]:
+        with self._reading() as connection:
+            return durable.open_intents(connection)
+
+    def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:
+        with self._reading() as connection:
+            return durable.concluded(connection, id, since)
+
+    def pre_images(
+        self, *, record: str | None = None, incarnation: str | None = None
+    ) -> tuple[PreImage, ...]:
+        with self._reading() as connection:
+            return durable.find_pre_images(connection, record, incarnation)
+
+    # What must outlive the process.
+
+    def breaker(self) -> Breaker | None:
+        data = self.recall(durable.BREAKER)
+        if data is None:
+            return None
+        clock = self._clock
+        return durable.breaker_from(data, self._boot_id, clock.boottime(), clock.wall())
+
+    def save_breaker(self, breaker: Breaker) -> None:
+        clock = self._clock
+        data = durable.breaker_data(breaker, self._boot_id, clock.boottime(), clock.wall())
+        self.remember(durable.BREAKER, data)
+
+    def holds(self) -> tuple[Hold, ...]:
+        with self._reading() as connection:
+            return durable.all_holds(connection)
+
+    def hold(self, hold: Hold) -> None:
+        with self._writing() as connection:
+            durable.put_hold(connection, hold)
+
+    def release(self, id: str) -> bool:
+        with self._writing() as connection:
+            return durable.drop_hold(connection, id)
+
+    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
+        with self._reading() as connection:
+            return durable.all_leftovers(connection, released=released)
+
+    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        with self._writing() as connection:
+            durable.enter_leftovers(connection, leftovers, self._clock.wall())
+
+    def save_leftover(self, leftover: Leftover) -> None:
+        with self._writing() as connection:
+            durable.put_leftover(connection, leftover)
+
+    def recall(self, name: str) -> Any:
+        with self._reading() as connection:
+            return durable.recall(connection, name)
+
+    def remember(self, name: str, value: Any) -> None:
+        with self._writing() as connection:
+            durable.remember(connection, name, value, self._clock.wall())
+
+    # What was seen and decided.
+
+    def begin(self, start: Start) -> None:
+        self._recorder.begin(start)
+
+    def note(self, fact: Fact) -> None:
+        self._recorder.note(fact)
+
+    def decided(self, decision: Decision) -> None:
+        entries = self._recorder.decided(decision)
+        try:
+            with self._writing() as connection:
+                self._recorder.write(connection, entries)
+        except JournalError:
+            self._recorder.lost()
+            raise
+        if self._clock.boottime() - self._tidied_at > TIDY_EVERY_S:
+            self.tidy()
+
+    # The end.
+
+    def tidy(self) -> None:
+        self._tidied_at = self._clock.boottime()
+        now = self._clock.wall()
+        while True:
+            with self._writing() as connection:
+                if not tidy(connection, now - self._keep, self._max_size):
+                    break
+        self._file.shorten_log()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with self._file.writing(self._clock.wall()) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._file.reading(self._clock.wall()) as connection:
+            yield connection
+
+
+def this_boot() -> str:
+    """What tells this boot of the machine from any other: CLOCK_BOOTTIME counts from it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,246 @@
+"""The ledger of leftovers: in order, ever later, never given up (D4, D5)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.core import leftovers
+from nodemanager.core.leftovers import (
+    FIRST_RETRY_S,
+    PASS_OVER_AFTER,
+    RETRY_CAP_S,
+    Entry,
+    Ledger,
+    LedgerState,
+)
+from nodemanager.core.model import Leftover, LeftoverKind, Outcome
+
+NODE, OTHER = "i-1", "i-2"
+VISIBLE = 300.0
+INTERFACE = Leftover(LeftoverKind.INTERFACE, "eni-1", NODE)
+VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", NODE)
+ADDRESS = Leftover(LeftoverKind.ADDRESS, "eipalloc-1", NODE)
+PINS = (VOLUME, ADDRESS, INTERFACE)
+
+
+def gone_node(*pins: Leftover, at: float = 0.0) -> Ledger:
+    """A ledger with what a node pinned, its end told."""
+    return leftovers.ended(leftovers.entered(Ledger(), pins or PINS, at), NODE, at)
+
+
+def ids(entries: tuple[Entry, ...]) -> list[str]:
+    return [entry.leftover.id for entry in entries]
+
+
+def test_nothing_is_due_before_its_node_is_gone() -> None:
+    ledger = leftovers.entered(Ledger(), PINS, 0.0)
+    assert leftovers.due(ledger, 1e9) == ()
+    assert leftovers.next_due(ledger) is None
+    assert ids(leftovers.due(leftovers.ended(ledger, NODE, 5.0), 5.0)) == ["eni-1"]
+
+
+def test_another_node_s_end_makes_nothing_due() -> None:
+    ledger = leftovers.ended(leftovers.entered(Ledger(), PINS, 0.0), OTHER, 0.0)
+    assert leftovers.due(ledger, 1e9) == ()
+
+
+def test_one_node_s_things_go_in_order_each_after_the_one_before_is_gone() -> None:
+    ledger = gone_node()
+    seen: list[str] = []
+    now = 0.0
+    while len(ledger):
+        (entry,) = leftovers.due(ledger, now)
+        seen.append(entry.leftover.id)
+        ledger, tried = leftovers.after(ledger, entry.leftover, Outcome.ACCEPTED, now)
+        assert tried.state is LedgerState.RELEASING
+        assert leftovers.due(ledger, now) == ()
+        now = tried.not_before
+        ledger, told = leftovers.after(ledger, entry.leftover, Outcome.GONE, now)
+        assert told.state is LedgerState.RELEASED
+    assert seen == ["eni-1", "vol-1", "eipalloc-1"]
+
+
+def test_two_nodes_do_not_wait_for_each_other() -> None:
+    theirs = Leftover(LeftoverKind.VOLUME, "vol-2", OTHER)
+    ledger = leftovers.entered(gone_node(), [theirs], 0.0)
+    ledger = leftovers.ended(ledger, OTHER, 0.0)
+    assert ids(leftovers.due(ledger, 0.0)) == ["eni-1", "vol-2"]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome.FAILED, Outcome.UNKNOWN, Outcome.ACCEPTED],
+    ids=["failed", "unknown", "in-use"],
+)
+def test_what_does_not_get_on_is_passed_over_and_still_tried(outcome: Outcome) -> None:
+    ledger = gone_node()
+    now = 0.0
+    for _ in range(PASS_OVER_AFTER):
+        assert ids(leftovers.due(ledger, now)) == ["eni-1"]
+        ledger, tried = leftovers.after(ledger, INTERFACE, outcome, now)
+        now = tried.not_before
+    assert tried.passed_over
+    assert ids(leftovers.due(ledger, now)) == ["eni-1", "vol-1"]
+
+
+def test_the_wait_doubles_up_to_the_cap() -> None:
+    ledger = gone_node(VOLUME)
+    waits = []
+    now = 0.0
+    for _ in range(14):
+        ledger, tried = leftovers.after(ledger, VOLUME, Outcome.FAILED, now, error="no")
+        waits.append(tried.not_before - now)
+        now = tried.not_before
+    assert waits[:3] == [FIRST_RETRY_S, 2 * FIRST_RETRY_S, 4 * FIRST_RETRY_S]
+    assert waits[-1] == RETRY_CAP_S
+    assert waits == sorted(waits)
+    assert tried.last_error == "no"
+
+
+def test_the_cloud_s_own_wait_is_kept() -> None:
+    ledger, tried = leftovers.after(
+        gone_node(VOLUME), VOLUME, Outcome.FAILED, 0.0, error="throttled", retry_after=77.0
+    )
+    assert tried.not_before == 77.0
+    assert leftovers.due(ledger, 76.9) == ()
+    assert ids(leftovers.due(ledger, 77.0)) == ["vol-1"]
+
+
+def test_what_is_accepted_after_long_failing_is_looked_at_soon_once() -> None:
+    ledger = gone_node(VOLUME)
+    for _ in range(20):
+        ledger, _tried = leftovers.after(ledger, VOLUME, Outcome.UNKNOWN, 0.0)
+    ledger, accepted = leftovers.after(ledger, VOLUME, Outcome.ACCEPTED, 0.0)
+    assert accepted.not_before == FIRST_RETRY_S
+    assert accepted.last_error is None
+    ledger, again = leftovers.after(ledger, VOLUME, Outcome.ACCEPTED, 0.0)
+    assert again.not_before == RETRY_CAP_S
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(lambda ledger: leftovers.ended(ledger, NODE, 50.0), id="told-gone-twice"),
+        pytest.param(lambda ledger: leftovers.called_off(ledger, NODE), id="called-off-too-late"),
+        pytest.param(
+            lambda ledger: leftovers.found(ledger, PINS, 50.0, VISIBLE), id="found-by-tag-as-well"
+        ),
+    ],
+)
+def test_facts_told_again_change_nothing_that_is_under_way(
+    again: Callable[[Ledger], Ledger],
+) -> None:
+    ledger, _tried = leftovers.after(gone_node(), INTERFACE, Outcome.ACCEPTED, 0.0)
+    assert again(ledger) == ledger
+
+
+def test_a_late_second_gone_changes_nothing() -> None:
+    ledger, _told = leftovers.after(gone_node(), INTERFACE, Outcome.GONE, 0.0)
+    again, _told = leftovers.after(ledger, INTERFACE, Outcome.GONE, 1.0)
+    assert again == ledger
+    again, _told = leftovers.after(ledger, INTERFACE, Outcome.FAILED, 1.0)
+    assert again == ledger
+
+
+def test_a_shutdown_called_off_leaves_nothing_waiting() -> None:
+    ledger = leftovers.entered(Ledger(), PINS, 0.0)
+    assert len(leftovers.called_off(ledger, NODE)) == 0
+    assert leftovers.called_off(ledger, OTHER) == ledger
+
+
+def test_a_node_to_be_destroyed_anew_keeps_its_things_waiting() -> None:
+    ledger, _tried = leftovers.after(gone_node(VOLUME), VOLUME, Outcome.FAILED, 0.0, error="lives")
+    ledger = leftovers.entered(ledger, [VOLUME], 1.0)
+    assert leftovers.due(ledger, 1e9) == ()
+    (entry,) = leftovers.due(leftovers.ended(ledger, NODE, 2.0), 2.0)
+    assert (entry.attempts, entry.last_error) == (0, "lives")
+
+
+def test_what_is_found_by_tag_waits_until_a_young_node_would_be_seen() -> None:
+    ledger = leftovers.found(Ledger(), [VOLUME], 100.0, VISIBLE)
+    assert leftovers.due(ledger, 100.0 + VISIBLE - 0.001) == ()
+    assert ids(leftovers.due(ledger, 100.0 + VISIBLE)) == ["vol-1"]
+    assert leftovers.next_due(ledger) == 100.0 + VISIBLE
+
+
+def test_what_waits_for_an_end_nobody_told_is_due_once_found_by_tag() -> None:
+    ledger = leftovers.found(leftovers.entered(Ledger(), [VOLUME], 0.0), [VOLUME], 10.0, VISIBLE)
+    assert ids(leftovers.due(ledger, 10.0 + VISIBLE)) == ["vol-1"]
+
+
+def test_things_of_no_known_node_do_not_wait_for_each_other() -> None:
+    unknown = [
+        Leftover(LeftoverKind.ADDRESS, "eipalloc-9", ""),
+        Leftover(LeftoverKind.INTERFACE, "eni-9", ""),
+    ]
+    ledger = leftovers.found(Ledger(), unknown, 0.0, 0.0)
+    assert ids(leftovers.due(ledger, 0.0)) == ["eni-9", "eipalloc-9"]
+
+
+def test_a_restart_forgets_nothing_but_the_clock() -> None:
+    ledger = leftovers.entered(gone_node(VOLUME), [Leftover(LeftoverKind.VOLUME, "w", OTHER)], 0.0)
+    ledger, _tried = leftovers.after(ledger, VOLUME, Outcome.FAILED, 9000.0, error="no")
+    again = leftovers.restored(ledger.entries.values(), 5.0, VISIBLE)
+    assert set(again.entries) == set(ledger.entries)
+    assert leftovers.due(again, 5.0 + VISIBLE - 0.001) == ()
+    assert ids(leftovers.due(again, 5.0 + VISIBLE)) == ["vol-1", "w"]
+    assert again.entries[VOLUME.key].attempts == 1
+    assert again.entries[VOLUME.key].last_error == "no"
+
+
+def test_counts_are_by_kind_and_state() -> None:
+    ledger, _tried = leftovers.after(gone_node(), INTERFACE, Outcome.ACCEPTED, 0.0)
+    assert leftovers.counts(ledger) == {
+        (LeftoverKind.INTERFACE, LedgerState.RELEASING): 1,
+        (LeftoverKind.VOLUME, LedgerState.DUE): 1,
+        (LeftoverKind.ADDRESS, LedgerState.DUE): 1,
+    }
+
+
+things = st.lists(
+    st.builds(
+        Leftover,
+        kind=st.sampled_from(LeftoverKind),
+        id=st.sampled_from("abcdef"),
+        node_id=st.sampled_from([NODE, OTHER, ""]),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda thing: thing.key,
+)
+not_gone = st.sampled_from([Outcome.ACCEPTED, Outcome.FAILED, Outcome.UNKNOWN])
+
+
+@given(pins=things, faults=st.lists(not_gone, max_size=60))
+def test_whatever_fails_first_everything_is_released_once_the_cloud_does_its_part(
+    pins: list[Leftover], faults: list[Outcome]
+) -> None:
+    ledger = leftovers.entered(Ledger(), pins, 0.0)
+    for node in (NODE, OTHER, ""):
+        ledger = leftovers.ended(ledger, node, 0.0)
+    script = itertools.chain(faults, itertools.repeat(Outcome.GONE))
+    now = 0.0
+    for _ in range(len(faults) + len(pins)):
+        ready = leftovers.due(ledger, now)
+        if not ready:
+            upcoming = leftovers.next_due(ledger)
+            assert upcoming is not None
+            assert now < upcoming <= now + RETRY_CAP_S
+            now = upcoming
+            ready = leftovers.due(ledger, now)
+        entry = ready[0]
+        held_up = [
+            other
+            for other in ledger.entries.values()
+            if other.leftover.node_id == entry.leftover.node_id != ""
+            and other.leftover.order < entry.leftover.order
+        ]
+        assert all(other.passed_over for other in held_up)
+        ledger, tried = leftovers.after(ledger, entry.leftover, next(script), now)
+        assert tried.state is LedgerState.RELEASED or now < tried.not_before <= now + RETRY_CAP_S
+    assert len(ledger) == 0

@@ -1,0 +1,223 @@
+"""What every journal promises (journal/api.py): on SQLite over restarts, and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.clock import ManualClock
+from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
+from nodemanager.journal.memory import MemoryJournal
+from tests.core.build import record
+
+Again = Callable[[], Journal]
+"""The same journal, as the next process opens it."""
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def again(request, opened, clock) -> Again:
+    if request.param == "memory":
+        kept = MemoryJournal(clock)
+        return lambda: kept
+    return opened
+
+
+def destroy(node="i-1", **fields):
+    values = {"kind": IntentKind.DESTROY, "key": f"destroy:{node}", "plan_id": "p-1", "node": node}
+    return Intent(**{**values, **fields})
+
+
+def clean(uuid="r-1", **fields):
+    judged = record(uuid, at=1000.0, ping_secret="open sesame", info={"ping_secret": "open sesame"})
+    values = {"kind": IntentKind.CLEAN, "key": f"clean:{uuid}", "plan_id": "p-1", "record": uuid}
+    return Intent(**{**values, "pre_image": judged, **fields})
+
+
+def test_an_intent_is_open_until_it_is_concluded(again: Again, clock: ManualClock) -> None:
+    intents = [destroy(record="r-1", details={"order": {"reason": "node_down"}}), clean()]
+    again().intend(intents)
+    assert [one.intent for one in again().open_intents()] == intents
+    assert {one.opened_at for one in again().open_intents()} == {clock.wall()}
+
+    clock.advance(5)
+    again().conclude("destroy:i-1", "gone", {"asked": 2})
+    assert [one.intent for one in again().open_intents()] == [intents[1]]
+    (ended,) = again().concluded(id="i-1")
+    assert (ended.outcome, ended.details) == ("gone", {"asked": 2})
+    assert (ended.intent, ended.concluded_at - ended.opened_at) == (intents[0], 5)
+
+
+def test_outcomes_are_found_by_record_node_and_time(again: Again, clock: ManualClock) -> None:
+    journal = again()
+    for number in range(3):
+        journal.intend([destroy(f"i-{number}", record=f"r-{number}")])
+        journal.conclude(f"destroy:i-{number}", "gone")
+        clock.advance(10)
+    assert [one.intent.node for one in journal.concluded()] == ["i-0", "i-1", "i-2"]
+    assert [one.intent.node for one in journal.concluded(id="r-1")] == ["i-1"]
+    since = clock.wall() - 15
+    assert [one.intent.node for one in journal.concluded(since=since)] == ["i-2"]
+
+
+def test_an_intent_tried_again_takes_the_place_of_the_open_one(
+    again: Again, clock: ManualClock
+) -> None:
+    again().intend([clean()])
+    clock.advance(7)
+    again().intend([clean(plan_id="p-2", pre_image=None)])
+    (one,) = again().open_intents()
+    assert one.intent.plan_id == "p-2"
+    assert one.intent.pre_image is not None
+    assert clock.wall() - one.opened_at == 7
+
+
+def test_the_same_thing_may_be_done_again_once_it_ended(again: Again) -> None:
+    journal = again()
+    for outcome in ("failed", "gone"):
+        journal.intend([destroy()])
+        journal.conclude("destroy:i-1", outcome)
+    assert [one.outcome for one in again().concluded()] == ["failed", "gone"]
+
+
+def test_concluding_what_is_not_open_is_no_error(again: Again) -> None:
+    again().conclude("destroy:i-9", "gone")
+    assert again().concluded() == ()
+
+
+def test_an_intent_is_parked_after_five_failed_recoveries(again: Again) -> None:
+    again().intend([destroy()])
+    for number in range(1, 6):
+        failed = again().recovery_failed("destroy:i-1", f"refused {number}")
+        assert failed is not None
+        assert (failed.failures, failed.parked) == (number, number == 5)
+    (one,) = again().open_intents()
+    assert (one.parked, one.error) == (True, "refused 5")
+    assert again().recovery_failed("destroy:i-9", "nobody") is None
+
+
+def test_details_keep_no_secret(again: Again) -> None:
+    details = {
+        "claim": {"token": 7, "node_name": "n"},
+        "ping_secret": "s",
+        "deep": [{"token": "s"}],
+    }
+    again().intend([destroy(details=details)])
+    (one,) = again().open_intents()
+    assert one.intent.details == {"claim": {"token": 7, "node_name": "n"}, "deep": [{}]}
+
+
+def test_a_pre_image_is_the_record_with_its_secret_and_gets_the_outcome(
+    again: Again, clock: ManualClock
+) -> None:
+    intent = clean()
+    again().intend([intent])
+    (image,) = again().pre_images(record="r-1")
+    assert image.record == intent.pre_image
+    assert image.record.ping_secret == "open sesame"
+    assert "sesame" not in repr(image) + repr(intent) + repr(again().open_intents())
+    assert (image.outcome, image.taken_at) == (None, clock.wall())
+
+    clock.advance(3)
+    again().conclude(intent.key, "cleaned")
+    (image,) = again().pre_images(incarnation=image.incarnation)
+    assert (image.outcome, image.ended_at) == ("cleaned", clock.wall())
+
+
+def test_pre_images_are_found_by_record_and_by_incarnation_newest_first(again: Again) -> None:
+    lives = [record("r-1", at=1000.0 + life, life=life) for life in (1, 2)]
+    for image in (*lives, record("r-2", at=5.0)):
+        intent = clean(image.uuid, pre_image=image)
+        again().intend([intent])
+        again().conclude(intent.key, "cleaned")
+    found = [one.record for one in again().pre_images(record="r-1")]
+    assert found == [lives[1], lives[0]]
+    assert [one.record for one in again().pre_images(incarnation=lives[0].incarnation)] == [
+        lives[0]
+    ]
+    assert len(again().pre_images()) == 3
+    assert again().pre_images(record="r-3") == ()
+
+
+def test_holds_survive_and_are_released(again: Again) -> None:
+    holds = [Hold("i-1", "a disk to look at", "anna", 10.0), Hold("r-7", "", "bo", 5.0)]
+    for hold in holds:
+        again().hold(hold)
+    again().hold(replace(holds[0], reason="still"))
+    assert again().holds() == (holds[1], replace(holds[0], reason="still"))
+    assert again().release("i-1")
+    assert not again().release("i-1")
+    assert again().holds() == (holds[1],)
+
+
+def test_leftovers_are_released_in_order_and_entered_once(again: Again, clock: ManualClock) -> None:
+    volume = Leftover("i-1", "volume", "vol-1", order=1)
+    interface = Leftover("i-1", "interface", "eni-1", order=0)
+    again().add_leftovers([volume, interface])
+    open_ones = again().leftovers()
+    assert [one.id for one in open_ones] == ["eni-1", "vol-1"]
+    tried = replace(open_ones[0], attempts=2, not_before=clock.wall() + 60, error="in use")
+    again().save_leftover(tried)
+    again().add_leftovers([interface])
+    assert again().leftovers()[0] == tried
+
+    again().save_leftover(replace(tried, released_at=clock.wall()))
+    assert [one.id for one in again().leftovers()] == ["vol-1"]
+    assert [one.id for one in again().leftovers(released=True)] == ["eni-1", "vol-1"]
+
+
+def test_small_values_are_remembered_and_forgotten(again: Again) -> None:
+    assert again().recall("rest:small") is None
+    again().remember("rest:small", {"until": 12.5, "spent": [1, 2]})
+    assert again().recall("rest:small") == {"until": 12.5, "spent": [1, 2]}
+    again().remember("rest:small", None)
+    assert again().recall("rest:small") is None
+
+
+def test_the_breaker_survives_whole(again: Again) -> None:
+    assert again().breaker() is None
+    other = Breaker(Cause.MASS_SILENCE, frozenset({"i-3"}), opened_at=900.0, generation=3)
+    breaker = Breaker(
+        cause=Cause.CLOUD_COLLAPSED,
+        ids=frozenset({"i-1", "i-2"}),
+        confirmed=frozenset({"i-1"}),
+        opened_at=950.25,
+        generation=4,
+        detail={"lost": 2, "known": 5},
+        denied={"i-2": 960.125},
+        others=(other,),
+        gone=frozenset({"i-0"}),
+    )
+    again().save_breaker(breaker)
+    assert again().breaker() == breaker
+    again().save_breaker(Breaker(generation=5))
+    assert again().breaker() == Breaker(generation=5)
+
+
+def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:
+    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0})
+    assert clock.boottime() == 1000.0
+    opened().save_breaker(breaker)
+
+    booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
+    same_age = opened(clock=booted, boot_id="boot-2").breaker()
+    assert same_age == replace(breaker, opened_at=-380.0, denied={"i-1": -330.0})
+    assert booted.boottime() - same_age.opened_at == 100.0 + 300.0
+
+
+def test_a_journal_that_is_told_to_fail_says_why_and_changes_nothing() -> None:
+    from nodemanager.errors import JournalError
+
+    journal = MemoryJournal()
+    journal.intend([destroy()])
+    journal.fail("the disk is full")
+    with pytest.raises(JournalError, match="full"):
+        journal.conclude("destroy:i-1", "gone")
+    assert journal.failure == "the disk is full"
+    assert not journal.retry()
+    journal.heal()
+    assert journal.retry()
+    assert journal.failure is None
+    assert len(journal.open_intents()) == 1

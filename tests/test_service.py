@@ -1,0 +1,420 @@
+"""The daemon as a process: signals, supervision, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+WITHIN_S = 30.0
+FILE = """\
+[Daemon]
+state_dir = {directory}/state
+poll_time = 1
+max_poll_time = 2
+poll_stale_after = 10
+node_stale_after = 60
+max_nodes = 2
+min_nodes = {min_nodes}
+[Manage]
+port = {port}
+[Cloud]
+provider = dummy
+[Registry]
+slots = 4
+listen = 127.0.0.1:0
+[Cleaning]
+settle = 1
+{more}
+"""
+
+Line = dict[str, str]
+
+
+class Daemon:
+    """A daemon process and the lines it wrote so far."""
+
+    def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | environ,
+        )
+        self.raw: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.raw.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    @property
+    def lines(self) -> list[Line]:
+        return [fields(line) for line in list(self.raw)]
+
+    def waits_for(self, event: str, *, count: int = 1, **wanted: str) -> Line:
+        """The line, once the process wrote that many of them; fails when it never does."""
+
+        def found() -> list[Line]:
+            return [
+                line
+                for line in self.lines
+                if line.get("event") == event
+                and all(line.get(key) == value for key, value in wanted.items())
+            ]
+
+        with self._news:
+            self._news.wait_for(lambda: len(found()) >= count or self._ended, WITHIN_S)
+        lines = found()
+        assert len(lines) >= count, f"no {event} {wanted} in:\n" + "\n".join(self.raw)
+        return lines[count - 1]
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ends(self, within: float = WITHIN_S) -> int:
+        code = self.process.wait(within)
+        self._reader.join(within)
+        return code
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        self._reader.join(10)
+
+
+def fields(line: str) -> Line:
+    """A logfmt line's fields."""
+    try:
+        return dict(word.split("=", 1) for word in shlex.split(line) if "=" in word)
+    except ValueError:
+        return {}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def written(
+        *, port: int | str = -1, min_nodes: int | str = 0, more: str = "", name: str = "demo.cfg"
+    ) -> Path:
+        path = tmp_path / name
+        text = FILE.format(directory=tmp_path, port=port, min_nodes=min_nodes, more=more)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    started: list[Daemon] = []
+
+    def daemon(*arguments: str | Path, **environ: str) -> Daemon:
+        words = ["-m", "nodemanager", *map(str, arguments)]
+        made = Daemon(words, {"PYTHONPATH": os.getcwd()} | environ)
+        started.append(made)
+        return made
+
+    yield daemon
+    for one in started:
+        one.kill()
+
+
+Start = Callable[..., Daemon]
+Write = Callable[..., Path]
+
+
+def code_of(script: str) -> list[str]:
+    """Words that run the daemon after a few lines of our own: a fault to be watched."""
+    return ["-c", textwrap.dedent(script) + "\nfrom nodemanager.cli import main\nmain()"]
+
+
+def test_sigterm_stops_it_cleanly_and_soon(write: Write, start: Start) -> None:
+    daemon = start("--config", write(min_nodes=1))
+    daemon.waits_for("node.created")
+    began = time.monotonic()
+    daemon.send(signal.SIGTERM)
+    assert daemon.ends() == 0
+    assert time.monotonic() - began < 10
+    last = daemon.lines[-1]
+    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", "SIGTERM", "0")
+    assert daemon.lines[0]["event"] == "lease.acquired"
+
+
+def test_it_says_what_it_runs_with_before_anything_is_polled(write: Write, start: Start) -> None:
+    path = write()
+    daemon = start("run", path)
+    started = daemon.waits_for("daemon.started")
+    daemon.waits_for("cycle.done")
+    assert started["file"] == str(path)
+    assert started["pool"] == "demo"
+    assert started["node_stale_after_s"] == "60"
+    events = [line["event"] for line in daemon.lines]
+    assert events.index("daemon.started") < events.index("list.ok")
+    assert not [line for line in daemon.lines if line.get("level") in ("warning", "error")]
+
+
+def test_a_reload_takes_the_windows_and_names_what_needs_a_restart(
+    write: Write, start: Start
+) -> None:
+    daemon = start("--config", write())
+    daemon.waits_for("cycle.done")
+    path = write(min_nodes=1)
+    path.write_text(
+        path.read_text(encoding="utf-8")
+        .replace("node_stale_after = 60", "node_stale_after = 90")
+        .replace("slots = 4", "slots = 5"),
+        encoding="utf-8",
+    )
+    daemon.send(signal.SIGHUP)
+    daemon.waits_for("daemon.reloaded", outcome="applied")
+    window = daemon.waits_for("config.changed", option="[Daemon] node_stale_after")
+    assert (window["old"], window["new"], window["action"]) == ("60", "90", "applied")
+    slots = daemon.waits_for("config.changed", option="[Registry] slots")
+    assert slots["action"] == "needs a restart"
+    daemon.waits_for("node.created")
+
+
+def test_a_reload_of_a_wrong_file_changes_nothing_and_names_every_problem(
+    write: Write, start: Start
+) -> None:
+    daemon = start("--config", write())
+    daemon.waits_for("cycle.done")
+    write(min_nodes="some", more="[Sise]\n")
+    daemon.send(signal.SIGHUP)
+    refused = daemon.waits_for("daemon.reloaded", level="error")
+    assert "refused" in refused["outcome"]
+    problems = " ".join(
+        line["message"]
+        for line in daemon.lines
+        if line.get("level") == "error" and "message" in line
+    )
+    assert "[Daemon] min_nodes = some" in problems
+    assert "[Sise]" in problems
+    assert daemon.process.poll() is None
+    write(min_nodes=1)
+    daemon.send(signal.SIGHUP)
+    daemon.waits_for("node.created")
+
+
+def test_sigusr1_dumps_mailboxes_and_threads(write: Write, start: Start) -> None:
+    daemon = start("--config", write())
+    daemon.waits_for("cycle.done")
+    daemon.send(signal.SIGUSR1)
+    daemon.waits_for("daemon.dumped", actor="NodeManagerDaemonActor")
+    assert "count" in daemon.waits_for("daemon.dumped", actor="RecordCleanerActor")
+    daemon.waits_for("library", logger="pykka")
+    assert daemon.process.poll() is None
+
+
+def test_a_second_daemon_on_the_pool_refuses_and_names_the_first(
+    write: Write, start: Start
+) -> None:
+    """PEERS.md, row: two daemons - 10 nodes for 5 jobs, 3 records given to two nodes each."""
+    path = write()
+    first = start("--config", path)
+    first.waits_for("cycle.done")
+    second = start("--config", path)
+    assert second.ends() == 1
+    assert f"pid {first.process.pid}" in second.raw[-1]
+    assert "another daemon runs on this pool" in second.raw[-1]
+    assert first.process.poll() is None
+
+
+def test_a_killed_daemon_leaves_no_lock_behind(write: Write, start: Start) -> None:
+    path = write()
+    first = start("--config", path)
+    first.waits_for("cycle.done")
+    first.kill()
+    start("--config", path).waits_for("cycle.done")
+
+
+def test_a_taken_port_is_named_with_its_option(write: Write, start: Start) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        daemon = start("--config", write(port=port))
+        assert daemon.ends() == 1
+    assert str(port) in daemon.raw[-1]
+    assert "[Manage] port" in daemon.raw[-1]
+    assert not [line for line in daemon.raw if "Traceback" in line]
+
+
+def test_once_applies_a_plan_prints_the_summary_and_ends(write: Write, start: Start) -> None:
+    daemon = start("run", "--once", write(min_nodes=2))
+    assert daemon.ends() == 0
+    created = [line for line in daemon.lines if line.get("event") == "node.created"]
+    assert len(created) == 2
+    assert [line["event"] for line in daemon.lines[-2:]] == ["cycle.done", "daemon.stopped"]
+
+
+def test_a_dry_run_leaves_the_registry_as_it_was(
+    write: Write, start: Start, tmp_path: Path
+) -> None:
+    """S3, on the real registry: not even the heartbeat's stamp moves."""
+    import sqlite3
+
+    daemon = start("run", "--dry-run", write(min_nodes=2))
+    daemon.waits_for("node.setup_started", mode="dry-run")
+    [database] = (tmp_path / "state").glob("*.db")
+
+    def beats() -> list[tuple[int, int]]:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:
+            return list(
+                opened.execute("select heartbeats, (select count(*) from nodes) from store")
+            )
+
+    before = beats()
+    daemon.waits_for("list.ok", source="records")
+    daemon.waits_for("cycle.done")
+    daemon.send(signal.SIGTERM)
+    assert daemon.ends() == 0
+    assert before == beats() == [(0, 0)]
+    assert not [line for line in daemon.lines if line.get("event") == "lease.acquired"]
+
+
+class Systemd:
+    """The service manager's end of NOTIFY_SOCKET."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.settimeout(WITHIN_S)
+        self.path = path
+        self.heard: list[str] = []
+
+    def hears(self, line: str) -> None:
+        """Return once that line came; the ones before it are kept in `heard`."""
+        while line not in self.heard:
+            self.heard.extend(self.socket.recv(4096).decode().split("\n"))
+
+    def hears_again(self, line: str, times: int) -> None:
+        while self.heard.count(line) < times:
+            self.heard.extend(self.socket.recv(4096).decode().split("\n"))
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    made = Systemd(tmp_path / "notify")
+    yield made
+    made.socket.close()
+
+
+def test_systemd_hears_of_start_life_reload_and_end(
+    write: Write, start: Start, systemd: Systemd
+) -> None:
+    path = write()
+    daemon = start("--config", path, NOTIFY_SOCKET=str(systemd.path), WATCHDOG_USEC="1500000")
+    systemd.hears("READY=1")
+    systemd.hears_again("WATCHDOG=1", 3)
+    daemon.waits_for("daemon.started")
+    daemon.send(signal.SIGHUP)
+    systemd.hears("RELOADING=1")
+    systemd.hears_again("READY=1", 2)
+    daemon.send(signal.SIGTERM)
+    systemd.hears("STOPPING=1")
+    assert daemon.ends() == 0
+    assert systemd.heard.index("READY=1") < systemd.heard.index("RELOADING=1")
+
+
+def test_a_watchdog_is_not_fed_once_an_actor_hangs(
+    write: Write, start: Start, systemd: Systemd
+) -> None:
+    hang = """
+        import threading
+        from nodemanager.cloud.dummy import DummyCloud
+        DummyCloud.list_nodes = lambda self: threading.Event().wait()
+    """
+    path = write()
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("[Manage]", "watchdog = 2\n[Manage]"),
+        encoding="utf-8",
+    )
+    daemon = Daemon(
+        [*code_of(hang), "--config", str(path)],
+        {
+            "PYTHONPATH": os.getcwd(),
+            "NOTIFY_SOCKET": str(systemd.path),
+            "WATCHDOG_USEC": "1500000",
+        },
+    )
+    try:
+        stuck = daemon.waits_for("actor.stuck")
+        assert stuck["actor"] == "CloudNodeListActor"
+        assert daemon.ends(100) == 1
+        assert daemon.lines[-1]["reason"] == "an actor is stuck"
+    finally:
+        daemon.kill()
+
+
+def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(write: Write) -> None:
+    fault = """
+        from nodemanager.cloud.dummy import DummyCloud
+        DummyCloud.list_nodes = lambda self: 1 / 0
+    """
+    daemon = Daemon([*code_of(fault), "--config", str(write())], {"PYTHONPATH": os.getcwd()})
+    try:
+        assert daemon.ends() == 1
+    finally:
+        daemon.kill()
+    died = daemon.waits_for("actor.died", actor="CloudNodeListActor")
+    assert died["level"] == "error"
+    assert "ZeroDivisionError" in died["error"]
+    last = daemon.lines[-1]
+    assert (last["event"], last["reason"]) == ("daemon.stopped", "CloudNodeListActor died")
+    assert last["code"] == "1"
+
+
+def test_sigterm_while_it_starts_is_heeded(write: Write, start: Start) -> None:
+    daemon = start("--config", write())
+    daemon.waits_for("lease.acquired")
+    daemon.send(signal.SIGTERM)
+    assert daemon.ends() == 0
+    assert daemon.lines[-1]["event"] == "daemon.stopped"
+
+
+def test_the_registry_on_its_own_serves_until_it_is_told_to_stop(
+    write: Write, start: Start
+) -> None:
+    import requests
+
+    daemon = start("registry", write())
+    url = daemon.waits_for("server.started", name="registry")["url"]
+    found = requests.get(f"{url}/discovery/v1/apis/arvados/v1/rest", timeout=10)
+    assert found.status_code == 200
+    daemon.send(signal.SIGTERM)
+    assert daemon.ends() == 0
+    assert daemon.lines[-1]["event"] == "daemon.stopped"
+
+
+def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> None:
+    daemon = start("--config", write(min_nodes=1, port=0))
+    daemon.waits_for("node.created")
+    daemon.send(signal.SIGTERM)
+    daemon.ends()
+    text = "\n".join(daemon.raw)
+    for file in (tmp_path / "state").glob("*.token"):
+        assert file.read_text(encoding="ascii").strip() not in text
+    assert not re.search(r"ping_secret=(?!\*\*\*)", text)

@@ -1,0 +1,317 @@
+"""From a configuration to adapters, settings and what the actors are given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodemanager import wiring
+from nodemanager.clock import ManualClock
+from nodemanager.config import Config, load
+from nodemanager.core.model import Claim, Guarantee, Record, Size
+from nodemanager.core.settings import Settings
+from nodemanager.errors import ConfigError
+from nodemanager.state import StateDirectory
+from tests.fakes import FakeCloud, FakeStore, TickingClock
+
+Configured = Callable[..., Config]
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configured:
+    def config(text: str = "", *, provider: str = "dummy", daemon: str = "") -> Config:
+        path = tmp_path / "pool.cfg"
+        head = f"[Daemon]\nstate_dir = {tmp_path}/state\n{daemon}\n[Cloud]\nprovider = {provider}\n"
+        path.write_text(head + text, encoding="utf-8")
+        return load(path, environ={})
+
+    return config
+
+
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud(TickingClock())
+
+
+# Adapters.
+
+
+@pytest.mark.parametrize("provider", wiring.PROVIDERS)
+def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
+    keys = wiring.accepted_keys(provider)
+    assert keys is not None
+    assert set(keys) == {"Cloud Credentials", "Cloud List", "Cloud Create"}
+    assert "user_data" in keys["Cloud Create"]
+
+
+def test_a_provider_without_an_adapter_is_named_with_its_line(configured: Configured) -> None:
+    config = configured(provider="gce")
+    with pytest.raises(ConfigError) as caught:
+        wiring.build_cloud(config, ManualClock())
+    [problem] = caught.value.problems
+    assert problem.startswith(f"{config.path}:5: [Cloud] provider = gce: ")
+    assert "dummy, ec2, local" in problem
+
+
+@pytest.mark.parametrize("provider", ["dummy", "local"])
+def test_the_provider_builds_its_adapter(configured: Configured, provider: str) -> None:
+    built = wiring.build_cloud(configured(provider=provider), ManualClock())
+    try:
+        assert built.provider == provider
+    finally:
+        built.close()
+
+
+def test_the_registry_is_served_where_it_listens(configured: Configured) -> None:
+    config = configured("[Registry]\nlisten = 127.0.0.1:0\nslots = 3\n")
+    state = StateDirectory(config.daemon.state_dir)
+    records = wiring.build_records(config, state, ManualClock())
+    assert records.face is not None
+    records.face.start()
+    try:
+        records.served()
+        assert records.store.slots() == 3
+        claim = Claim("pool", "me", 0, 0.0, "a-node", "0" * 32)
+        assert records.store.ping_url(records.store.create(claim)).startswith(records.face.url)
+    finally:
+        records.face.stop()
+        records.store.close()
+
+
+def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
+    config = configured(
+        "[Registry]\nlisten = 127.0.0.1:0\n[Cloud Create]\nping_host = https://ping.example\n"
+    )
+    records = wiring.build_records(config, StateDirectory(config.daemon.state_dir), ManualClock())
+    assert records.face is not None
+    records.face.start()
+    try:
+        records.served()
+        claim = Claim("pool", "me", 0, 0.0, "a-node", "0" * 32)
+        url = records.store.ping_url(records.store.create(claim))
+        assert url.startswith("https://ping.example/")
+    finally:
+        records.face.stop()
+        records.store.close()
+
+
+# Sizes (S4).
+
+
+def test_without_size_sections_all_of_the_clouds_sizes_may_be_booted(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    assert wiring.sizes_of(configured(), cloud) == cloud.sizes
+
+
+def test_a_size_section_chooses_and_corrects_what_the_cloud_lists(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    config = configured("[Size tiny]\ninstance_type = small\nprice = 0.05\npreemptible = yes\n")
+    listed = cloud.sizes[0]
+    assert wiring.sizes_of(config, cloud) == (
+        dataclasses.replace(listed, name="tiny", price=0.05, preemptible=True),
+    )
+
+
+def test_a_size_the_cloud_does_not_list_must_be_described(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    config = configured("[Size new]\ncores = 2\nram = 4000\n[Size newer]\n")
+    with pytest.raises(ConfigError) as caught:
+        wiring.sizes_of(config, cloud)
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "[Size new] instance_type = new",
+        "[Size newer] instance_type = newer",
+    ]
+
+
+def test_a_size_that_is_described_needs_no_cloud_to_list_it(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    config = configured("[Size new]\ncores = 2\nram = 4000\nprice = 1\n")
+    assert wiring.sizes_of(config, cloud) == (Size("new", "new", cores=2, ram_mb=4000, price=1.0),)
+
+
+# Settings.
+
+
+def test_every_setting_comes_from_the_file_or_an_adapter(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    config = configured(
+        "shutdown_windows = 54, 5, 1\n"
+        "[Cleaning]\nsettle = 90\nabsent_listings = 3\ncollapse_fraction = 0.5\n"
+        "max_cleans_per_cycle = 7\nmax_shutdowns_per_cycle = 2\naction_timeout = 600\n"
+        "claim_expiry = off\nadopt_unclaimed = no\n",
+        daemon="node_stale_after = 1h\npoll_stale_after = 5m\nboot_fail_after = 20m\n"
+        "min_nodes = 1\nmax_nodes = 9\nmax_total_price = 3.5\nmax_poll_time = 100\n"
+        "consecutive_idle_count = 4\nnode_mem_scaling = 0.8\nwishlist_command = /bin/true\n",
+    )
+    store = FakeStore(TickingClock(), guarantee=Guarantee.FENCED)
+    made = wiring.settings_of(config, cloud, store)
+    assert made == Settings(
+        pool="pool",
+        adopt_unclaimed=False,
+        node_stale_after=3600.0,
+        poll_stale_after=300.0,
+        boot_fail_after=1200.0,
+        settle=90.0,
+        absent_listings=3,
+        collapse_fraction=0.5,
+        max_cleans_per_cycle=7,
+        max_shutdowns_per_cycle=2,
+        action_timeout=600.0,
+        visible_after=300.0,
+        claim_expiry=False,
+        ids_unique=True,
+        may_authorise=True,
+        compare_and_set=False,
+        demand_polled=True,
+        min_nodes=1,
+        max_nodes=9,
+        max_total_price=3.5,
+        max_poll_time=100.0,
+        consecutive_idle_count=4,
+        node_mem_scaling=0.8,
+        shutdown_windows=(54 * 60.0, 5 * 60.0, 60.0),
+        sizes=cloud.sizes,
+    )
+
+
+def test_visible_after_is_the_clouds_unless_the_file_says(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    store = FakeStore(TickingClock())
+    cloud.visible_after = 17.0
+    assert wiring.settings_of(configured(), cloud, store).visible_after == 17.0
+    given = configured("[Cleaning]\nvisible_after = 40\n")
+    assert wiring.settings_of(given, cloud, store).visible_after == 40.0
+
+
+@pytest.mark.parametrize("unproven", ["cloud", "store"])
+def test_one_adapter_that_proves_nothing_may_not_authorise(
+    configured: Configured, cloud: FakeCloud, unproven: str
+) -> None:
+    store = FakeStore(TickingClock())
+    (cloud if unproven == "cloud" else store).may_authorise = False
+    assert not wiring.settings_of(configured(), cloud, store).may_authorise
+
+
+def test_a_reload_asks_the_cloud_nothing(configured: Configured, cloud: FakeCloud) -> None:
+    sizes = (Size("mine", "mine", cores=1, ram_mb=1),)
+    made = wiring.settings_of(configured(), cloud, FakeStore(TickingClock()), sizes)
+    assert made.sizes == sizes
+    assert sum(cloud.calls.values()) == 0
+
+
+# User data.
+
+RECORD = Record(
+    "zzzzz-7ekkf-000000000000001",
+    "1",
+    hostname="compute1",
+    claim=Claim("pool", "me", 0, 0.0, "a-node", "feed" * 8),
+)
+
+
+def test_without_a_template_the_user_data_is_the_bare_ping_url(configured: Configured) -> None:
+    assert wiring.user_data_of(configured())(RECORD, "http://ping?x=1") == "http://ping?x=1"
+
+
+def test_a_template_is_filled_in_and_its_other_braces_are_left(
+    configured: Configured, tmp_path: Path
+) -> None:
+    template = tmp_path / "user-data"
+    template.write_text(
+        "#!/bin/sh\nf() { echo ${HOME}; }\nping {ping_url} {record} {hostname} {incarnation}\n",
+        encoding="utf-8",
+    )
+    render = wiring.user_data_of(configured(f"[Cloud Create]\nuser_data = {template}\n"))
+    assert render(RECORD, "http://p/{record}?s=1") == (
+        "#!/bin/sh\nf() { echo ${HOME}; }\n"
+        f"ping http://p/{{record}}?s=1 {RECORD.uuid} compute1 {'feed' * 8}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(b"echo hello\n", "has no {ping_url}", id="no-ping-url"),
+        pytest.param(b"\xff{ping_url}", "can't be read", id="not-text"),
+        pytest.param(None, "can't be read", id="missing"),
+    ],
+)
+def test_a_template_that_can_not_be_used_is_named_with_its_line(
+    configured: Configured, tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    template = tmp_path / "user-data"
+    if content is not None:
+        template.write_bytes(content)
+    config = configured(f"[Cloud Create]\nuser_data = {template}\n")
+    with pytest.raises(ConfigError) as caught:
+        wiring.user_data_of(config)
+    assert caught.value.problems[0].startswith(f"{config.path}:7: [Cloud Create] user_data = ")
+    assert problem in caught.value.problems[0]
+
+
+# What is remembered (L5, S5).
+
+
+def test_the_first_store_seen_is_the_known_one_and_another_is_told(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    identity = wiring.RememberedIdentity(state, writes=True)
+    assert identity.check("store", "one") is None
+    assert identity.check("store", "one") is None
+    problem = wiring.RememberedIdentity(state, writes=True).check("store", "two")
+    assert problem is not None
+    assert "one" in problem
+    assert "two" in problem
+    assert str(state.path) in problem
+
+
+def test_a_dry_run_compares_and_remembers_nothing(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    dry = wiring.RememberedIdentity(state, writes=False)
+    assert dry.check("store", "one") is None
+    assert dry.check("store", "two") is None
+    assert state.recall("store") is None
+    state.remember("store", "one")
+    assert dry.check("store", "two") is not None
+
+
+def test_a_backlog_is_remembered_over_a_restart_also_when_it_is_empty(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    assert wiring.RememberedBacklog(state).load() == (True, frozenset())
+    wiring.RememberedBacklog(state).save(frozenset({"a@1", "b@2"}))
+    assert wiring.RememberedBacklog(state).load() == (False, frozenset({"a@1", "b@2"}))
+    wiring.RememberedBacklog(state).save(frozenset())
+    assert wiring.RememberedBacklog(state).load() == (False, frozenset())
+
+
+# Secrets.
+
+
+def test_every_secret_of_the_file_is_told_to_the_log(configured: Configured) -> None:
+    config = configured(
+        "[Cloud Credentials]\nkey = AKIA0000\nsecret = cloud-secret-1\n"
+        "session_token = cloud-token-1\n"
+        "[Manage]\nport = 0\nManagementToken = manage-token-1\n"
+        "[Arvados]\nhost = https://arvados.example\ntoken = arvados-token-1\n"
+        "[Registry]\ntoken = registry-token-1\n"
+        "database = postgresql://me:pass%%40word1@db.example/registry\n".replace("%%", "%"),
+        provider="ec2",
+    )
+    secrets = wiring.secrets_of(config)
+    assert {
+        "cloud-secret-1",
+        "cloud-token-1",
+        "manage-token-1",
+        "arvados-token-1",
+        "registry-token-1",
+        "pass%40word1",
+        "pass@word1",
+    } <= set(secrets)
