@@ -20,6 +20,7 @@ from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
 from tests.simulation.engine import Mailbox, Process, SimClock, SimTimer
@@ -111,6 +112,7 @@ class Manager:
             holds_lease=lambda: self.lease,
             observer=Watch(lambda *told: world.planned(self, *told)),
             run_id=name,
+            journal=pool.journal if mode == "apply" else MemoryJournal(self.clock),
         )
         shared: dict[str, Any] = {"clock": self.clock, "on_death": world.died}
         self.daemon = self._actor(

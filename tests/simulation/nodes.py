@@ -342,7 +342,12 @@ class NodeRules:
             if one.claim is not None
             and one.claim.pool == pool
             and one.last_ping_at is None
-            and (one.uuid == after.uuid or one.uuid in listed)
+            and (one.uuid == after.uuid or _is_shown(one, listed.get(one.uuid)))
         ]
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
+
+
+def _is_shown(record: Record, listed: Record | None) -> bool:
+    """Whether a listing showed the record in its present life."""
+    return listed is not None and listed.incarnation == record.incarnation

@@ -81,6 +81,12 @@ class Told:
         world.weather.answered.append(self._answered)
         world.weather.sent.append(self._sent)
 
+    def family(self, pool: str) -> list[Ears]:
+        """The ears of every manager that the pool has had."""
+        return [
+            ears for name, ears in self.ears.items() if self.world.managers[name].pool.name == pool
+        ]
+
     def _nodes(
         self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
     ) -> None:
