@@ -329,6 +329,7 @@ class CleanRules:
                 destroy.tags.record == before.uuid
                 and (before.claim is None or destroy.tags.incarnation == before.incarnation)
             )
+            or (destroy.tags.record is None and before.instance_id == node_id)
             or (before.claim is None and before.instance_id == node_id)
         ]
         if not mine:

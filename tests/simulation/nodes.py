@@ -205,6 +205,9 @@ class NodeRules:
         if node.held:
             self._wrong("C9", manager, f"destroys {node_id}, which is on hold")
         record = records.items.get(node.tags.record or "")
+        if node.tags.record is None and settings.ids_unique:
+            listed = records.items.values()
+            record = next((one for one in listed if one.instance_id == node_id), None)
         if order.reason is Reason.UNPAIRED:
             self._unpaired(manager, node_id, ears, settings)
         elif order.reason is Reason.NODE_DOWN or order.reason is Reason.BOOT_FAILED:
@@ -333,6 +336,9 @@ class NodeRules:
             judged = self.memory[by].boots.get(before.uuid)
             if judged != before.version:
                 self._wrong("U1", manager, f"claims {before.uuid} at another version than judged")
+        if not any(method == f"store.{what}" for method, _, _ in manager.process.calls):
+            # Nobody waits for it any more: it comes on top of what was tried since.
+            return
         pool, settings = manager.pool.name, manager.pool.settings
         records = self.told.ears[by].newest("records")
         listed = records.items if records is not None else {}

@@ -61,10 +61,10 @@ class Ears:
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
 
-    def newest(self, source: str) -> Heard | None:
-        """The newest complete listing of `cloud` or `records`."""
+    def newest(self, source: str, by: float = float("inf")) -> Heard | None:
+        """The newest complete listing of `cloud` or `records` that ended by then."""
         heard: deque[Heard] = getattr(self, source)
-        return next((one for one in reversed(heard) if one.complete), None)
+        return next((one for one in reversed(heard) if one.complete and one.ended <= by), None)
 
 
 class Told:
