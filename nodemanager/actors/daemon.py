@@ -444,6 +444,7 @@ class NodeManagerDaemonActor(RoleActor):
             lease=self._holds_lease(),
             first_clean=self._first_clean,
             backlog=self._backlog,
+            skipped=dict(flights.skipped),
             touched=dict(flights.touched),
             gone=dict(flights.gone),
         )
@@ -1074,6 +1075,8 @@ class NodeManagerDaemonActor(RoleActor):
         now = self._clock.boottime()
         key = clean_key(order.uuid)
         since = self._flights.clean_ended(order.uuid, now)
+        if outcome == "cleaned":
+            self._flights.skipped.pop(order.uuid, None)
         if self._stopping is not None and again:
             # Its intent stays open for the next start.
             self._settled()
