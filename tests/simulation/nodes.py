@@ -75,6 +75,8 @@ class NodeRules:
         if plan.cleans or plan.shutdowns:
             self._collapse(manager, plan, ears, settings)
         self._pairs(manager, plan, cloud, records, settings)
+        if plan.shutdowns and not self.world.shape.proven:
+            self._wrong("L2", manager, "destroys on listings that nobody proved whole")
         for order in plan.shutdowns:
             self._shutdown(manager, order, ears, cloud, records, settings)
         if plan.shutdowns:
@@ -123,14 +125,14 @@ class NodeRules:
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None
-            known = self._largest(source, ears, newest, settings) - gone
+            known = self._largest(source, ears, newest, gone, settings)
             lost = known - newest.items.keys()
             if len(known) >= FLOOR and len(lost) > settings.collapse_fraction * len(known):
                 what = f"{source} lists lack {len(lost)} of {len(known)}"
                 self._wrong("L3", manager, f"frees or destroys although {what}")
 
     def _largest(
-        self, source: str, ears: Ears, newest: Heard, settings: Settings
+        self, source: str, ears: Ears, newest: Heard, gone: set[str], settings: Settings
     ) -> set[str]:
         largest: set[str] = set()
         for heard in getattr(ears, source):
@@ -139,9 +141,9 @@ class NodeRules:
             ids = {
                 name
                 for name, item in heard.items.items()
-                if source == "records" or self._is_ours(item, settings)
+                if name not in gone and (source == "records" or self._is_ours(item, settings))
             }
-            if len(ids) > len(largest):
+            if len(ids) >= len(largest):
                 largest = ids
         return largest
 
@@ -170,9 +172,11 @@ class NodeRules:
                 self._wrong("P2", manager, f"pairs {node_id}, one of several of {record.uuid}")
         for order in plan.shutdowns:
             node = cloud.items.get(order.node_id)
-            if node is not None and bearers[node.tags.record, node.tags.incarnation] > 1:
-                if order.reason is not Reason.NODE_STOPPED:
-                    self._wrong("P2", manager, f"destroys {order.node_id}, which is ambiguous")
+            if node is None or bearers[node.tags.record, node.tags.incarnation] < 2:
+                continue
+            record = records.items.get(node.tags.record or "")
+            if record is not None and record.incarnation == node.tags.incarnation:
+                self._wrong("P2", manager, f"destroys {order.node_id}, which is ambiguous")
 
     def _belong(self, node: CloudNode, record: Record, settings: Settings) -> bool:
         if node.tags.record is not None:
