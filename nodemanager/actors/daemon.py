@@ -694,7 +694,8 @@ class NodeManagerDaemonActor(RoleActor):
         self._settled()
 
     def on_SetupFailed(self, message: SetupFailed) -> None:
-        self._flights.setup_lands(message.order_id, self._clock.boottime())
+        in_doubt = not message.definite
+        self._flights.setup_lands(message.order_id, self._clock.boottime(), in_doubt=in_doubt)
         self._setups.done(str(message.order_id))
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, error = message.record, message.error

@@ -48,6 +48,7 @@ class Flights:
         self.touched: dict[str, float] = {}
         self.gone: dict[str, float] = {}
         self.skipped: dict[str, float] = {}
+        self._doubtful: list[tuple[str, float]] = []
 
     @property
     def is_empty(self) -> bool:
@@ -123,12 +124,13 @@ class Flights:
         }
 
     def unclaimed(self) -> tuple[str, ...]:
-        """The sizes of set-ups that no record stands for yet."""
-        return tuple(
+        """The sizes of set-ups that no record stands for yet, or that nobody knows of."""
+        under_way = (
             setup.boot.size.name
             for setup in self._setups.values()
             if setup.record is None and setup.boot.record is None
         )
+        return (*under_way, *(size for size, _ in self._doubtful))
 
     # What the listings show.
 
@@ -138,6 +140,7 @@ class Flights:
             return
         shown = min(history.cloud.started_at, history.records.started_at)
         self._landed = {id: landed for id, landed in self._landed.items() if landed[1] >= shown}
+        self._doubtful = [(size, at) for size, at in self._doubtful if at >= shown]
         self._cleaned_at = [at for at in self._cleaned_at if at >= shown]
         self._destroyed_at = [at for at in self._destroyed_at if at >= shown]
 
@@ -158,11 +161,21 @@ class Flights:
             self.sizes[boot.record.uuid] = boot.size.name
         return order_id
 
-    def setup_lands(self, order_id: int, now: float) -> None:
-        """It ends now; its record is a node to be until it is listed with the claim."""
+    def setup_lands(self, order_id: int, now: float, *, in_doubt: bool = False) -> None:
+        """It ends now; its record is a node to be until it is listed with the claim.
+
+        Where nobody knows whether it was claimed (`in_doubt`), it may be one all the same.
+        """
         setup = self._setups.get(order_id)
-        if setup is not None and setup.record is not None:
-            self._landed[setup.record] = (Flight("setup", setup.since), now)
+        if setup is None:
+            return
+        uuid = setup.record
+        if uuid is None and in_doubt and setup.boot.record is not None:
+            uuid = setup.boot.record.uuid
+        if uuid is not None:
+            self._landed[uuid] = (Flight("setup", setup.since), now)
+        elif in_doubt:
+            self._doubtful.append((setup.boot.size.name, now))
 
     def is_setup(self, order_id: int) -> bool:
         return order_id in self._setups
