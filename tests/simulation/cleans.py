@@ -76,7 +76,7 @@ class CleanRules:
         self.world, self.told, self.truth = world, told, truth
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
-        self.orders: dict[tuple[str, str], Ordered] = {}
+        self.orders: dict[tuple[str, str], list[Ordered]] = {}
         self.fenced_at: dict[str, float] = {}
         self.done: dict[str, list[float]] = {}
         self.pings: dict[tuple[str, float | None], float] = {}
@@ -118,7 +118,7 @@ class CleanRules:
                 self.world.violate("C6", f"{order.uuid} is freed, and no listing shows it")
                 continue
             ordered = Ordered(order, manager, settings, now, ears, record, clouds, records)
-            self.orders[manager.name, order.uuid] = ordered
+            self.orders.setdefault((manager.name, order.uuid), []).append(ordered)
             for rule, check in CHECKS.items():
                 why = check(self, ordered)
                 if why is not None:
@@ -261,8 +261,9 @@ class CleanRules:
         """A clean took effect: what was answered just before, and what was so (C11, C12, C20)."""
         world, ears, now = self.world, self.told.ears[manager.name], self.world.engine.now
         uuid = before.uuid
-        read = ears.reads.get(uuid)
-        tagged = ears.by_tag.get(uuid)
+        # A late write was ordered, and looked at, before it was sent.
+        sent_at = world.weather.sent_at
+        read, tagged, by_id = ears.last_look(uuid, before.instance_id, sent_at)
 
         def wrong(rule: str, why: str) -> None:
             world.violate(rule, f"{manager.name} freed {uuid} ({reason}): {why}")
@@ -271,7 +272,7 @@ class CleanRules:
             wrong("C11", "it was not read again, or not asked for by tag")
             return
         if manager.guarantee is Guarantee.CAS and not world.shape.stampless_pings:
-            seen = read[1]
+            seen = read.record
             if seen is None or seen.version != before.version:
                 wrong("C12", "it had moved since the last look")
         if before.held:
@@ -284,18 +285,18 @@ class CleanRules:
             destroyed = {node_id for one in family for node_id in one.destroys}
             alive = [node_id for node_id in alive if node_id not in destroyed]
         if before.instance_id is not None and not exception:
-            answers = ears.by_id.get(before.instance_id)
-            if not answers:
+            if by_id is None:
                 wrong("C11", f"{before.instance_id} was not asked for")
             else:
-                alive += [node.id for node in answers[-1].nodes if shows(node, before)]
+                alive += [node.id for node in by_id.nodes if shows(node, before)]
         if alive:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
             return
         if any(call[:2] == ("store.clean", uuid) for call in manager.process.calls):
             self.done.setdefault(manager.name, []).append(now)
-        ordered = self.orders.get((manager.name, uuid))
+        given = self.orders.get((manager.name, uuid), [])
+        ordered = next((one for one in reversed(given) if one.at <= sent_at), None)
         if ordered is None:
             wrong("C11", "nobody ordered it")
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodemanager.core.model import CloudState
 from nodemanager.errors import RemoteError, StoreError
@@ -59,8 +59,8 @@ class Machine:
     slot: int | None = None
     hostname: str | None = None
     refused: int = 0
+    heard_at: float | None = None
     life: int = 0
-    told_state_at: dict[str, float] = field(default_factory=dict)
 
     def boot(self) -> None:
         self.life += 1
@@ -125,5 +125,6 @@ class Machine:
             return
         except (StoreError, RemoteError):
             return
+        self.heard_at = self.engine.now
         if life == self.life:
             self.slot, self.hostname = record.slot_number, record.hostname

@@ -33,13 +33,23 @@ class Lonely:
     cloud_ended: float
 
 
+@dataclass(frozen=True)
+class Destroyed:
+    """A destroy that took effect; `turned_at` is when its node was last heard before."""
+
+    at: float
+    node_id: str
+    reason: Reason
+    turned_at: float
+
+
 @dataclass
 class Memory:
     """What the monitors keep of one manager."""
 
     lonely: dict[str, Lonely] = field(default_factory=dict)
     ordered: dict[str, tuple[float, ShutdownOrder]] = field(default_factory=dict)
-    destroyed: list[tuple[float, str, Reason]] = field(default_factory=list)
+    destroyed: list[Destroyed] = field(default_factory=list)
     boots: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
 
@@ -126,10 +136,17 @@ class NodeRules:
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None
-            known = self._largest(source, ears, newest, gone, settings)
-            lost = known - newest.items.keys()
-            if len(known) >= FLOOR and len(lost) > settings.collapse_fraction * len(known):
-                what = f"{source} lists lack {len(lost)} of {len(known)}"
+            # Which of several sets is the largest depends on whether the gone still count.
+            sets = (
+                self._largest(source, ears, newest, gone, settings),
+                self._largest(source, ears, newest, set(), settings) - gone,
+            )
+            lost = [len(known - newest.items.keys()) for known in sets]
+            if all(
+                len(known) >= FLOOR and missed > settings.collapse_fraction * len(known)
+                for known, missed in zip(sets, lost, strict=True)
+            ):
+                what = f"{source} lists lack {lost[0]} of {len(sets[0])}"
                 self._wrong("L3", manager, f"frees or destroys although {what}")
 
     def _largest(
@@ -266,10 +283,10 @@ class NodeRules:
     def _wave(
         self, manager: Manager, plan: Plan, ears: Ears, cloud: Heard, settings: Settings
     ) -> None:
-        memory, now = self.memory[manager.name], self.world.engine.now
+        memory = self.memory[manager.name]
         bad = [one for one in plan.shutdowns if one.reason is not Reason.IDLE_BEYOND_DEMAND]
-        lately = [one for one in memory.destroyed if one[0] > cloud.started]
-        capped = len(bad) + sum(reason is not Reason.IDLE_BEYOND_DEMAND for _, _, reason in lately)
+        lately = [one for one in memory.destroyed if one.at > cloud.started]
+        capped = len(bad) + sum(one.reason is not Reason.IDLE_BEYOND_DEMAND for one in lately)
         if bad and capped > settings.max_shutdowns_per_cycle:
             self._wrong("D9", manager, f"destroys {capped} in one cycle")
         excused = {
@@ -281,19 +298,27 @@ class NodeRules:
             )
         }
         window = settings.node_stale_after
-        wave = {one.node_id for one in bad if one.reason in WAVE}
-        if not wave:
+        turned = {one.node_id: one.turned_at for one in memory.destroyed if one.reason in WAVE}
+        turned |= {one.node_id: self._turned_at(one) for one in bad if one.reason in WAVE}
+        wave: set[str] = set()
+        for begun in turned.values():
+            # As the manager saw them turn, which is a poll or two off.
+            ended = begun + window - 3 * manager.pool.poll_time
+            found = {one for one, at in turned.items() if begun <= at <= ended} - excused
+            wave = max(wave, found, key=len)
+        if not wave & {one.node_id for one in bad}:
             return
-        wave |= {
-            node_id
-            for at, node_id, reason in memory.destroyed
-            if reason in WAVE and now - at <= window
-        }
         ours = {one.id for one in cloud.items.values() if self._is_ours(one, settings)}
         population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
-        wave -= excused
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
+
+    def _turned_at(self, order: ShutdownOrder) -> float:
+        """When its node was last heard, or was made."""
+        node = self.world.cloud.instances[order.node_id]
+        machine = node.machine
+        heard = machine.heard_at if machine is not None else None
+        return node.created_at if heard is None else heard
 
     def destroyed(self, one: Instance, by: str) -> None:
         memory, manager = self.memory[by], self.world.managers[by]
@@ -302,10 +327,13 @@ class NodeRules:
             self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
             return
         at, order = known
-        memory.destroyed.append((self.world.engine.now, one.id, order.reason))
+        now = self.world.engine.now
+        memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order)))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
-            read_at, record = self.told.ears[by].reads.get(order.record or "", (0.0, None))
-            if read_at < at or record is None or record.worker_state is not WorkerState.IDLE:
+            sent_at = self.world.weather.sent_at
+            read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
+            record = read.record if read is not None and read.at >= at else None
+            if record is None or record.worker_state is not WorkerState.IDLE:
                 self._wrong("D2", manager, f"destroys {one.id} as idle, and nobody looked again")
 
     # U1-U3, U6, U7.

@@ -7,14 +7,16 @@ what it heard.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from nodemanager.actors.messages import CloudListed, RecordsListed
 from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
+from nodemanager.errors import RemoteError
 from tests.simulation.world import World
 
+T = TypeVar("T", "Read", "Answer")
 KEPT = 40
 SOURCES = {CloudListed: "cloud", RecordsListed: "records"}
 
@@ -38,6 +40,14 @@ class Answer:
     nodes: tuple[CloudNode, ...]
 
 
+@dataclass(frozen=True)
+class Read:
+    """A record as it was read, by then."""
+
+    at: float
+    record: Record | None
+
+
 @dataclass
 class Destroy:
     """A destroy that was sent `at` that time, to a node that bore `tags` then."""
@@ -53,18 +63,30 @@ class Ears:
 
     cloud: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
     records: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
-    by_tag: dict[str, Answer] = field(default_factory=dict)
+    by_tag: dict[str, list[Answer]] = field(default_factory=dict)
     by_id: dict[str, list[Answer]] = field(default_factory=dict)
-    reads: dict[str, tuple[float, Record | None]] = field(default_factory=dict)
+    reads: dict[str, list[Read]] = field(default_factory=dict)
     probes: deque[float] = field(default_factory=lambda: deque(maxlen=400))
     destroys: dict[str, Destroy] = field(default_factory=dict)
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
 
+    def last_look(
+        self, uuid: str, node_id: str | None, by: float
+    ) -> tuple[Read | None, Answer | None, Answer | None]:
+        """The newest answers by then about a record: read, asked by tag, asked by id."""
+        read = _until(self.reads.get(uuid, ()), by)
+        by_tag = _until(self.by_tag.get(uuid, ()), by)
+        return read, by_tag, _until(self.by_id.get(node_id or "", ()), by)
+
     def newest(self, source: str, by: float = float("inf")) -> Heard | None:
         """The newest complete listing of `cloud` or `records` that ended by then."""
         heard: deque[Heard] = getattr(self, source)
         return next((one for one in reversed(heard) if one.complete and one.ended <= by), None)
+
+
+def _until(answers: Sequence[T], by: float) -> T | None:
+    return next((one for one in reversed(answers) if one.at <= by), None)
 
 
 class Told:
@@ -80,6 +102,7 @@ class Told:
         world.cloud.books.asked.append(self._asked)
         world.weather.answered.append(self._answered)
         world.weather.sent.append(self._sent)
+        world.weather.failed.append(self._failed)
 
     def family(self, pool: str) -> list[Ears]:
         """The ears of every manager that the pool has had."""
@@ -129,7 +152,7 @@ class Told:
     ) -> None:
         answer = Answer(self.world.engine.now, nodes)
         if record is not None:
-            self.ears[manager].by_tag[record] = answer
+            self.ears[manager].by_tag.setdefault(record, []).append(answer)
         if node_id is not None:
             self.ears[manager].by_id.setdefault(node_id, []).append(answer)
 
@@ -139,13 +162,17 @@ class Told:
             tags = node.tags if node is not None else Tags()
             self.ears[manager].destroys[about] = Destroy(self.world.engine.now, tags)
 
+    def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
+        if method == "cloud.destroy" and error.definite:
+            self.ears[manager].destroys[about].outcome = Outcome.FAILED
+
     def _answered(self, manager: str, method: str, about: str, result: Any) -> None:
         """An answer has reached its caller."""
         ears, now = self.ears[manager], self.world.engine.now
         if method == "store.read":
             if isinstance(result, dict):
                 result = self.world.registry.record_as(about, result["etag"])
-            ears.reads[about] = (now, result)
+            ears.reads.setdefault(about, []).append(Read(now, result))
         elif method == "store.probe" and result:
             ears.probes.append(now)
         elif method == "cloud.destroy":

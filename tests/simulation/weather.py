@@ -55,7 +55,10 @@ class Weather:
         self.spells: list[Spell] = []
         self.watchers: list[Watcher] = []
         self.calls = 0
+        self.sent_at = 0.0
+        """When the call that takes effect just now was sent."""
         self.answered: list[Callable[[str, str, str, Any], None]] = []
+        self.failed: list[Callable[[str, str, str, RemoteError], None]] = []
         self.sent: list[Callable[[str, str, str], None]] = []
 
     def fate(self, method: str, caller: str) -> Fate:
@@ -114,6 +117,8 @@ class Line:
         finally:
             self._process.calls.remove(call)
         if error is not None:
+            for failed in self._weather.failed:
+                failed(self._process.name, method, about, error)
             raise error
         for heard in self._weather.answered:
             heard(self._process.name, method, about, result)
@@ -126,6 +131,7 @@ class Line:
         there = engine.trip() + fate.there
         back = engine.trip() + fate.back
         pending = True
+        sent_at = engine.now
 
         def answer(result: Any, error: RemoteError | None) -> None:
             nonlocal pending
@@ -136,6 +142,7 @@ class Line:
         def arrive() -> None:
             result, error = None, None
             if fate.effect:
+                weather.sent_at = sent_at
                 try:
                     result = effect()
                 except RemoteError as refusal:

@@ -38,6 +38,7 @@ class Pool:
     facts: Facts = field(default_factory=Facts)
     wall_error: float = 0.0
     wanted: int = 0
+    clock_read_at: float = 0.0
     wishlist_fails: bool = False
     manager: Manager | None = None
     shadow: Manager | None = None
@@ -117,6 +118,7 @@ class World:
         self.clock_lies = 0.0
         self.clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
+        self.weather.answered.append(self._clock_read)
         self._addresses = 0
         self._random = self.engine.random("world")
         self._secrets = self.engine.random("secrets")
@@ -130,7 +132,20 @@ class World:
 
     def step_store_clock(self, step: float) -> None:
         self.registry.clock_error += step
+        before = self.clock_steps[-1] if self.clock_steps else None
         self.clock_steps.append((self.engine.now, step))
+        if self.shape.stampless_pings:
+            # A version that does not move with its pings hides how new their stamps are.
+            self.clock_lies += abs(step)
+        if before is not None and any(
+            pool.clock_read_at < before[0] for pool in self.pools.values()
+        ):
+            self.clock_lies += abs(step) + abs(before[1])
+            self.break_assumption("A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured")
+
+    def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
+        if method == "store.time":
+            self.managers[manager].pool.clock_read_at = self.engine.now
 
     def _missed_steps(self) -> None:
         """A manager that starts has not measured the steps before: stamps from before one lie."""
