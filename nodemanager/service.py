@@ -16,9 +16,9 @@ import pykka.debug
 
 from nodemanager import __version__, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon import Once
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.observer import Nobody, Observer
+from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, load, reloaded

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.daemon import NodeManagerDaemonActor, Role
+from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.role import Role
 from nodemanager.actors.messages import ApplySettings, Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
