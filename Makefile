@@ -1,13 +1,15 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PREFIX := /opt/nodemanager
 NAME := ec2
 ARGS :=
+SEEDS := 1000
+FIRST := 0
 
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
@@ -30,6 +32,9 @@ lint: venv-test
 
 unit: venv-test
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+
+soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
+	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)
 
 test-deps: ## install the system servers that some tests need (apt-get, as root or by sudo)
 	@etc/install/test-deps

@@ -103,12 +103,12 @@ class Planner:
 
 def rounds(count: int, *, stale: int, measured: int) -> Round:
     """The median round of a pool of `count`, every live record pinged between any two."""
-    planner = Planner(pools.settings_for(count))
+    planner, pool = Planner(pools.settings_for(count)), pools.Pool(count, stale=stale)
     for number in range(WARM_UP):
-        planner.round(pools.poll(count, number=number, stale=stale))
+        planner.round(pool.poll(number))
     taken: list[Round] = []
     for number in range(WARM_UP, WARM_UP + measured):
-        poll = pools.poll(count, number=number, stale=stale)
+        poll = pool.poll(number)
         gc.collect()
         pauses = _Pauses()
         gc.callbacks.append(pauses)
@@ -129,7 +129,7 @@ def decoding(count: int) -> float:
 
 def plain_pairing(count: int) -> float:
     """CPU seconds to pair by holding each record against each node until its own is found."""
-    poll = pools.poll(count, number=0, stale=0)
+    poll = pools.Pool(count, stale=0).poll(0)
     nodes, records = poll.cloud.items, poll.records.items
 
     def search() -> None:

@@ -293,7 +293,11 @@ class Service:
                 poller.stop(block=False)
         if system.daemon.is_alive():
             system.daemon.tell(Stop(reason, done.set))
-            done.wait(REMOTE_CALL_S + STOP_S)
+            deadline = self._clock.boottime() + REMOTE_CALL_S + STOP_S
+            # A daemon actor that dies now says nothing more.
+            while not done.wait(0.2) and system.daemon.is_alive():
+                if self._clock.boottime() > deadline:
+                    break
         for actor in system.actors:
             actor.stop(block=False)
 

@@ -278,7 +278,7 @@ def test_a_dry_run_leaves_the_registry_as_it_was(
 
     daemon = start("run", "--dry-run", write(min_nodes=2))
     daemon.waits_for("node.setup_started", mode="dry-run")
-    [database] = (tmp_path / "state").glob("*.db")
+    database = tmp_path / "state" / "registry.db"
 
     def beats() -> list[tuple[int, int]]:
         with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as opened:

@@ -236,7 +236,7 @@ class NodeManagerDaemonActor(RoleActor):
         )
         for poller in (team.record_list, team.cloud_list, team.demand):
             if poller is not None:
-                poller.tell(Poll())
+                tell(poller, Poll())
 
     def _adopt(self, loaded: Loaded) -> None:
         """Go on with what a former run left (R1, R4)."""

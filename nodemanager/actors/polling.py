@@ -217,10 +217,11 @@ class RecordListActor(PollingActor):
 
     def poll(self) -> None:
         store_id = self._store.store_id()
-        store_time = self._store.store_time(writes=self._writes)
         started_at = self._clock.boottime()
         listed = _readable(self._store.list_records(), Record)
         ended_at = self._clock.boottime()
+        # After the listing: a step of the store's clock in between is seen with the stamps it made.
+        store_time = self._store.store_time(writes=self._writes)
         answered = self._store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
         self._daemon.tell(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from nodemanager.core.model import CloudNode, CloudState, Record
 
@@ -12,34 +14,48 @@ Present = Mapping[str, CloudNode]
 """By node id, the nodes that are not terminated."""
 
 
-def index_nodes(
-    nodes: tuple[CloudNode, ...],
-) -> tuple[dict[str, tuple[CloudNode, ...]], dict[str, CloudNode]]:
-    """The bearers and the present nodes of one listing."""
+class Index(NamedTuple):
+    """One cloud listing, by what it is looked up by.
+
+    `absent` are the ids listed as terminated, `twice` those that are listed more than once (L4).
+    """
+
+    bearers: Bearers
+    present: Present
+    absent: frozenset[str]
+    twice: frozenset[str]
+
+
+def index_nodes(nodes: tuple[CloudNode, ...]) -> Index:
+    """The index of one listing, the same whatever the order of its items."""
     bearers: dict[str, tuple[CloudNode, ...]] = {}
     present: dict[str, CloudNode] = {}
-    absent = 0
+    gone: list[str] = []
     for node in nodes:
         if node.state is CloudState.TERMINATED:
-            absent += 1
+            gone.append(node.id)
             continue
         present[node.id] = node
         uuid = node.tags.record
         if uuid is not None:
             others = bearers.get(uuid)
             bearers[uuid] = (node,) if others is None else _in_order((*others, node))
-    if len(present) + absent != len(nodes):
-        present = {node.id: node for node in each_once(nodes) if not node.is_absent}
-    return bearers, present
+    absent = frozenset(gone)
+    if len(present) + len(absent) == len(nodes) and absent.isdisjoint(present):
+        return Index(bearers, present, absent, frozenset())
+    counts = Counter(node.id for node in nodes)
+    twice = frozenset(one for one, count in counts.items() if count > 1)
+    present = {node.id: node for node in each_once(nodes, twice) if not node.is_absent}
+    return Index(bearers, present, absent, twice)
 
 
 def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
     return tuple(sorted(nodes, key=lambda one: (one.id, repr(one))))
 
 
-def each_once(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
+def each_once(nodes: tuple[CloudNode, ...], twice: frozenset[str]) -> tuple[CloudNode, ...]:
     """Of an id listed twice, the entry that shows it more alive, whatever their order (L4)."""
-    if len({node.id for node in nodes}) == len(nodes):
+    if not twice:
         return nodes
     chosen: dict[str, CloudNode] = {}
     for node in sorted(nodes, key=lambda one: (one.is_absent, repr(one))):

@@ -144,7 +144,9 @@ def after_listing(
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
     if cloud and breaker.gone & ids:
         breaker = replace(breaker, gone=breaker.gone - ids)
-    known = (history.known_nodes if cloud else history.known_records).largest(at) - breaker.gone
+    known = (history.known_nodes if cloud else history.known_records).largest(at)
+    if breaker.gone:
+        known -= breaker.gone
     lost = known - ids
     part = breaker.part(cause)
     if part is None:

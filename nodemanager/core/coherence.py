@@ -22,19 +22,13 @@ class Impossible:
 
 
 def find_impossible(history: History) -> Impossible:
-    """An id twice in one listing, and one slot or address-free hostname held by two records."""
+    """An id twice in one listing, and one slot held by two records."""
     assert history.cloud is not None
     assert history.records is not None
     nodes, records = history.cloud.items, history.records.items
-    found = _twice([node.id for node in nodes]) | _twice([record.uuid for record in records])
+    found = history.twice
     slots = [record.slot_number for record in records if record.slot_number is not None]
     if len(set(slots)) != len(slots):
         doubled = {slot for slot, count in Counter(slots).items() if count > 1}
         found |= {record.uuid for record in records if record.slot_number in doubled}
-    return Impossible(frozenset(found), len(nodes) + len(records))
-
-
-def _twice(ids: list[str]) -> set[str]:
-    if len(set(ids)) == len(ids):
-        return set()
-    return {one for one, count in Counter(ids).items() if count > 1}
+    return Impossible(found, len(nodes) + len(records))

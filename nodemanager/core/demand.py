@@ -151,7 +151,7 @@ def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Sett
 def unlisted_nodes(
     records: Iterable[Record], snapshot: Snapshot, settings: Settings
 ) -> Iterator[str]:
-    """Records of ours whose node was heard, is not listed, and may be alive all the same (C5, P6).
+    """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
 
     Its absence counts once it was seen in enough complete listings, for `settle`, and a record
     listing after that shows no ping since the first of them; or once the cloud lists the node as
@@ -177,6 +177,8 @@ def unlisted_nodes(
         if record.instance_id is not None and record.instance_id in snapshot.gone:
             continue
         heard_ago = clock.age(record.last_ping_at, snapshot.now)
+        if heard_ago > settings.poll_stale_after:
+            continue
         absence = history.absence.get(record.uuid)
         if (
             absence is None

@@ -6,10 +6,12 @@ same history. Nothing in here decides: it measures. Mappings are never changed o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from nodemanager.core.bearers import Bearers, Present, index_nodes, node_of
+from nodemanager.core.bearers import Bearers, Present, bears, index_nodes, node_of
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
     CloudNode,
@@ -36,8 +38,7 @@ class Absence:
     listings: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(NamedTuple):
     """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8)."""
 
     incarnation: str | None
@@ -79,6 +80,8 @@ class History:
     pinned: Records | None = None
     partial: tuple[CloudNode, ...] = ()
     glimpsed: Mapping[str, str] = field(default_factory=dict)
+    nodes_twice: frozenset[str] = frozenset()
+    records_twice: frozenset[str] = frozenset()
     bearers: Bearers = field(default_factory=dict)
     present: Present = field(default_factory=dict)
     base_index: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +99,11 @@ class History:
     answered_s: float = 0.0
     last_answer_at: float | None = None
 
+    @property
+    def twice(self) -> frozenset[str]:
+        """Ids that one of the newest complete listings has more than once (L4)."""
+        return self.nodes_twice | self.records_twice
+
 
 def cloud_poll_started(history: History) -> History:
     """Pin the record listing that the cloud listing now under way will be judged with (C6)."""
@@ -112,37 +120,33 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
         return _nodes_glimpsed(history, listing)
     base = _base(history, listing)
-    bearers, present = index_nodes(listing.items)
+    index = index_nodes(listing.items)
+    bearers, present = index.bearers, index.present
+    absence = _absences(history, listing, bearers, present, settings)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     ours = frozenset(
         node_id for node_id, node in present.items() if node.tags.pool in (None, settings.pool)
     )
+    # A node listed as terminated is known to be gone, and may leave the list (L3).
+    known = history.known_nodes.without(index.absent - present.keys())
     return replace(
         history,
         cloud=listing,
         base=base,
-        base_index=history.base_index if base is history.base else _versions(base),
+        base_index=_versions(base, absence),
         partial=(),
+        nodes_twice=index.twice,
         bearers=bearers,
         present=present,
-        absence=_absences(history, listing, bearers, present, settings),
+        absence=absence,
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)
             for node in present.values()
             if node.state is CloudState.STOPPED
         },
-        known_nodes=history.known_nodes.without(_ended(listing, present)).with_set(
-            listing.started_at, ours
-        ),
+        known_nodes=known.with_set(listing.started_at, ours),
     )
-
-
-def _ended(listing: Nodes, present: Present) -> frozenset[str]:
-    """Nodes listed as terminated: they are known to be gone, and may leave the list (L3)."""
-    if len(present) == len(listing.items):
-        return frozenset()
-    return frozenset(node.id for node in listing.items if node.is_absent) - present.keys()
 
 
 def _nodes_glimpsed(history: History, listing: Nodes) -> History:
@@ -167,8 +171,11 @@ def _base(history: History, listing: Nodes) -> Records | None:
     return max(before, key=lambda one: one.ended_at, default=None)
 
 
-def _versions(records: Records | None) -> dict[str, str]:
-    return {} if records is None else {record.uuid: record.version for record in records.items}
+def _versions(records: Records | None, absence: Mapping[str, Absence]) -> dict[str, str]:
+    """The versions of the records that may be judged: a record without absence is kept (C5)."""
+    if records is None or not absence:
+        return {}
+    return {one.uuid: one.version for one in records.items if one.uuid in absence}
 
 
 def records_listed(history: History, listing: Records, settings: Settings) -> History:
@@ -181,7 +188,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         return history
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
-    listing = _in_order(listing)
+    twice = _records_twice(listing)
+    if twice:
+        listing = _in_order(listing)
     heard: dict[str, Heard] = {}
     future: dict[str, Future] = {}
     idle: dict[str, int] = {}
@@ -191,16 +200,17 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     known, future_before = history.heard, history.future
     answered_s = _answered_by(history, listing.ended_at, settings)
     for record in listing.items:
-        uuid = record.uuid
+        uuid, claim = record.uuid, record.claim
+        incarnation = None if claim is None else claim.incarnation
         before = known.get(uuid)
         if (
             before is not None
             and before.last_ping_at == record.last_ping_at
-            and before.incarnation == record.incarnation
+            and before.incarnation == incarnation
         ):
             heard[uuid] = before
         else:
-            heard[uuid] = Heard(record.incarnation, record.last_ping_at, answered_s)
+            heard[uuid] = Heard(incarnation, record.last_ping_at, answered_s)
         if record.worker_state is WorkerState.IDLE:
             for node in history.bearers.get(uuid, ()):
                 idle[node.id] = history.idle.get(node.id, 0) + 1
@@ -213,6 +223,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     return replace(
         history,
         records=listing,
+        records_twice=twice,
         glimpsed={},
         heard=heard,
         future=future,
@@ -222,10 +233,15 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     )
 
 
+def _records_twice(listing: Records) -> frozenset[str]:
+    uuids = [record.uuid for record in listing.items]
+    if len(set(uuids)) == len(uuids):
+        return frozenset()
+    return frozenset(uuid for uuid, count in Counter(uuids).items() if count > 1)
+
+
 def _in_order(listing: Records) -> Records:
     """The same, whatever the order of a record that is listed twice (L4)."""
-    if len({record.uuid for record in listing.items}) == len(listing.items):
-        return listing
     return replace(listing, items=tuple(sorted(listing.items, key=repr)))
 
 
@@ -342,11 +358,10 @@ def _absences(
     known = history.absence
     for record in history.records.items:
         uuid = record.uuid
-        if not record.holds_anything:
+        own = bearers.get(uuid)
+        if own is not None and bears(own[0], record):
             continue
-        if (uuid in bearers or record.instance_id is not None) and node_of(
-            record, bearers, present
-        ) is not None:
+        if not record.holds_anything or node_of(record, bearers, present) is not None:
             continue
         before = known.get(uuid)
         if (

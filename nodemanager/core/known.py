@@ -21,7 +21,8 @@ class KnownSets:
 
     def with_set(self, at: float, ids: frozenset[str]) -> KnownSets:
         excused = self.excused & ids
-        ids -= excused
+        if excused:
+            ids -= excused
         kept = [
             (seen_at, known)
             for seen_at, known in self.sets

@@ -113,7 +113,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     snapshot = replace(snapshot, history=history)
     assert history.cloud is not None
     node_judge = NodeJudge(snapshot, settings, pairs)
-    views = [node_judge.view(node) for node in each_once(history.cloud.items)]
+    views = [node_judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
     snapshot = _after_silence(snapshot, settings, views)
     verdicts, cleans, deferred, backlog = _judge_records(snapshot, settings, pairs, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
@@ -353,21 +353,21 @@ def _counts(
 ) -> dict[str, int]:
     """What the cycle's summary line and the status page count."""
     counts: Counter[str] = Counter()
-    for view in views:
-        reason = view.verdict.reason
+    kinds = Counter((view.verdict.reason, view.state, view.record is None) for view in views)
+    for (reason, state, unpaired), count in kinds.items():
         if reason in OUTSIDE:
             continue
-        counts["nodes"] += 1
+        counts["nodes"] += count
         if reason is Reason.SHUTTING_DOWN:
-            counts["nodes_shutdown"] += 1
+            counts["nodes_shutdown"] += count
         elif reason is Reason.BOOTING:
-            counts["nodes_booting"] += 1
-        elif view.record is None:
-            counts["nodes_unpaired"] += 1
+            counts["nodes_booting"] += count
+        elif unpaired:
+            counts["nodes_unpaired"] += count
         else:
-            counts[f"nodes_{view.state.value}"] += 1
-        counts["nodes_paired"] += view.record is not None
-        counts["nodes_bad"] += view.verdict.reason in BAD
+            counts[f"nodes_{state.value}"] += count
+        counts["nodes_paired"] += 0 if unpaired else count
+        counts["nodes_bad"] += count if reason in BAD else 0
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

@@ -18,6 +18,9 @@ from nodemanager.core.verdict import Verdict, keep
 BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})
 """What D9 counts and caps: a node destroyed because something seems wrong with it."""
 
+DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
+"""Nodes in these states are there, and serve nobody."""
+
 OUTSIDE = frozenset({Reason.NODE_ABSENT, Reason.FOREIGN_NODE})
 """Nodes that are only seen: not ours, or not there."""
 
@@ -93,9 +96,10 @@ class NodeJudge:
             if record is not None:
                 state = worker_state(record, self.clock, snapshot.now, settings)
             return NodeView(node, verdict, state, record=record)
-        if record is None:
-            return self._unpaired(node)
-        return self._paired(node, record)
+        seen = self._unpaired(node) if record is None else self._paired(node, record)
+        if node.state in DYING:
+            seen.counts = seen.surplus_if_idle = False
+        return seen
 
     def _paired(self, node: CloudNode, record: Record) -> NodeView:
         snapshot, settings = self.snapshot, self.settings
@@ -250,12 +254,11 @@ class NodeJudge:
             "limit_s": settings.boot_fail_after,
             "record_listings": listings,
         }
-        up = node.state is not CloudState.STOPPED
         if since_s <= settings.boot_fail_after or listings < 2:
             verdict = Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node_id, measures)
             # As with silence: D9 must see a wave before its first victim.
             bad = since_s > settings.boot_fail_after / 2 and listings > 0
-            return NodeView(node, verdict, unknown, counts=up, bad=bad)
+            return NodeView(node, verdict, unknown, bad=bad)
         verdict = Verdict(Kind.SHUTDOWN, Reason.UNPAIRED, node_id, measures)
         return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True)
 

@@ -1,0 +1,82 @@
+"""Listings that contradict themselves: items are kept, too many end the cycle (L4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core.model import CloudState
+from nodemanager.core.reasons import Reason
+from tests.core.build import World, node, world
+
+
+def many(count: int = 50) -> World:
+    """`count` pairs, and one record whose node is gone."""
+    made = world(max_nodes=count + 1)
+    for number in range(count):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}")
+    made.add_record("dead", quiet=9000.0)
+    return made
+
+
+def test_a_record_listed_twice_is_kept_l4() -> None:
+    made = many()
+    made.records.append(made.record("dead"))
+    made.settle()
+    assert made.of_record("dead").reason is Reason.IMPOSSIBLE
+
+
+def test_two_records_on_one_slot_are_both_kept_l4() -> None:
+    made = many()
+    made.add_record("twin", quiet=9000.0, slot=made.record("dead").slot_number)
+    made.settle()
+    assert [made.of_record(one).reason for one in ("dead", "twin")] == [Reason.IMPOSSIBLE] * 2
+
+
+def test_slot_0_twice_is_impossible_too_l4() -> None:
+    made = many()
+    made.change("dead", slot_number=0)
+    made.add_record("twin", quiet=9000.0, slot=0)
+    made.settle()
+    assert made.of_record("twin").reason is Reason.IMPOSSIBLE
+
+
+@pytest.mark.parametrize("second", [CloudState.RUNNING, CloudState.TERMINATED, CloudState.STOPPED])
+def test_a_node_listed_twice_keeps_its_record_and_is_not_destroyed_l4(second: CloudState) -> None:
+    made = many()
+    made.add_node("dead", state=CloudState.STOPPED)
+    made.nodes.append(replace(made.nodes[-1], state=second))
+    made.settle()
+    assert made.destroyed == []
+    assert made.cleaned == []
+
+
+@pytest.mark.parametrize(
+    ("doubled", "aborted"),
+    [pytest.param(5, False, id="five-in-a-hundred"), pytest.param(6, True, id="more")],
+)
+def test_above_five_percent_no_decision_is_taken_l4(doubled: int, aborted: bool) -> None:
+    made = many(50)
+    made.nodes.extend(node(f"r{n}") for n in range(doubled))
+    total = len(made.nodes) + len(made.records)
+    assert (doubled > 0.05 * total) is aborted
+    made.settle()
+    assert made.last is not None
+    assert (made.last.aborted is not None) is aborted
+    if aborted:
+        assert made.last.aborted is not None
+        assert made.last.aborted[0] is Reason.TOO_MANY_IMPOSSIBLE
+        assert (made.cleaned, made.destroyed, made.booted) == ([], [], [])
+
+
+def test_without_a_listing_of_everything_no_decision_is_taken_l1() -> None:
+    made = world(min_nodes=1)
+    for poll in ("nothing", "records"):
+        if poll == "records":
+            made.poll_records()
+        plan = made.plan()
+        assert plan.aborted is not None
+        assert plan.aborted[0] is Reason.NO_LISTING
+        assert plan.boots == ()

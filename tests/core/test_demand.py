@@ -1,0 +1,367 @@
+"""What is booted, refused and drained: min, max, price, quota, slots, claims (D6, S4, U6, U7)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.demand import after_refusal, after_success, by_price, size_for
+from nodemanager.core.model import CloudState, Job, Size, WorkerState
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Limits
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    QuotaExceeded,
+    Throttled,
+)
+from tests.core.build import LARGE, POOL, SMALL, Expected, Flight, World, cleaned, world
+from tests.core.nodes import pinging
+
+SPOT = replace(SMALL, name="spot", instance_type="t.spot", price=0.05, preemptible=True)
+FREE = replace(LARGE, name="free", instance_type="t.free", price=0.0)
+UNKNOWN = replace(LARGE, name="unknown", instance_type="t.unknown", price=None)
+
+
+def wanting(*jobs: Job, **settings: Any) -> World:
+    """An empty pool with a wishlist, and its plan."""
+    made = world(**{"max_nodes": 9, **settings})
+    made.flags["demand"] = jobs
+    made.round()
+    return made
+
+
+def refused(made: World) -> dict[tuple[str, Reason], int]:
+    assert made.last is not None
+    assert made.last.wants is not None
+    return made.last.wants.refused
+
+
+# Matching.
+
+
+@pytest.mark.parametrize(
+    ("job", "size"),
+    [
+        pytest.param(Job("j"), "small", id="anything"),
+        pytest.param(Job("j", cores=2), "small", id="cores-just-enough"),
+        pytest.param(Job("j", cores=3), "large", id="cores"),
+        pytest.param(Job("j", ram_mb=3800), "small", id="ram-as-scaled"),
+        pytest.param(Job("j", ram_mb=3801), "large", id="ram-past-its-scaling"),
+        pytest.param(Job("j", scratch_mb=10_001), "large", id="scratch"),
+        pytest.param(Job("j", instance_type="t.large"), "large", id="by-type"),
+        pytest.param(Job("j", instance_type="large"), "large", id="by-name"),
+        pytest.param(Job("j", preemptible=True), "spot", id="preemptible-is-cheapest"),
+        pytest.param(Job("j", cores=17), None, id="too-many-cores"),
+        pytest.param(Job("j", instance_type="t.none"), None, id="no-such-type"),
+    ],
+)
+def test_a_job_gets_the_cheapest_size_that_has_it_all(job: Job, size: str | None) -> None:
+    found = size_for(job, by_price([LARGE, SPOT, SMALL]), Settings(pool=POOL))
+    assert (found and found.name) == size
+
+
+def test_a_size_of_unknown_or_zero_price_sorts_last_s4() -> None:
+    names = [size.name for size in by_price([UNKNOWN, LARGE, FREE, SMALL])]
+    assert names == ["small", "large", "free", "unknown"]
+
+
+def test_a_job_that_no_size_fits_is_refused_by_name() -> None:
+    assert refused(wanting(Job("j", cores=99, count=3))) == {("any", Reason.NO_FITTING_SIZE): 3}
+
+
+# How many.
+
+
+@pytest.mark.parametrize(
+    ("jobs", "settings", "booted"),
+    [
+        pytest.param([], {}, [], id="nothing-wanted"),
+        pytest.param([], {"min_nodes": 2}, ["small", "small"], id="min-nodes"),
+        pytest.param([Job("j", count=3)], {}, ["small"] * 3, id="wishlist"),
+        pytest.param([Job("j")], {"min_nodes": 3}, ["small"] * 3, id="wishlist-fills-min"),
+        pytest.param([Job("a"), Job("b", cores=9)], {}, ["small", "large"], id="cheapest-first"),
+        pytest.param([Job("j", count=99)], {"max_nodes": 4}, ["small"] * 4, id="max-nodes"),
+        pytest.param([Job("j", count=10**9)], {"max_nodes": 2}, ["small"] * 2, id="a-huge-wish"),
+        pytest.param([Job("j")], {"max_nodes": 0}, [], id="drained"),
+        pytest.param([Job("j")], {"sizes": ()}, [], id="no-sizes"),
+    ],
+)
+def test_as_many_are_booted_as_are_wanted_and_allowed(
+    jobs: list[Job], settings: dict[str, Any], booted: list[str]
+) -> None:
+    assert wanting(*jobs, **settings).booted == booted
+
+
+@pytest.mark.parametrize(
+    ("cap", "booted"),
+    [
+        pytest.param(0.29, ["small", "small"], id="below"),
+        pytest.param(0.31, ["small"] * 3, id="above"),
+        pytest.param(0.0, ["small"] * 4, id="no-cap"),
+    ],
+)
+def test_max_total_price_is_not_passed(cap: float, booted: list[str]) -> None:
+    made = wanting(Job("j", count=4), max_total_price=cap)
+    assert made.booted == booted
+    assert bool(refused(made).get(("small", Reason.AT_MAX_PRICE))) is (len(booted) < 4)
+
+
+def test_what_is_up_counts_against_max_total_price_untagged_nodes_too_d11() -> None:
+    made = world(max_nodes=9, max_total_price=1.15, sizes=(SMALL, LARGE))
+    made.flags["demand"] = (Job("j", count=4),)
+    made.add_node(id="u", pool=None, size="t.large")
+    made.round()
+    assert made.booted == ["small"]
+
+
+@pytest.mark.parametrize("size", [FREE, UNKNOWN], ids=["zero", "unknown"])
+def test_an_unpriced_size_is_refused_under_a_price_cap_s4(size: Size) -> None:
+    made = wanting(Job("j", cores=9), sizes=(SMALL, size), max_total_price=100.0)
+    assert made.booted == []
+    assert refused(made) == {(size.name, Reason.UNPRICED_SIZE): 1}
+    assert wanting(Job("j", cores=9), sizes=(SMALL, size)).booted == [size.name]
+
+
+def test_a_wish_that_is_refused_does_not_keep_the_pool_below_min_nodes() -> None:
+    made = wanting(Job("j", cores=9), min_nodes=1, max_total_price=0.5)
+    assert made.booted == ["small"]
+
+
+def test_min_nodes_is_filled_with_no_preemptible_and_no_resting_size() -> None:
+    made = world(min_nodes=1, sizes=(SPOT, SMALL, LARGE))
+    made.flags["limits"] = Limits(resting={"small": made.now + 9e9})
+    made.round()
+    assert made.booted == ["large"]
+
+
+def test_nodes_that_boot_serve_the_wishlist_already() -> None:
+    made = world(max_nodes=9)
+    made.add_record("r1", pinged=False)
+    made.add_node("r1")
+    made.add_record("r2", pinged=False)
+    made.flags |= {"demand": (Job("j", count=3),), "claimed_sizes": {"r2": "small"}}
+    made.round()
+    assert made.booted == ["small"]
+
+
+def test_busy_nodes_do_not_serve_it() -> None:
+    made = world(max_nodes=9)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.flags["demand"] = (Job("j"),)
+    pinging(made, WorkerState.BUSY)
+    assert made.booted == ["small"]
+
+
+# D6.
+
+
+@pytest.mark.parametrize(
+    ("ago", "booted"),
+    [pytest.param(1800.0, 0, id="rests"), pytest.param(1801.0, 1, id="probed-with-one")],
+)
+def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(ago: float, booted: int) -> None:
+    made = world(max_nodes=9)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.poll()
+    pinging(made, WorkerState.BUSY)
+    limits = Limits(quota=1, quota_at=made.now - ago)
+    made.plan(demand=(Job("j", count=3),), limits=limits)
+    assert len(made.booted) == booted
+    assert refused(made)["small", Reason.AT_QUOTA] == 3 - booted
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        pytest.param({"resting": {"small": 9e9}}, Reason.SIZE_RESTS, id="size-rests"),
+        pytest.param({"throttled_until": 9e9}, Reason.THROTTLED, id="throttled"),
+        pytest.param({"quota": 0, "quota_at": 9e9}, Reason.AT_QUOTA, id="quota-of-none"),
+    ],
+)
+def test_what_the_cloud_refused_lately_is_not_asked_again_d6(
+    limits: dict[str, Any], reason: Reason
+) -> None:
+    made = wanting(Job("j"))
+    made.plan(limits=Limits(**limits))
+    assert (made.booted, refused(made)) == ([], {("small", reason): 1})
+
+
+def test_each_refusal_has_its_own_effect_d6() -> None:
+    settings = Settings(pool=POOL, max_poll_time=300.0)
+
+    def after(error: Exception) -> Limits:
+        return after_refusal(Limits(), error, "small", 7, 1000.0, settings)
+
+    assert (after(QuotaExceeded("q")).quota, after(QuotaExceeded("q")).quota_at) == (7, 1000.0)
+    assert after(CapacityUnavailable("c")).resting == {"small": 1300.0}
+    assert after(BadRequest("b")).resting == {"small": 1300.0}
+    assert after(Throttled("t")) == Limits()
+    assert after(CloudError("time-out")) == Limits()
+
+
+@pytest.mark.parametrize(("nodes", "quota"), [(6, 7), (7, 8)])
+def test_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
+    assert after_success(Limits(quota=7), nodes).quota == quota
+
+
+# U6, U7, P4.
+
+
+def test_unpinged_claims_count_against_max_nodes_a_thousand_failures_leave_no_more_u6() -> None:
+    made = world(max_nodes=5)
+    made.flags["demand"] = (Job("j", count=50),)
+    for number in range(1000):
+        plan = made.round()
+        made.advance(60.0)
+        for index, _ in enumerate(plan.boots):
+            made.add_record(f"r{number}-{index}", pinged=False)
+    assert len(made.records) <= 5 or sum(one.claim is not None for one in made.records) == 5
+
+
+@pytest.mark.parametrize(
+    ("quiet", "own", "booted"),
+    [
+        pytest.param(7000.0, False, 0, id="locked"),
+        pytest.param(7300.0, False, 2, id="past-the-window"),
+        pytest.param(7000.0, True, 2, id="our-own-clean"),
+    ],
+)
+def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
+    quiet: float, own: bool, booted: int
+) -> None:
+    made = world(max_nodes=2, compare_and_set=False)
+    made.records = [cleaned(f"r{n}", at=made.ago(quiet)) for n in range(2)]
+    if own:
+        made.flags["own_cleans"] = frozenset({"r0", "r1"})
+    made.flags["demand"] = (Job("j", count=2),)
+    made.round()
+    assert len(made.booted) == booted
+    if not booted:
+        assert refused(made) == {("small", Reason.CLAIMS_PENDING): 2}
+
+
+@pytest.mark.parametrize("slots", [0, 1, 2, 3, 4])
+def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
+    """Slot 0, another pool's, and a claim that holds none yet each take one."""
+    made = world(max_nodes=9)
+    made.add_record("r1", slot=0, quiet=100.0)
+    made.add_record("r2", slot=5, pool="other", claimed=False)
+    made.add_record("r3", slot=None, pinged=False, pool="other")
+    made.flags |= {"demand": (Job("j", count=3),), "slots": slots}
+    made.round()
+    assert len(made.booted) == max(0, slots - 3)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"boots_unclaimed": ("small",)}, id="set-up-without-a-record"),
+        pytest.param({"record_flights": {"new": Flight("setup", 0.0)}}, id="set-up-with-one"),
+        pytest.param({"expected": {"new": Expected("i", "small", 1e6)}}, id="created"),
+    ],
+)
+def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(
+    flags: dict[str, Any],
+) -> None:
+    made = world(max_nodes=9)
+    made.flags |= {"demand": (Job("j", count=3),), "slots": 1, **flags}
+    made.round()
+    assert made.booted == []
+    assert refused(made)["small", Reason.NO_FREE_SLOT] > 0
+
+
+def test_it_is_told_who_holds_the_slots_and_when_one_will_be_free_u7() -> None:
+    made = world()
+    made.add_record("r1", quiet=7100.0)
+    made.add_record("r2")
+    made.add_node("r2")
+    made.add_record("r3", pinged=False)
+    made.add_record("r4", pool="other")
+    made.flags["slots"] = 4
+    plan = made.round()
+    assert plan.slots is not None
+    assert plan.slots.held_by == {"no_node": 1, "listed_node": 1, "claim": 1, "other_pool": 1}
+    assert plan.slots.free == 0
+    assert plan.slots.earliest_free_s is not None
+    assert 0.0 < plan.slots.earliest_free_s <= 100.0
+
+
+@pytest.mark.parametrize(
+    ("age", "booted"),
+    [pytest.param(1800.0, [], id="in-time"), pytest.param(1810.0, ["small"], id="past")],
+)
+def test_a_created_node_that_is_not_listed_serves_for_boot_fail_after_p4(
+    age: float, booted: list[str]
+) -> None:
+    made = wanting(Job("j"))
+    made.plan(expected={"r1": Expected("i-r1", "small", made.now - age)})
+    assert made.booted == booted
+
+
+# Draining.
+
+
+def idle(count: int, **settings: Any) -> World:
+    made = world(**settings)
+    for number in range(count):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}")
+    made.poll()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        pytest.param({"max_nodes": 9}, 0, id="none-wanted"),
+        pytest.param({"max_nodes": 9, "min_nodes": 3}, 3, id="min-nodes"),
+        pytest.param({"max_nodes": 0}, 0, id="max-nodes-0"),
+    ],
+)
+def test_idle_nodes_beyond_demand_go_down_to_min_nodes(settings: dict[str, Any], left: int) -> None:
+    made = idle(5, **settings)
+    pinging(made, WorkerState.IDLE, 3)
+    assert len(made.destroyed) == 5 - left
+
+
+def test_min_and_max_0_drain_only_what_is_idle_even_when_jobs_wait() -> None:
+    made = idle(5, min_nodes=0, max_nodes=0)
+    made.flags["demand"] = (Job("j", count=9),)
+    for _ in range(3):
+        made.advance(30.0)
+        for number in range(5):
+            made.ping(f"r{number}", WorkerState.BUSY if number < 2 else WorkerState.IDLE)
+        made.poll()
+        made.plan()
+    assert made.destroyed == ["i-r2", "i-r3", "i-r4"]
+    assert made.booted == []
+
+
+def test_what_the_wishlist_wants_stays_and_the_longest_idle_go_first() -> None:
+    made = idle(5, max_nodes=9)
+    made.flags["demand"] = (Job("j", count=3),)
+    for step in range(5):
+        made.advance(30.0)
+        for number in range(5):
+            state = WorkerState.BUSY if number > 1 and step < 2 else WorkerState.IDLE
+            made.ping(f"r{number}", state)
+        made.poll()
+        made.plan()
+    assert made.destroyed == ["i-r0", "i-r1"]
+
+
+@pytest.mark.parametrize("state", [CloudState.STOPPING, CloudState.STOPPED])
+def test_dying_nodes_count_against_max_nodes_and_serve_nobody(state: CloudState) -> None:
+    made = idle(2, max_nodes=2)
+    made.change_node("i-r0", state=state)
+    made.flags["demand"] = (Job("j", count=2),)
+    pinging(made, WorkerState.IDLE, 3)
+    assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
+    assert made.booted == []

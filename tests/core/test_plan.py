@@ -1,0 +1,140 @@
+"""The whole plan: reuse (U1-U3), what it leaves alone, what the summary counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import CloudState, Job
+from nodemanager.core.reasons import Reason
+from nodemanager.core.snapshot import Flight
+from tests.core.build import World, cleaned, world
+
+
+def reusing(**fields: Any) -> World:
+    """One record that was cleaned long ago, and a node wanted."""
+    made = world(max_nodes=3)
+    made.records = [cleaned("r1", at=made.ago(1e5), **fields)]
+    made.flags["demand"] = (Job("j"),)
+    return made
+
+
+def reused(made: World) -> str | None:
+    plan = made.round()
+    assert len(plan.boots) == 1
+    return plan.boots[0].record.uuid if plan.boots[0].record is not None else None
+
+
+def test_a_cleaned_record_of_the_pool_is_used_again_u1() -> None:
+    assert reused(reusing()) == "r1"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"slot_number": 0}, id="slot-0"),
+        pytest.param({"hostname": "compute1"}, id="hostname"),
+        pytest.param({"last_ping_at": 1.0}, id="an-old-ping"),
+        pytest.param({"pool": "other"}, id="another-pool"),
+        pytest.param({"held": True}, id="held"),
+        pytest.param({"problems": ("info: ?",)}, id="unreadable"),
+    ],
+)
+def test_a_record_that_holds_anything_is_never_used_again_but_a_new_one_is_made_u3_u1(
+    fields: dict[str, Any],
+) -> None:
+    assert reused(reusing(**fields)) is None
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"holds": frozenset({"r1"})}, id="held"),
+        pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, id="in-flight"),
+    ],
+)
+def test_a_record_that_something_stands_for_is_not_used_again_u1(flags: dict[str, Any]) -> None:
+    made = reusing()
+    made.flags |= flags
+    assert reused(made) is None
+
+
+def test_a_record_whose_uuid_a_node_still_bears_is_not_used_again_u1() -> None:
+    made = reusing()
+    made.add_node("r1", state=CloudState.STOPPING)
+    assert reused(made) is None
+
+
+def test_a_record_that_names_no_pool_is_used_only_where_it_is_adopted_u1_t3() -> None:
+    assert reused(reusing(pool=None)) == "r1"
+    made = reusing(pool=None).with_settings(adopt_unclaimed=False)
+    assert reused(made) is None
+
+
+def test_each_boot_gets_a_record_of_its_own_u1() -> None:
+    made = world(max_nodes=9)
+    made.records = [cleaned(f"r{n}", at=made.ago(1e5)) for n in range(2)]
+    made.flags["demand"] = (Job("j", count=3),)
+    plan = made.round()
+    assert [boot.record and boot.record.uuid for boot in plan.boots] == ["r0", "r1", None]
+
+
+def test_a_leaked_slot_is_cleaned_and_then_used_again() -> None:
+    """The forerunner's disease, from end to end."""
+    made = world(max_nodes=1)
+    made.add_record("r1", slot=0, quiet=9000.0)
+    made.flags |= {"demand": (Job("j"),), "slots": 1}
+    made.settle()
+    assert (made.cleaned, made.booted) == (["r1"], [])
+    made.records = [cleaned("r1", at=made.store_now)]
+    made.advance(60.0)
+    made.round()
+    assert (made.cleaned, made.booted) == ([], ["small"])
+
+
+def test_a_silent_node_in_the_cloud_keeps_its_record_and_another_is_booted_u3() -> None:
+    """The forerunner gave A's record to B, and A's shutdown then wiped B's slot."""
+    made = world(max_nodes=3)
+    made.add_record("r1", quiet=3 * 3600.0)
+    made.add_node("r1")
+    made.flags["demand"] = (Job("j"),)
+    plan = made.round()
+    assert made.of_record("r1").reason is Reason.PAIRED
+    assert [boot.record for boot in plan.boots] == [None]
+
+
+def test_an_empty_cloud_list_by_mistake_boots_nothing_and_frees_nothing() -> None:
+    """The forerunner booted ten duplicates beside ten idle nodes."""
+    made = world(max_nodes=20, min_nodes=10)
+    for number in range(10):
+        made.add_record(f"r{number}", quiet=9000.0)
+        made.add_node(f"r{number}")
+    made.round()
+    made.nodes.clear()
+    for _ in range(5):
+        made.advance(60.0)
+        made.round()
+        assert (made.booted, made.cleaned) == ([], [])
+
+
+def test_the_summary_counts_nodes_by_what_they_do() -> None:
+    made = world(max_nodes=9)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.add_node("r2")
+    made.add_node(id="x", pool="other")
+    plan = made.round()
+    counts = plan.counts
+    assert (counts["nodes"], counts["nodes_paired"], counts["nodes_unpaired"]) == (2, 1, 1)
+    assert counts["records"] == 1
+
+
+def test_each_node_and_each_record_has_exactly_one_verdict() -> None:
+    made = world(max_nodes=9)
+    for number in range(5):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}")
+    plan = made.round()
+    assert sorted(one.id for one in plan.records) == sorted(one.uuid for one in made.records)
+    assert sorted(one.node.id for one in plan.views) == sorted(one.id for one in made.nodes)

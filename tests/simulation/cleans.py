@@ -1,0 +1,360 @@
+"""A monitor for each of the rules C0-C12 and C20-C22: every order to free, every write that frees.
+
+An order is held against what its manager was told by then, a write against what is so and what
+was answered just before. Nothing here reads what the manager made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodemanager.core.model import CloudNode, CloudState, Guarantee, Outcome, Record, WorkerState
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from tests.simulation.manager import Manager
+from tests.simulation.told import Answer, Ears, Heard, Told
+from tests.simulation.truth import Truth
+from tests.simulation.world import World
+
+ORDER_LIVES_S = 60.0
+ASKED_APART_S = 30.0
+EXACT_S = 1.0
+"""For what the measuring of clocks rounds off."""
+
+Version = tuple[str, str, float | None]
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An order as it was given."""
+
+    order: CleanOrder
+    manager: Manager
+    settings: Settings
+    at: float
+    ears: Ears
+    record: Record
+    clouds: tuple[Heard, ...]
+    records: tuple[Heard, ...]
+
+    @property
+    def cloud(self) -> Heard:
+        return self.clouds[-1]
+
+    @property
+    def window(self) -> float:
+        record, settings = self.record, self.settings
+        pinged = record.first_ping_at is not None or record.last_ping_at is not None
+        if record.claim is None or pinged:
+            return settings.node_stale_after
+        expiry = settings.boot_fail_after + 120.0 + settings.visible_after
+        return expiry if settings.claim_expiry else max(expiry, settings.node_stale_after)
+
+
+def complete(heard: list[Heard], at: float) -> tuple[Heard, ...]:
+    return tuple(one for one in heard if one.complete and one.ended <= at)
+
+
+def shows(node: CloudNode, record: Record) -> bool:
+    """A node that is there, and that is the record's by tag or by instance id (C4)."""
+    if node.state is CloudState.TERMINATED:
+        return False
+    if record.instance_id is not None and node.id == record.instance_id:
+        return True
+    tags = node.tags
+    return tags.record == record.uuid and tags.incarnation == record.incarnation
+
+
+class CleanRules:
+    """Watches plans for orders and the registry for writes."""
+
+    def __init__(self, world: World, told: Told, truth: Truth) -> None:
+        self.world, self.told, self.truth = world, told, truth
+        self.signs: dict[Version, float] = {}
+        self.newest_sign: dict[str, float] = {}
+        self.orders: dict[tuple[str, str], Ordered] = {}
+        self.pings: dict[tuple[str, float | None], float] = {}
+        world.plans.append(self.planned)
+        world.registry.changed.append(self.changed)
+
+    # What is so.
+
+    def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        manager = self.world.managers.get(by)
+        if manager is not None and before is not None and what.startswith("clean"):
+            self.written(manager, before, what.removeprefix("clean").strip())
+        if after is not None and what != "fence":
+            now = self.world.engine.now
+            self.signs[after.uuid, after.version, after.last_ping_at] = now
+            self.newest_sign[after.uuid] = now
+            if what == "ping":
+                self.pings[after.uuid, after.last_ping_at] = now
+
+    # Orders.
+
+    def planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        if not plan.cleans:
+            return
+        ears, now = self.told.ears[manager.name], self.world.engine.now
+        clouds = complete(list(ears.cloud), now)
+        records = complete(list(ears.records), now)
+        if not clouds or not records:
+            self.world.violate("L1", f"{manager.name} frees on no listing at all")
+            return
+        self._cap(manager, plan, settings)
+        for order in plan.cleans:
+            record = records[-1].items.get(order.uuid)
+            if record is None:
+                self.world.violate("C6", f"{order.uuid} is freed, and no listing shows it")
+                continue
+            ordered = Ordered(order, manager, settings, now, ears, record, clouds, records)
+            self.orders[manager.name, order.uuid] = ordered
+            for rule, check in CHECKS.items():
+                why = check(self, ordered)
+                if why is not None:
+                    self.world.violate(rule, f"{order.uuid} ({order.reason.value}): {why}")
+
+    def _cap(self, manager: Manager, plan: Plan, settings: Settings) -> None:
+        if len(plan.cleans) > settings.max_cleans_per_cycle:
+            self.world.violate(
+                "C10", f"{len(plan.cleans)} cleans, {settings.max_cleans_per_cycle} are allowed"
+            )
+        if plan.breaker.is_open:
+            self.world.violate("C10", f"{manager.name} frees while the breaker is open")
+        if not manager.lease:
+            self.world.violate("C10", f"{manager.name} frees without the lease")
+
+    def c0(self, ordered: Ordered) -> str | None:
+        record, pool = ordered.record, ordered.settings.pool
+        names = {record.pool, record.claim.pool if record.claim is not None else record.pool}
+        if names == {None}:
+            others = {one.pool for one in ordered.records[-1].items.values()} - {None, pool}
+            adopts = ordered.settings.adopt_unclaimed
+            may = not others if adopts is None else adopts
+            return None if may else "it names no pool, and others have records here"
+        return None if names <= {pool, None} else f"it is of pool {names}"
+
+    def c1(self, ordered: Ordered) -> str | None:
+        one = ordered.record
+        fields = (one.slot_number, one.hostname, one.ip_address, one.first_ping_at)
+        holds = any(value is not None for value in (*fields, one.last_ping_at, one.claim))
+        return None if holds else "it holds nothing"
+
+    def c2(self, ordered: Ordered) -> str | None:
+        record = ordered.record
+        said = record.worker_state in (WorkerState.BUSY, WorkerState.IDLE)
+        pinged_at = self.pings.get((record.uuid, record.last_ping_at))
+        if not said or pinged_at is None:
+            return None
+        age = ordered.at - pinged_at
+        fresh = age <= ordered.settings.node_stale_after - EXACT_S - self.world.clock_lies
+        return f"its node said {record.worker_state} {age:.0f} s ago" if fresh else None
+
+    def c3(self, ordered: Ordered) -> str | None:
+        record = ordered.record
+        since = self.signs.get((record.uuid, record.version, record.last_ping_at))
+        if since is None:
+            return None
+        quiet = ordered.at - since
+        enough = quiet > ordered.window - EXACT_S - self.world.clock_lies
+        return None if enough else f"quiet for {quiet:.1f} s, its window is {ordered.window:.0f} s"
+
+    def c4(self, ordered: Ordered) -> str | None:
+        found = [one.id for one in ordered.cloud.items.values() if shows(one, ordered.record)]
+        return f"{found} is listed" if found else None
+
+    def c5(self, ordered: Ordered) -> str | None:
+        settings, record = ordered.settings, ordered.record
+        count, first, last = 0, 0.0, 0.0
+        for heard in reversed([one for one in ordered.ears.cloud if one.ended <= ordered.at]):
+            if any(shows(node, record) for node in heard.items.values()):
+                break
+            if not heard.complete:
+                continue
+            if count and first - heard.started > settings.poll_stale_after:
+                break
+            last = last or heard.started
+            first = heard.started
+            count += 1
+        if count >= settings.absent_listings and last - first >= settings.settle:
+            return None
+        return f"absent from {count} listings over {last - first:.0f} s"
+
+    def c6(self, ordered: Ordered) -> str | None:
+        uuid, version = ordered.order.uuid, ordered.order.version
+        before = [one for one in ordered.records if one.ended < ordered.cloud.started]
+        if not before:
+            return "no record listing ended before the cloud listing began"
+        judged = before[-1].items.get(uuid)
+        if judged is None or judged.version != version:
+            return f"it was judged at {version}, the listing before showed {judged}"
+        later = [one for one in ordered.ears.records if one.started >= before[-1].started]
+        for heard in later:
+            seen = heard.items.get(uuid)
+            if seen is not None and seen.version != version and heard.ended <= ordered.at:
+                return f"a later listing showed {seen.version}"
+        return None
+
+    def c7(self, ordered: Ordered) -> str | None:
+        limit = ordered.settings.poll_stale_after
+        for source, heard in (("cloud", ordered.cloud), ("records", ordered.records[-1])):
+            age = ordered.at - heard.started
+            if age > limit:
+                return f"the {source} poll is {age:.0f} s old"
+        asked = ordered.manager.wishlist_at
+        if ordered.settings.demand_polled and (asked is None or ordered.at - asked > limit):
+            return f"the wishlist was last answered at {asked}"
+        return None
+
+    def c8(self, ordered: Ordered) -> str | None:
+        manager, uuid = ordered.manager, ordered.order.uuid
+        timeout = ordered.settings.action_timeout
+        for method, about, since in manager.process.calls:
+            if ordered.at - since > timeout - ORDER_LIVES_S:
+                continue
+            if about == uuid and method in ("store.claim", "store.create", "cloud.create"):
+                return f"{method} is under way"
+            if about == uuid and method == "store.clean":
+                return "a clean is under way"
+        for node_id, destroy in ordered.ears.destroys.items():
+            at, tags = destroy.at, destroy.tags
+            if tags.record != uuid or destroy.outcome in (Outcome.GONE, Outcome.FAILED):
+                continue
+            if tags.incarnation != ordered.record.incarnation:
+                continue
+            answers = ordered.ears.by_id.get(node_id, [])
+            ended = any(
+                not one.nodes or one.nodes[0].state is CloudState.TERMINATED
+                for one in answers
+                if one.at >= at
+            )
+            if not ended and ordered.at - at < timeout - ORDER_LIVES_S:
+                return f"the shutdown of {node_id} is under way"
+        return None
+
+    def c9(self, ordered: Ordered) -> str | None:
+        return "it is on hold" if ordered.record.held else None
+
+    # Writes.
+
+    def written(self, manager: Manager, before: Record, reason: str) -> None:
+        """A clean took effect: what was answered just before, and what was so (C11, C12, C20)."""
+        world, ears, now = self.world, self.told.ears[manager.name], self.world.engine.now
+        uuid = before.uuid
+        read = ears.reads.get(uuid)
+        tagged = ears.by_tag.get(uuid)
+
+        def wrong(rule: str, why: str) -> None:
+            world.violate(rule, f"{manager.name} freed {uuid} ({reason}): {why}")
+
+        if read is None or tagged is None:
+            wrong("C11", "it was not read again, or not asked for by tag")
+            return
+        if manager.guarantee is Guarantee.CAS and not world.shape.stampless_pings:
+            seen = read[1]
+            if seen is None or seen.version != before.version:
+                wrong("C12", "it had moved since the last look")
+        if before.held:
+            wrong("C9", "it is on hold")
+        exception = reason in (Reason.AFTER_SHUTDOWN.value, Reason.CREATE_REFUSED.value)
+        alive = [node.id for node in tagged.nodes if shows(node, before)]
+        if reason == Reason.AFTER_SHUTDOWN.value:
+            self._after_shutdown(manager, ears, before, wrong)
+            alive = [node_id for node_id in alive if node_id not in ears.destroys]
+        if before.instance_id is not None and not exception:
+            answers = ears.by_id.get(before.instance_id)
+            if not answers:
+                wrong("C11", f"{before.instance_id} was not asked for")
+            else:
+                alive += [node.id for node in answers[-1].nodes if shows(node, before)]
+        if alive:
+            wrong("C11", f"{alive} answered to the last look")
+        if exception:
+            return
+        ordered = self.orders.get((manager.name, uuid))
+        if ordered is None:
+            wrong("C11", "nobody ordered it")
+            return
+        if tagged.at < ordered.at:
+            wrong("C11", "it was asked for before the order, not after")
+        if tagged.at > ordered.at + ORDER_LIVES_S + EXACT_S:
+            wrong("C11", f"the last look was {tagged.at - ordered.at:.0f} s after the order")
+        quiet = now - self.newest_sign.get(uuid, 0.0)
+        if quiet <= ordered.window - EXACT_S - world.clock_lies:
+            wrong("C3", f"its last sign of life is {quiet:.0f} s ago")
+        self._denied_early(ordered, tagged, before, wrong)
+
+    def _denied_early(
+        self,
+        ordered: Ordered,
+        tagged: Answer,
+        before: Record,
+        wrong: Callable[[str, str], None],
+    ) -> None:
+        """A denial counts only visible_after past the first ping."""
+        first = self.pings.get((before.uuid, before.first_ping_at))
+        if first is None:
+            return
+        since, limit = tagged.at - first, ordered.settings.visible_after
+        if since <= limit - EXACT_S - self.world.clock_lies:
+            wrong("C11", f"denied {since:.0f} s after its first ping, {limit:.0f} s are needed")
+
+    def _after_shutdown(
+        self,
+        manager: Manager,
+        ears: Ears,
+        before: Record,
+        wrong: Callable[[str, str], None],
+    ) -> None:
+        """C20 and D3: a node of this incarnation that we destroyed, and that is gone."""
+        mine = [
+            node_id
+            for node_id, destroy in ears.destroys.items()
+            if destroy.tags.record == before.uuid
+            and (before.claim is None or destroy.tags.incarnation == before.incarnation)
+        ]
+        if before.instance_id in ears.destroys and before.claim is None:
+            mine.append(before.instance_id or "")
+        if not mine:
+            wrong("C20", "no node of this incarnation was destroyed")
+            return
+        if not any(self._is_gone(node_id, ears, manager) for node_id in mine):
+            wrong("D3", f"{mine} never was said to be gone")
+
+    def _is_gone(self, node_id: str, ears: Ears, manager: Manager) -> bool:
+        """Terminated; or unknown twice, far enough apart, to a cloud that must know it (D3)."""
+        destroy = ears.destroys[node_id]
+        if destroy.outcome is Outcome.GONE:
+            return True
+        answers = [one for one in ears.by_id.get(node_id, []) if one.at >= destroy.at]
+        if any(one.nodes and one.nodes[0].state is CloudState.TERMINATED for one in answers):
+            return True
+        denials = [one.at for one in answers if not one.nodes]
+        if not denials:
+            return False
+        visible_after = manager.pool.settings.visible_after
+        if visible_after == 0:
+            return True
+        created = self.world.cloud.instances[node_id].created_at
+        past = [one for one in denials if one - created > visible_after - EXACT_S - 40.0]
+        return len(past) >= 2 and past[-1] - past[0] >= ASKED_APART_S - 2 * EXACT_S
+
+
+CHECKS: dict[str, Callable[[CleanRules, Ordered], str | None]] = {
+    "C0": CleanRules.c0,
+    "C1": CleanRules.c1,
+    "C2": CleanRules.c2,
+    "C3": CleanRules.c3,
+    "C4": CleanRules.c4,
+    "C5": CleanRules.c5,
+    "C6": CleanRules.c6,
+    "C7": CleanRules.c7,
+    "C8": CleanRules.c8,
+    "C9": CleanRules.c9,
+}

@@ -1,0 +1,319 @@
+"""The simulated cloud: what is true of its nodes, and the driver that asks it.
+
+What is true is `nodes`; what a question is answered with may lag behind, within A1: a node younger
+than `visible_after` may be denied, an older one never is, unless a fault breaks A1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.core.model import CloudNode, CloudState, Listed, Outcome, Size, Tags
+from nodemanager.errors import CloudError
+from tests.simulation.engine import EPOCH, Engine
+from tests.simulation.weather import Line
+
+if TYPE_CHECKING:
+    from tests.simulation.machine import Machine
+
+
+@dataclass(eq=False)
+class Instance:
+    """One node as it truly is. `created_at`, `ended_at` and `shown_at` are true boottime."""
+
+    id: str
+    name: str
+    size: str
+    tags: Tags
+    created_at: float
+    shown_at: float
+    lingers: float
+    state: CloudState = CloudState.PENDING
+    ended_at: float | None = None
+    managed: bool = True
+    held: bool = False
+    by: str = ""
+    machine: Machine | None = None
+    view: CloudNode | None = None
+
+    @property
+    def lives(self) -> bool:
+        return self.ended_at is None
+
+
+@dataclass(frozen=True)
+class CloudTraits:
+    """How this cloud behaves in fair weather. `foreign_pool` nodes are listed where `broad`."""
+
+    visible_after: float = 60.0
+    ids_unique: bool = False
+    client_tokens: bool = True
+    broad: bool = False
+    clock_error: float = 0.0
+    shutdown_s: float = 30.0
+
+
+Denial = Callable[[Instance], bool]
+Alteration = Callable[[tuple[CloudNode, ...]], Listed[CloudNode]]
+
+
+@dataclass
+class Books:
+    """What the monitors are told, as it happens."""
+
+    created: list[Callable[[Instance, str], None]] = field(default_factory=list)
+    destroyed: list[Callable[[Instance, str], None]] = field(default_factory=list)
+    ended: list[Callable[[Instance], None]] = field(default_factory=list)
+    asked: list[Callable[..., None]] = field(default_factory=list)
+    listed: list[Callable[..., None]] = field(default_factory=list)
+
+
+class SimCloud:
+    """One account, shared by all pools."""
+
+    def __init__(self, engine: Engine, traits: CloudTraits, boot: Callable[[Any, Any], None]):
+        self.engine = engine
+        self.traits = traits
+        self.instances: dict[str, Instance] = {}
+        self.by_record: dict[str, list[Instance]] = {}
+        self.tokens: dict[str, Instance] = {}
+        self.account = "sim/account-1"
+        self.denials: list[Denial] = []
+        self.alterations: list[Callable[[Random], Alteration]] = []
+        self.wrong_account = False
+        self.lazy_destroys = False
+        self.obeys_a2 = True
+        self.is_too_late: Callable[[Tags], bool] = lambda tags: False
+        self.books = Books()
+        self._boot = boot
+        self._random = engine.random("cloud")
+        self._made = 0
+
+    # What is so.
+
+    def start(
+        self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True
+    ) -> Instance:
+        """A new node is there, from now on."""
+        now = self.engine.now
+        random = self._random
+        self._made += 1
+        lag = random.random() * self.traits.visible_after if random.random() < 0.3 else 0.0
+        made = Instance(
+            id=f"i-{self._made:04d}",
+            name=name,
+            size=size,
+            tags=tags,
+            created_at=now,
+            shown_at=now + lag,
+            lingers=random.choice((0.0, 0.0, 120.0, 3600.0)),
+            managed=managed,
+            by=by,
+        )
+        self.instances[made.id] = made
+        if tags.record is not None:
+            self.by_record.setdefault(tags.record, []).append(made)
+        self.engine.after(5 + random.random() * 40, lambda: self.set_state(made, running_from))
+        return made
+
+    def set_state(
+        self, instance: Instance, state: CloudState | Callable[[Instance], CloudState]
+    ) -> None:
+        if not instance.lives:
+            return
+        instance.state = state(instance) if callable(state) else state
+        instance.view = None
+
+    def end(self, instance: Instance) -> None:
+        """The node is terminated, whoever did it."""
+        if not instance.lives:
+            return
+        instance.ended_at = self.engine.now
+        instance.state = CloudState.TERMINATED
+        instance.view = None
+        if instance.machine is not None:
+            instance.machine.power_off()
+        for told in self.books.ended:
+            told(instance)
+
+    def retag(self, instance: Instance, tags: Tags) -> None:
+        if instance.tags.record is not None:
+            self.by_record[instance.tags.record].remove(instance)
+        instance.tags, instance.view = tags, None
+        if tags.record is not None:
+            self.by_record.setdefault(tags.record, []).append(instance)
+
+    def living(self) -> list[Instance]:
+        return [one for one in self.instances.values() if one.lives]
+
+    # What is shown.
+
+    def shown(self, instance: Instance) -> CloudNode | None:
+        """The node as the cloud answers for it; None once forgotten, or not known yet."""
+        now = self.engine.now
+        if instance.ended_at is not None and now > instance.ended_at + instance.lingers:
+            return None
+        if now < instance.shown_at:
+            return None
+        if instance.view is None:
+            instance.view = CloudNode(
+                id=instance.id,
+                name=instance.name,
+                state=instance.state,
+                size=instance.size,
+                created_at=EPOCH + instance.created_at + self.traits.clock_error,
+                tags=instance.tags,
+                managed=instance.managed,
+                held=instance.held,
+                raw_state=instance.state.value,
+            )
+        return instance.view
+
+    def picture(self, pool: str) -> tuple[CloudNode, ...]:
+        """What a listing for that pool shows now."""
+        nodes = []
+        for instance in self.instances.values():
+            ours = instance.tags.pool == pool
+            if not ours and not self.traits.broad:
+                continue
+            node = self.shown(instance)
+            if node is not None:
+                nodes.append(node)
+        return tuple(nodes)
+
+
+def running_from(instance: Instance) -> CloudState:
+    return CloudState.RUNNING if instance.state is CloudState.PENDING else instance.state
+
+
+class SimDriver:
+    """The cloud's driver in one manager of `pool`, by the port's contract."""
+
+    provider = "simulated"
+    may_authorise = True
+
+    def __init__(self, cloud: SimCloud, line: Line, pool: str, manager: str) -> None:
+        self._cloud = cloud
+        self._line = line
+        self._pool = pool
+        self._manager = manager
+        self._random = cloud.engine.random(f"driver/{manager}")
+        self.visible_after = cloud.traits.visible_after
+        self.ids_unique = cloud.traits.ids_unique
+
+    def account(self) -> str:
+        cloud = self._cloud
+        return self._line.call(
+            "account", lambda: "sim/other" if cloud.wrong_account else cloud.account
+        )
+
+    def list_nodes(self) -> Listed[CloudNode]:
+        """In two pages now and then: a listing is not of one moment."""
+        cloud, pool = self._cloud, self._pool
+        started_at = cloud.engine.now
+        if cloud.wrong_account:
+            listed = self._line.call("list", lambda: Listed(()))
+        else:
+            items = self._line.call("list", lambda: cloud.picture(pool))
+            if self._random.random() < 0.15:
+                half = len(items) // 2
+                rest = self._line.call("list", lambda: cloud.picture(pool))
+                seen = {node.id for node in items[:half]}
+                items = items[:half] + tuple(one for one in rest if one.id not in seen)
+            listed = Listed(items)
+            for make in cloud.alterations:
+                listed = make(self._random)(listed.items) if listed.complete else listed
+        for told in cloud.books.listed:
+            told(self._manager, started_at, cloud.engine.now, listed)
+        return listed
+
+    def list_sizes(self) -> tuple[Size, ...]:
+        return ()
+
+    def find_by_record(self, record_uuid: str) -> tuple[CloudNode, ...]:
+        def answer() -> tuple[CloudNode, ...]:
+            cloud = self._cloud
+            if cloud.wrong_account:
+                found: tuple[CloudNode, ...] = ()
+            else:
+                found = tuple(
+                    node
+                    for one in cloud.by_record.get(record_uuid, ())
+                    if not self._denied(one) and (node := cloud.shown(one)) is not None
+                )
+            for told in cloud.books.asked:
+                told(self._manager, found, record=record_uuid, node_id=None)
+            return found
+
+        return self._line.call("find", answer, record_uuid)
+
+    def ask(self, node_id: str) -> CloudNode | None:
+        def answer() -> CloudNode | None:
+            cloud = self._cloud
+            one = cloud.instances.get(node_id)
+            node = None
+            if one is not None and not cloud.wrong_account and not self._denied(one):
+                node = cloud.shown(one)
+            found = () if node is None else (node,)
+            for told in cloud.books.asked:
+                told(self._manager, found, record=None, node_id=node_id)
+            return node
+
+        return self._line.call("ask", answer, node_id)
+
+    def _denied(self, instance: Instance) -> bool:
+        return any(denial(instance) for denial in self._cloud.denials)
+
+    def create(self, order: CreateOrder) -> CloudNode:
+        def answer() -> CloudNode:
+            cloud = self._cloud
+            known = cloud.tokens.get(order.client_token) if cloud.traits.client_tokens else None
+            if known is None and cloud.obeys_a2 and cloud.is_too_late(order.tags):
+                # "... or never" (A2).
+                raise CloudError("the request is too old")
+            if known is None:
+                known = cloud.start(
+                    tags=order.tags,
+                    size=order.size.instance_type,
+                    name=order.name,
+                    by=self._manager,
+                )
+                cloud.tokens[order.client_token] = known
+                for told in cloud.books.created:
+                    told(known, self._manager)
+                cloud._boot(known, order.user_data)
+            return CloudNode(
+                id=known.id,
+                name=known.name,
+                state=known.state,
+                size=known.size,
+                created_at=EPOCH + known.created_at + cloud.traits.clock_error,
+                tags=known.tags,
+            )
+
+        return self._line.call("create", answer, order.tags.record or "")
+
+    def destroy(self, node_id: str) -> Outcome:
+        def answer() -> Outcome:
+            cloud = self._cloud
+            one = cloud.instances.get(node_id)
+            if one is None or cloud.shown(one) is None or cloud.wrong_account:
+                return Outcome.UNKNOWN
+            if not one.lives:
+                return Outcome.GONE
+            for told in cloud.books.destroyed:
+                told(one, self._manager)
+            if not cloud.lazy_destroys:
+                cloud.set_state(one, CloudState.STOPPING)
+                took = self._random.random() * cloud.traits.shutdown_s
+                cloud.engine.after(took, lambda: cloud.end(one))
+            return Outcome.ACCEPTED
+
+        return self._line.call("destroy", answer, node_id)
+
+    def close(self) -> None:
+        return

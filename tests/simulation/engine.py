@@ -1,0 +1,259 @@
+"""Virtual time: a heap of events, processes that can be killed or paused, calls that take time.
+
+Everything that happens is an event; between two events nothing does. A handler of an actor that
+makes a remote call runs on a strand: a thread that has the baton, and that alone runs, until the
+call gives it back. The call is then two events of its own, its effect at the server and its answer
+at the caller, and any other event may come between them. All choices are a seed's, so that one
+seed is one run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+EPOCH = 1_700_000_000.0
+"""True epoch seconds when virtual time was 0."""
+START = 100_000.0
+
+
+class Killed(BaseException):
+    """Unwinds a handler whose process was killed while it waited for an answer."""
+
+
+@dataclass(eq=False)
+class Process:
+    """What dies and stands still as one. The dead run no events; the paused run them later."""
+
+    name: str
+    dead: bool = False
+    paused_until: float = 0.0
+    strands: set[Strand] = field(default_factory=set)
+    calls: list[tuple[str, str, float]] = field(default_factory=list)
+    """Under way: method, what it is about, and when it was sent."""
+
+
+class Engine:
+    """The one clock and the one heap. `now` is true time, which is CLOCK_BOOTTIME everywhere."""
+
+    def __init__(self, seed: str) -> None:
+        self.now = START
+        self.seed = seed
+        self.steps = 0
+        self._heap: list[tuple[float, int, Process | None, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._latency = self.random("latency")
+        self.calm = False
+
+    def random(self, purpose: str) -> Random:
+        """A stream of its own for each purpose, so that one fault less leaves the others be."""
+        return Random(f"{self.seed}/{purpose}")
+
+    def at(self, when: float, action: Callable[[], None], owner: Process | None = None) -> None:
+        heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), owner, action))
+
+    def after(
+        self, seconds: float, action: Callable[[], None], owner: Process | None = None
+    ) -> None:
+        self.at(self.now + max(0.0, seconds), action, owner)
+
+    def run(self, until: float) -> None:
+        """Every event up to that time, in order."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            when, number, owner, action = heapq.heappop(heap)
+            if owner is not None:
+                if owner.dead:
+                    continue
+                if owner.paused_until > when:
+                    heapq.heappush(heap, (owner.paused_until, number, owner, action))
+                    continue
+            self.now = when
+            self.steps += 1
+            action()
+        self.now = max(self.now, until)
+
+    def hop(self) -> float:
+        """How long a message is on its way inside a process: now and then long."""
+        draw = self._latency.random()
+        if draw < 0.97 or self.calm:
+            return draw * 0.02
+        return 0.02 + (draw - 0.97) * 300.0
+
+    def trip(self) -> float:
+        """One way of a remote call: now and then seconds."""
+        draw = self._latency.random()
+        if draw < 0.95 or self.calm:
+            return 0.01 + draw * 0.2
+        return (draw - 0.95) * 200.0
+
+    def kill(self, process: Process) -> None:
+        """The process is no more: what it sent is on its way all the same."""
+        process.dead = True
+        for strand in list(process.strands):
+            strand.throw(Killed())
+
+
+class Strand:
+    """A thread that runs a handler while it has the baton. Threads are used again."""
+
+    _spare: deque[_Thread] = deque()
+    current: Strand | None = None
+
+    def __init__(self, process: Process, handler: Callable[[], None], done: Callable[[], None]):
+        self.process = process
+        self._handler = handler
+        self._done = done
+        self._thread = Strand._spare.pop() if Strand._spare else _Thread()
+        self._request: Callable[[Strand], None] | None = None
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self.waits = False
+        process.strands.add(self)
+        self._go(self._thread.begin, self._body)
+
+    def _body(self) -> None:
+        try:
+            self._handler()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - told to the engine's side
+            self._error = error
+
+    def _go(self, resume: Callable[..., None], *args: Any) -> None:
+        """Give the baton away until the handler asks for something or ends."""
+        before, Strand.current = Strand.current, self
+        resume(*args)
+        Strand.current = before
+        if self._thread.idle:
+            Strand._spare.append(self._thread)
+            self.process.strands.discard(self)
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            if not self.process.dead:
+                self._done()
+            return
+        request, self._request = self._request, None
+        assert request is not None
+        request(self)
+
+    def ask(self, request: Callable[[Strand], None]) -> Any:
+        """On the strand's side: give the baton back, and go on once `request` was answered."""
+        if self.process.dead:
+            raise Killed
+        self._request = request
+        self._thread.give_back()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._answer
+
+    def resume(self, answer: Any) -> None:
+        self._answer = answer
+        self._go(self._thread.resume)
+
+    def throw(self, error: BaseException) -> None:
+        self._error = error
+        self._go(self._thread.resume)
+
+
+class _Thread:
+    """A real thread, and the two locks that are the baton."""
+
+    def __init__(self) -> None:
+        self._mine = threading.Lock()
+        self._theirs = threading.Lock()
+        self._mine.acquire()
+        self._theirs.acquire()
+        self._work: Callable[[], None] | None = None
+        self.idle = True
+        threading.Thread(target=self._run, daemon=True, name="strand").start()
+
+    def _run(self) -> None:
+        while True:
+            self._mine.acquire()
+            work, self._work = self._work, None
+            assert work is not None
+            work()
+            self.idle = True
+            self._theirs.release()
+
+    def begin(self, work: Callable[[], None]) -> None:
+        self._work, self.idle = work, False
+        self.resume()
+
+    def resume(self) -> None:
+        self._mine.release()
+        self._theirs.acquire()
+
+    def give_back(self) -> None:
+        self._theirs.release()
+        self._mine.acquire()
+
+
+class Mailbox:
+    """An actor's mailbox; the scheduler delivers one message at a time, each after a while."""
+
+    def __init__(
+        self, engine: Engine, process: Process, receive: Callable[[Any], Any], *, remote: bool
+    ) -> None:
+        self._engine = engine
+        self._process = process
+        self._receive = receive
+        self._remote = remote
+        self._queue: deque[Any] = deque()
+        self._busy = False
+
+    def tell(self, message: Any) -> None:
+        self._queue.append(message)
+        if not self._busy:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        self._busy = True
+        self._engine.after(self._engine.hop(), self._deliver, self._process)
+
+    def _deliver(self) -> None:
+        message = self._queue.popleft()
+        if self._remote:
+            Strand(self._process, lambda: self._receive(message), self._ended)
+        else:
+            self._receive(message)
+            self._ended()
+
+    def _ended(self) -> None:
+        self._busy = False
+        if self._queue:
+            self._arrange()
+
+
+class SimClock:
+    """The clocks of one machine: true boottime, and a wall clock that may be wrong."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.error = 0.0
+
+    def boottime(self) -> float:
+        return self._engine.now
+
+    def wall(self) -> float:
+        return EPOCH + self._engine.now + self.error
+
+
+class SimTimer:
+    """The manager's timer, on virtual time."""
+
+    def __init__(self, engine: Engine, process: Process) -> None:
+        self._engine = engine
+        self._process = process
+
+    def after(self, seconds: float, to: Any, message: Any) -> None:
+        self._engine.after(seconds, lambda: to.tell(message), self._process)

@@ -1,0 +1,187 @@
+"""One run of the manager: the real actors, without their threads, on the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodemanager import wiring
+from nodemanager.actors.base import RoleActor
+from nodemanager.actors.daemon import NodeManagerDaemonActor, Role
+from nodemanager.actors.messages import ApplySettings, Begin, Team
+from nodemanager.actors.node_setup import NodeSetupActor
+from nodemanager.actors.node_shutdown import NodeShutdownActor
+from nodemanager.actors.observer import Nobody
+from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.log import INFO, Logger
+from nodemanager.state import Fact, Mismatch
+from tests.simulation.engine import Mailbox, Process, SimClock, SimTimer
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Pool, World
+
+CLOUD_TIMEOUT_S = 60.0
+STORE_TIMEOUT_S = 15.0
+
+
+@dataclass
+class Facts:
+    """The state directory's facts: all that a restarted manager has besides the stores."""
+
+    path: Path = Path("/state")
+    facts: dict[str, Fact] = field(default_factory=dict)
+
+    def recall(self, name: str) -> Fact:
+        return self.facts.get(name)
+
+    def remember(self, name: str, value: Fact) -> None:
+        if value is None:
+            self.facts.pop(name, None)
+        else:
+            self.facts[name] = value
+
+    def check_identity(self, kind: str, seen: str) -> Mismatch | None:
+        known = self.facts.setdefault(kind, seen)
+        return None if known == seen else Mismatch(kind, str(known), seen)
+
+
+class SimLog(Logger):
+    """Keeps the lines where a trace is wanted; checks nothing and writes nowhere."""
+
+    def __init__(self, tell: Callable[[Event, dict[str, object]], None], verbose: bool) -> None:
+        self._tell = tell
+        self._verbose = verbose
+
+    def enabled(self, level: int) -> bool:
+        return self._verbose and level >= INFO
+
+    def event(self, event: Event, /, *, level: int = INFO, **fields: object) -> None:
+        if level >= INFO:
+            self._tell(event, fields)
+
+    def failure(
+        self, event: Event, error: BaseException, /, *, level: int = INFO, **fields: object
+    ) -> None:
+        self._tell(event, {**fields, "error": error})
+
+
+class Watch(Nobody):
+    """Hands each plan to the monitors."""
+
+    def __init__(self, told: Callable[[Plan, Snapshot, Settings], None]) -> None:
+        self._told = told
+
+    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
+        self._told(plan, snapshot, settings)
+
+
+class Ear:
+    """Listens to what an actor is told."""
+
+    def __init__(self, box: Mailbox, heard: Callable[[Any], None]) -> None:
+        self._box, self._heard = box, heard
+
+    def tell(self, message: Any) -> None:
+        self._heard(message)
+        self._box.tell(message)
+
+
+class Manager:
+    """The actors of one process, from its start to its end. `mode` is `apply` or `dry-run`."""
+
+    def __init__(self, world: World, pool: Pool, name: str, *, mode: str = "apply") -> None:
+        engine = world.engine
+        self.world, self.pool, self.name, self.mode = world, pool, name, mode
+        self.process = Process(name)
+        self.clock = SimClock(engine)
+        self.clock.error = pool.wall_error
+        self.started_at = engine.now
+        self.lease = True
+        timer: Any = SimTimer(engine, self.process)
+        cloud: Any = world.driver(self)
+        store: Any = world.store(self)
+        self.store = store
+        self.guarantee = store.guarantee
+        self.wishlist_at: float | None = None
+        settings = pool.settings
+        facts: Any = pool.facts
+        role = Role(
+            manager=name,
+            mode=mode,
+            guarantee=store.guarantee,
+            fence_wait=store.settle_wait,
+            identity=wiring.RememberedIdentity(facts, writes=mode == "apply"),
+            backlog=wiring.RememberedBacklog(facts),
+            holds_lease=lambda: self.lease,
+            observer=Watch(lambda *told: world.planned(self, *told)),
+            run_id=name,
+        )
+        shared: dict[str, Any] = {"clock": self.clock, "on_death": world.died}
+        self.daemon = self._actor(
+            NodeManagerDaemonActor,
+            remote=False,
+            settings=settings,
+            role=role,
+            timer=timer,
+            log=SimLog(lambda event, fields: world.logged(self, event, fields), world.verbose),
+            **shared,
+        )
+        polling = {
+            "daemon": Ear(self.daemon, lambda message: world.heard(name, message)),
+            "timer": timer,
+            "poll_time": pool.poll_time,
+            "max_poll_time": settings.max_poll_time,
+            **shared,
+        }
+        demand = None
+        if settings.demand_polled:
+            demand = self._actor(DemandActor, wishlist=lambda: world.wishlist(self), **polling)
+        workers = {"cloud": cloud, "store": store, "daemon": self.daemon, "on_death": world.died}
+        setups = {
+            **workers,
+            "clock": self.clock,
+            "user_data": lambda record, ping_url: ping_url,
+        }
+        self.cloud_list = self._actor(CloudNodeListActor, cloud=cloud, **polling)
+        self.record_list = self._actor(
+            RecordListActor, store=store, writes=mode == "apply", **polling
+        )
+        team = Team(
+            self.cloud_list,
+            self.record_list,
+            demand,
+            tuple(self._actor(NodeSetupActor, **setups) for _ in range(wiring.SETUPS)),
+            tuple(self._actor(NodeShutdownActor, **workers) for _ in range(wiring.SHUTDOWNS)),
+            self._actor(RecordCleanerActor, **workers),
+        )
+        self.daemon.tell(Begin(team))
+
+    def _actor(self, kind: type[RoleActor], *, remote: bool = True, **arguments: Any) -> Mailbox:
+        """An actor that was never started: its mailbox is the scheduler's."""
+        actor: Any = kind(**arguments)
+        engine, process = self.world.engine, self.process
+        actor._actor_ref = Mailbox(engine, process, actor.on_receive, remote=remote)
+        box: Mailbox = actor._actor_ref
+        return box
+
+    @property
+    def alive(self) -> bool:
+        return not self.process.dead
+
+    def kill(self) -> None:
+        self.world.engine.kill(self.process)
+
+    def pause(self, seconds: float) -> None:
+        self.process.paused_until = max(
+            self.process.paused_until, self.world.engine.now + seconds
+        )
+
+    def reload(self, settings: Settings) -> None:
+        self.daemon.tell(ApplySettings(settings))

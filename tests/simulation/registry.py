@@ -1,0 +1,345 @@
+"""The simulated record API: the registry's rows and transactions, and the CAS store over them.
+
+A row has the columns of the real table and is read by the real code, so that a record means here
+what it means there; the transactions say again what records/sql.py and records/resource.py do.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.errors import (
+    Conflict,
+    NoFreeSlot,
+    NoSuchRecord,
+    StoreError,
+    StoreRefused,
+)
+from nodemanager.records import rows, wire
+from nodemanager.records.schema import nodes
+from tests.simulation.engine import EPOCH, Engine
+from tests.simulation.weather import Line
+
+_BASE36 = string.digits + string.ascii_lowercase
+_COLUMNS = {column.name: None for column in nodes.columns}
+Row = dict[str, Any]
+
+
+class WrongSecret(StoreRefused):
+    """A ping that does not bear the record's secret."""
+
+
+Change = Callable[[Record | None, Record | None, str, str], None]
+"""Told of each write: the record before and after, who wrote, and what it was."""
+
+
+class Registry:
+    """All records of all pools. `clock_error` is how wrong the store's clock is, in seconds."""
+
+    def __init__(self, engine: Engine, *, slots: int, stampless_pings: bool = False) -> None:
+        self.engine = engine
+        self.naming = rows.Naming(slots, "compute%(slot_number)d", "example.org", "zzzzz")
+        self.store_id = "store-1"
+        self.clock_error = 0.0
+        self.clock_drift = 0.0
+        self.rows: dict[str, Row] = {}
+        self.changed: list[Change] = []
+        self.pinged: list[Callable[[Record, str], None]] = []
+        self.stampless_pings = stampless_pings
+        self._random = engine.random("registry")
+        self._seen: dict[str, tuple[int, Record]] = {}
+        self.up = True
+
+    # The clock.
+
+    def now(self) -> float:
+        return EPOCH + self.engine.now + self.clock_error
+
+    def now_ns(self) -> int:
+        return int(self.now() * 1e9)
+
+    def heartbeat(self, by: str, *, writes: bool) -> float:
+        if writes:
+            for told in self.changed:
+                told(None, None, by, "heartbeat")
+        return self.now()
+
+    # Reading.
+
+    def record(self, uuid: str) -> Record | None:
+        row = self.rows.get(uuid)
+        if row is None:
+            return None
+        seen = self._seen.get(uuid)
+        if seen is None or seen[0] != row["version"]:
+            seen = (row["version"], rows.record_of(row))
+            self._seen[uuid] = seen
+        return seen[1]
+
+    def records(self) -> tuple[Record, ...]:
+        found = (self.record(uuid) for uuid in sorted(self.rows))
+        return tuple(record for record in found if record is not None)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Another database stands in its place."""
+        return self.store_id != "store-1"
+
+    def swap(self, rows: dict[str, Row], store_id: str) -> None:
+        """Put another database in its place."""
+        self.rows, self.store_id = rows, store_id
+        self._seen.clear()
+
+    # Writing.
+
+    def new_secret(self) -> str:
+        return f"{self._random.getrandbits(96):024x}"
+
+    def insert(self, values: Mapping[str, Any], by: str, what: str) -> Row:
+        now = self.now_ns()
+        uuid = "zzzzz-7ekkf-" + "".join(self._random.choice(_BASE36) for _ in range(15))
+        row = {**_COLUMNS, "uuid": uuid, "domain": "example.org", "properties": {}, "info": {}}
+        row |= values
+        row |= {"version": 1, "created_at": now, "modified_at": now}
+        row["info"] = self.with_secret(row["info"])
+        self.rows[uuid] = row
+        self._tell(None, self.record(uuid), by, what)
+        return row
+
+    def change(
+        self, row: Row, values: Mapping[str, Any], by: str, what: str, *, sign: bool = False
+    ) -> Row:
+        """Write what differs; the version moves with it, and with a sign of life."""
+        changed = {name: value for name, value in values.items() if row[name] != value}
+        if not changed and not sign:
+            return row
+        before = self.record(row["uuid"])
+        if changed:
+            changed["modified_at"] = self.now_ns()
+        if not (what == "ping" and self.stampless_pings):
+            changed["version"] = row["version"] + 1
+        after = {**row, **changed}
+        self.rows[row["uuid"]] = after
+        if "version" not in changed:
+            self._seen.pop(row["uuid"], None)
+        self._tell(before, self.record(row["uuid"]), by, what)
+        return after
+
+    def delete(self, uuid: str, by: str) -> None:
+        before = self.record(uuid)
+        if self.rows.pop(uuid, None) is None:
+            raise NoSuchRecord(f"no record {uuid}")
+        self._seen.pop(uuid, None)
+        self._tell(before, None, by, "delete")
+
+    def _tell(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        for told in self.changed:
+            told(before, after, by, what)
+
+    def with_secret(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        if info.get(wire.PING_SECRET):
+            return dict(info)
+        return {**info, wire.PING_SECRET: self.new_secret()}
+
+    def free_slot(self) -> int:
+        held = {row["slot_number"] for row in self.rows.values()}
+        for slot in range(1, self.naming.slots + 1):
+            if slot not in held:
+                return slot
+        raise NoFreeSlot(f"all {self.naming.slots} slots are held")
+
+    def with_slot(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        held = row["slot_number"]
+        if held is not None and held > 0:
+            return {}
+        slot = self.free_slot()
+        named = row["hostname"] is not None
+        return {"slot_number": slot} | ({} if named else {"hostname": self.naming.host(slot)})
+
+    def ping(
+        self, uuid: str, secret: str, *, instance: str | None, state: str | None, address: str
+    ) -> Record:
+        """A node's ping; raises what it is refused with."""
+        if not self.up:
+            raise StoreError("503")
+        row = self.rows.get(uuid)
+        if row is None:
+            raise NoSuchRecord(f"no record {uuid}")
+        properties, info = rows.objects(row)
+        known = info.get(wire.PING_SECRET)
+        if not known or known != secret:
+            raise WrongSecret("this is not the record's ping_secret")
+        if instance is not None:
+            before = info.setdefault(wire.INSTANCE_ID, None)
+            if before is not None and before != instance:
+                raise StoreRefused("another instance_id pinged this record before")
+            info[wire.INSTANCE_ID] = instance
+        if state is not None:
+            info[wire.WORKER_STATE] = state
+        else:
+            info.pop(wire.WORKER_STATE, None)
+        now = self.now_ns()
+        values: dict[str, Any] = {"info": info, "properties": properties, "last_ping_at": now}
+        if row["ip_address"] is None:
+            values |= {"ip_address": address, "first_ping_at": now}
+            for other in list(self.rows.values()):
+                if other["ip_address"] == address and other["uuid"] != uuid:
+                    self.change(other, {"ip_address": None}, "server", "take_address")
+        row = self.change(row, values, f"secret {secret}", "ping", sign=True)
+        row = self.change(row, self.with_slot(row), "server", "slot")
+        record = self.record(uuid)
+        assert record is not None
+        for told in self.pinged:
+            told(record, secret)
+        return record
+
+
+def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
+
+
+class CasStore:
+    """The registry as a manager's record store: `compares` False breaks A4."""
+
+    provider = "registry"
+    guarantee = Guarantee.CAS
+    may_authorise = True
+    settle_wait = 0.0
+
+    def __init__(self, registry: Registry, line: Line, manager: str, listed: Any) -> None:
+        self._registry = registry
+        self._line = line
+        self._manager = manager
+        self._listed = listed
+        self.alterations: list[Callable[[tuple[Record, ...]], Listed[Record]]] = listed.alterations
+
+    def store_id(self) -> str:
+        return self._registry.store_id
+
+    def slots(self) -> int | None:
+        return self._registry.naming.slots
+
+    def store_time(self, *, writes: bool = True) -> StoreTime:
+        engine, registry = self._registry.engine, self._registry
+        before = engine.now
+        at = self._line.call("time", lambda: registry.heartbeat(self._manager, writes=writes))
+        after = engine.now
+        at += self._listed.clock_lie
+        return StoreTime(at, (before + after) / 2, (after - before) / 2)
+
+    def list_records(self) -> Listed[Record]:
+        started_at = self._registry.engine.now
+        listed = Listed(self._line.call("list", self._registry.records))
+        for alter in self.alterations:
+            listed = alter(listed.items) if listed.complete else listed
+        self._listed.tell(self._manager, started_at, self._registry.engine.now, listed)
+        return listed
+
+    def read(self, uuid: str) -> Record | None:
+        return self._line.call("read", lambda: self._registry.record(uuid), uuid)
+
+    def create(self, claim: Claim) -> Record:
+        registry = self._registry
+
+        def effect() -> Record:
+            for row in registry.rows.values():
+                known = registry.record(row["uuid"])
+                if known is not None and known.incarnation == claim.incarnation:
+                    return known
+            slot = registry.free_slot()
+            values = {
+                "slot_number": slot,
+                "hostname": registry.naming.host(slot),
+                "properties": claimed({}, claim),
+            }
+            row = registry.insert(values, self._manager, "create")
+            return self._read(row["uuid"])
+
+        return self._line.call("create", effect)
+
+    def _read(self, uuid: str) -> Record:
+        record = self._registry.record(uuid)
+        assert record is not None
+        return record
+
+    def _row_at(self, record: Record) -> Row:
+        row = self._registry.rows.get(record.uuid)
+        if row is None:
+            raise NoSuchRecord(f"no record {record.uuid}")
+        if str(row["version"]) != record.version:
+            raise Conflict(f"record {record.uuid} is at version {row['version']}")
+        return row
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        registry = self._registry
+
+        def effect() -> Record:
+            row = self._row_at(record)
+            held = self._read(record.uuid)
+            renewed = held.incarnation == claim.incarnation
+            if held.problems or held.pool not in (None, claim.pool):
+                raise StoreRefused("unfit")
+            if held.holds_anything and not renewed:
+                raise StoreRefused("it still holds something")
+            properties, info = rows.objects(row)
+            if not renewed:
+                info[wire.PING_SECRET] = registry.new_secret()
+                info.pop(wire.WORKER_STATE, None)
+            values = {
+                "properties": claimed(properties, claim),
+                "info": registry.with_secret(info),
+                **registry.with_slot(row),
+            }
+            registry.change(row, values, self._manager, "claim", sign=True)
+            return self._read(record.uuid)
+
+        return self._line.call("claim", effect, record.uuid)
+
+    def clean(self, record: Record, reason: str) -> Record:
+        registry = self._registry
+
+        def effect() -> Record:
+            row = self._row_at(record)
+            registry.change(row, freed(row, reason), self._manager, f"clean {reason}", sign=True)
+            return self._read(record.uuid)
+
+        return self._line.call("clean", effect, record.uuid)
+
+    def fence(self, record: Record) -> Record:
+        raise AssertionError("a store that compares is never fenced")
+
+    def unfence(self, record: Record, ping_secret: str) -> Record:
+        raise AssertionError("a store that compares is never fenced")
+
+    def ping_url(self, record: Record) -> str:
+        return f"{record.uuid}?{record.ping_secret}"
+
+    def probe(self) -> bool:
+        try:
+            return self._line.call("probe", lambda: self._registry.up)
+        except StoreError:
+            return False
+
+    def close(self) -> None:
+        return
+
+
+def freed(row: Row, reason: str) -> dict[str, Any]:
+    """What one write of a clean sets (C12)."""
+    properties, info = rows.objects(row)
+    claim = properties.get(wire.CLAIM) or {}
+    pool = properties.get(wire.POOL, claim.get("pool"))
+    info.pop(wire.PING_SECRET, None)
+    info |= {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason}
+    return {
+        "slot_number": None,
+        "hostname": None,
+        "ip_address": None,
+        "first_ping_at": None,
+        "last_ping_at": None,
+        "properties": {} if pool is None else {wire.POOL: pool},
+        "info": info,
+    }

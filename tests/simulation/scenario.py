@@ -1,0 +1,128 @@
+"""What a seed stands for: the shape of its world, which assumption it may break, its script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from nodemanager.core.settings import Settings
+from tests.simulation.cloud import CloudTraits
+from tests.simulation.faults import KINDS, Fault, Kind
+from tests.simulation.machine import Habits
+from tests.simulation.world import LARGE, SMALL, Shape
+
+ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
+QUIET_S = 240.0
+"""Nothing goes wrong for this long at the start."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`breaks` is the assumption the run may break, None for one that respects A1-A5.
+
+    Faults begin within `stormy` seconds of the start and are over by then.
+    """
+
+    seed: int
+    shape: Shape
+    breaks: str | None
+    stormy: float
+    script: tuple[Fault, ...]
+    restart_after: bool
+
+    @property
+    def label(self) -> str:
+        return f"breaks {self.breaks}" if self.breaks else "respects A1-A5"
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(f"{seed}/scenario")
+    breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
+    shape = _shape(random, breaks)
+    stormy = random.choice((1200.0, 2400.0, 3600.0))
+    return Scenario(
+        seed, shape, breaks, stormy, _script(random, shape, breaks, stormy), random.random() < 0.4
+    )
+
+
+def _shape(random: Random, breaks: str | None) -> Shape:
+    visible_after = random.choice((0.0, 60.0, 120.0))
+    ids_unique = random.random() < 0.5
+    two_pools = random.random() < 0.25
+    names = ["main", "other"] if two_pools else ["main"]
+    pools = tuple(
+        _pool(random, name, visible_after=visible_after, ids_unique=ids_unique) for name in names
+    )
+    most = sum(settings.max_nodes for settings, _ in pools)
+    return Shape(
+        pools=pools,
+        slots=max(2, most + random.choice((-1, 0, 0, 1, 3))),
+        traits=CloudTraits(
+            visible_after=visible_after,
+            ids_unique=ids_unique,
+            client_tokens=random.random() < 0.6,
+            broad=random.random() < 0.4,
+            clock_error=random.choice((0.0, 0.0, -30.0, 30.0)),
+            shutdown_s=random.choice((1.0, 30.0, 90.0)),
+        ),
+        habits=Habits(
+            ping_every=random.choice((20.0, 45.0)),
+            works=random.choice((0.2, 0.5, 0.9)),
+            tells_state=random.random() < 0.8,
+            tells_instance=random.random() < 0.8,
+        ),
+        stampless_pings=breaks == "A4",
+    )
+
+
+def _pool(
+    random: Random, name: str, *, visible_after: float, ids_unique: bool
+) -> tuple[Settings, float]:
+    poll_time = random.choice((20.0, 30.0, 45.0))
+    max_nodes = random.choice((1, 2, 3, 5, 6))
+    settings = Settings(
+        pool=name,
+        node_stale_after=random.choice((240.0, 300.0, 420.0)),
+        poll_stale_after=random.choice((100.0, 150.0)),
+        boot_fail_after=random.choice((180.0, 240.0)),
+        settle=random.choice((45.0, 60.0, 90.0)),
+        absent_listings=random.choice((1, 2, 2, 3)),
+        max_cleans_per_cycle=random.choice((1, 2, 25)),
+        max_shutdowns_per_cycle=random.choice((1, 5)),
+        hold_backlog=random.random() < 0.3,
+        action_timeout=random.choice((200.0, 400.0)),
+        visible_after=visible_after,
+        claim_expiry=random.random() < 0.8,
+        ids_unique=ids_unique,
+        demand_polled=random.random() < 0.5,
+        min_nodes=random.randrange(max_nodes + 1),
+        max_nodes=max_nodes,
+        max_poll_time=random.choice((60.0, 90.0)),
+        sizes=random.choice(((SMALL,), (SMALL, LARGE))),
+        shutdown_windows=random.choice(((), (), (300.0, 120.0))),
+    )
+    return settings, poll_time
+
+
+def _script(
+    random: Random, shape: Shape, breaks: str | None, stormy: float
+) -> tuple[Fault, ...]:
+    allowed = [kind for kind in KINDS.values() if kind.breaks is None or kind.breaks == breaks]
+    weights = [_weight(kind, breaks) for kind in allowed]
+    count = random.randrange(2, 5 + int(stormy / 200))
+    pools = [settings.pool for settings, _ in shape.pools]
+    script: list[Fault] = []
+    for number, kind in enumerate(random.choices(allowed, weights, k=count)):
+        at = QUIET_S + random.random() * (stormy - QUIET_S)
+        if script and random.random() < 0.4:
+            # Trouble comes in groups.
+            at = min(stormy - 1.0, script[-1].at + random.random() * 120.0)
+        low, high = kind.lasts
+        lasts = min(low + random.random() * (high - low), stormy - at)
+        script.append(Fault(kind.name, at, lasts, number, random.choice(pools)))
+    return tuple(sorted(script, key=lambda one: one.at))
+
+
+def _weight(kind: Kind, breaks: str | None) -> float:
+    return kind.weight * (8.0 if kind.breaks is not None and kind.breaks == breaks else 1.0)

@@ -1,0 +1,146 @@
+"""What each manager was told by the world: its listings, and the answers to its questions.
+
+The monitors hold what a manager does against this, so that they depend on nothing that it made of
+what it heard.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.actors.messages import CloudListed, RecordsListed
+from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
+from tests.simulation.world import World
+
+KEPT = 40
+SOURCES = {CloudListed: "cloud", RecordsListed: "records"}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One listing as it was answered: times are boottime, items by id or uuid."""
+
+    started: float
+    ended: float
+    complete: bool
+    items: Mapping[str, Any]
+    doubled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to a question by tag or by id: the nodes it showed, at that time."""
+
+    at: float
+    nodes: tuple[CloudNode, ...]
+
+
+@dataclass
+class Destroy:
+    """A destroy that was sent `at` that time, to a node that bore `tags` then."""
+
+    at: float
+    tags: Tags
+    outcome: Outcome | None = None
+
+
+@dataclass
+class Ears:
+    """All that one manager heard, newest last."""
+
+    cloud: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
+    records: deque[Heard] = field(default_factory=lambda: deque(maxlen=KEPT))
+    by_tag: dict[str, Answer] = field(default_factory=dict)
+    by_id: dict[str, list[Answer]] = field(default_factory=dict)
+    reads: dict[str, tuple[float, Record | None]] = field(default_factory=dict)
+    probes: deque[float] = field(default_factory=lambda: deque(maxlen=400))
+    destroys: dict[str, Destroy] = field(default_factory=dict)
+    accounts: list[str] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+
+    def newest(self, source: str) -> Heard | None:
+        """The newest complete listing of `cloud` or `records`."""
+        heard: deque[Heard] = getattr(self, source)
+        return next((one for one in reversed(heard) if one.complete), None)
+
+
+class Told:
+    """The ears of every manager."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ears: dict[str, Ears] = defaultdict(Ears)
+        self._polled: dict[tuple[str, str], Heard] = {}
+        world.given.append(self.given)
+        world.cloud.books.listed.append(self._nodes)
+        world.bulletin.told.append(self._records)
+        world.cloud.books.asked.append(self._asked)
+        world.weather.answered.append(self._answered)
+        world.weather.sent.append(self._sent)
+
+    def _nodes(
+        self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
+    ) -> None:
+        items: dict[str, CloudNode] = {}
+        doubled = set()
+        for node in listed.items:
+            if node.id in items:
+                doubled.add(node.id)
+                if node.is_absent:
+                    continue
+            items[node.id] = node
+        heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
+        self._polled[manager, "cloud"] = heard
+
+    def _records(
+        self, manager: str, started: float, ended: float, listed: Listed[Record]
+    ) -> None:
+        items = {record.uuid: record for record in listed.items}
+        self._polled[manager, "records"] = Heard(started, ended, listed.complete, items)
+
+    def given(self, manager: str, message: Any) -> None:
+        """The daemon is given a listing: it must be the one that its poll just had (L1).
+
+        A poll may have listed and failed after that; then nothing of it counts.
+        """
+        source = SOURCES.get(type(message))
+        if source is None:
+            return
+        heard = self._polled.pop((manager, source), None)
+        ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
+        if heard is None or message.listing.complete and not heard.complete:
+            self.world.violate("L1", f"{manager} takes a {source} listing that nobody gave")
+        elif set(ids) != set(heard.items):
+            self.world.violate("L1", f"{manager} takes another {source} listing than was given")
+        else:
+            getattr(self.ears[manager], source).append(heard)
+
+    def _asked(
+        self, manager: str, nodes: tuple[CloudNode, ...], *, record: str | None, node_id: str | None
+    ) -> None:
+        answer = Answer(self.world.engine.now, nodes)
+        if record is not None:
+            self.ears[manager].by_tag[record] = answer
+        if node_id is not None:
+            self.ears[manager].by_id.setdefault(node_id, []).append(answer)
+
+    def _sent(self, manager: str, method: str, about: str) -> None:
+        if method == "cloud.destroy":
+            node = self.world.cloud.instances.get(about)
+            tags = node.tags if node is not None else Tags()
+            self.ears[manager].destroys[about] = Destroy(self.world.engine.now, tags)
+
+    def _answered(self, manager: str, method: str, about: str, result: Any) -> None:
+        """An answer has reached its caller."""
+        ears, now = self.ears[manager], self.world.engine.now
+        if method == "store.read":
+            ears.reads[about] = (now, result)
+        elif method == "store.probe" and result:
+            ears.probes.append(now)
+        elif method == "cloud.destroy":
+            ears.destroys[about].outcome = result
+        elif method == "cloud.account":
+            ears.accounts.append(result)

@@ -1,0 +1,173 @@
+"""The promise, stated from what is true of the world, with no word of how the product decides.
+
+Live: created for, or pinging as, the record's current incarnation, and not terminated in the cloud.
+"""
+
+from __future__ import annotations
+
+from nodemanager.core.model import Record, Tags
+from tests.simulation.cloud import Instance
+from tests.simulation.engine import EPOCH
+from tests.simulation.manager import Manager
+from tests.simulation.told import Told
+from tests.simulation.world import World
+
+CREATE_BOUND_S = 120.0
+
+
+class Truth:
+    """Watches every write and every create. Each finding names the rule and what was so."""
+
+    def __init__(self, world: World, told: Told) -> None:
+        self.world = world
+        self.told = told
+        self.claimed_at: dict[str, float] = {}
+        world.registry.changed.append(self.changed)
+        world.cloud.books.created.append(self.created)
+        world.cloud.books.destroyed.append(self.destroyed)
+        world.cloud.books.asked.append(self.asked)
+        world.cloud.is_too_late = self.is_too_late
+
+    def live_node_of(self, record: Record) -> Instance | None:
+        """A node that is live in the sense of the promise, if there is one."""
+        world = self.world
+        for one in world.cloud.instances.values():
+            if not one.lives:
+                continue
+            tags = one.tags
+            if (
+                record.incarnation is not None
+                and tags.record == record.uuid
+                and tags.incarnation == record.incarnation
+            ):
+                return one
+            machine = one.machine
+            if (
+                machine is not None
+                and machine.uuid == record.uuid
+                and record.ping_secret is not None
+                and machine.secret == record.ping_secret
+            ):
+                return one
+        return None
+
+    def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        world = self.world
+        if what == "claim" or what == "create":
+            assert after is not None
+            if after.claim is not None:
+                self.claimed_at[after.claim.incarnation] = world.engine.now
+        manager = world.managers.get(by)
+        if manager is None:
+            return
+        if manager.mode != "apply":
+            world.violate("S3", f"a dry run wrote {what}")
+        written = after or before
+        if written is None:
+            return
+        world.note(f"{by} writes {what} on {written.uuid[-4:]}")
+        if not manager.lease:
+            world.break_assumption("A5", f"{by} writes without the lease")
+        if before is None or not before.holds_anything or what in ("claim", "create", "fence"):
+            return
+        freed = after is None or after.incarnation != before.incarnation
+        freed = freed or (before.slot_number is not None and after.slot_number is None)
+        if not freed:
+            return
+        live = self.live_node_of(before)
+        if live is not None and not world.broken:
+            world.violate(
+                "SAFETY",
+                f"{by} freed {before.uuid} ({what}), whose node {live.id} lives: {live.state}",
+            )
+
+    def is_too_late(self, tags: Tags) -> bool:
+        """Past A2's bound, counted from the claim."""
+        since = self.claimed_at.get(tags.incarnation or "", self.world.engine.now)
+        settings = self.world.pools[tags.pool or ""].settings
+        return self.world.engine.now - since > settings.boot_fail_after + CREATE_BOUND_S
+
+    def created(self, made: Instance, by: str) -> None:
+        """A2, and that nothing is made for a record that was freed meanwhile."""
+        world = self.world
+        manager = world.managers[by]
+        settings = manager.pool.settings
+        tags = made.tags
+        if manager.mode != "apply":
+            world.violate("S3", "a dry run created a node")
+        if not manager.lease:
+            world.break_assumption("A5", f"{by} creates without the lease")
+        since = self.claimed_at.get(tags.incarnation or "")
+        assert since is not None
+        if self.is_too_late(tags):
+            late = world.engine.now - since
+            world.break_assumption("A2", f"a create took effect {late:.0f} s after its claim")
+        record = world.registry.record(tags.record or "")
+        freed = record is None or record.incarnation != tags.incarnation
+        if freed and not world.broken and not world.registry.is_swapped:
+            world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
+        lives = [
+            one
+            for one in world.cloud.living()
+            if one is made or (one.tags.pool == tags.pool and self._is_evident(one, manager))
+        ]
+        if len(lives) > settings.max_nodes:
+            world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
+
+    def _is_evident(self, one: Instance, manager: Manager) -> bool:
+        """Whether the manager could know of a living node: it is listed, claimed, or was heard.
+
+        One that is not listed and was not heard for poll_stale_after, or that no complete listing
+        showed for `settle` and that did not ping either, might as well be gone; so might one whose
+        record was not listed.
+        """
+        ears, settings = self.told.ears[manager.name], manager.pool.settings
+        newest, records = ears.newest("cloud"), ears.newest("records")
+        if newest is None or records is None or one.id in newest.items:
+            return True
+        record = records.items.get(one.tags.record or "")
+        if record is None or record.incarnation != one.tags.incarnation or record.problems:
+            return one.created_at >= records.started
+        if record.last_ping_at is None:
+            return True
+        heard_at = record.last_ping_at - EPOCH - self.world.registry.clock_error
+        if self.world.engine.now - heard_at > settings.poll_stale_after - 1.0:
+            return False
+        lacking = []
+        for heard in reversed(ears.cloud):
+            if one.id in heard.items:
+                break
+            if heard.complete:
+                lacking.append(heard)
+        if len(lacking) < settings.absent_listings:
+            return True
+        if lacking[0].started - lacking[-1].started < settings.settle:
+            return True
+        return heard_at > lacking[-1].started
+
+    def destroyed(self, one: Instance, by: str) -> None:
+        world = self.world
+        manager = world.managers[by]
+        world.note(f"{by} destroys {one.id}")
+        if manager.mode != "apply":
+            world.violate("S3", "a dry run destroyed a node")
+        if not manager.lease:
+            world.break_assumption("A5", f"{by} destroys without the lease")
+        if one.tags.pool != manager.pool.name:
+            world.violate("T3", f"{by} destroyed {one.id} of pool {one.tags.pool}")
+
+    def asked(
+        self, manager: str, found: tuple[object, ...], *, record: str | None, node_id: str | None
+    ) -> None:
+        """A1, as the answers keep it or not."""
+        world = self.world
+        if node_id is not None:
+            one = world.cloud.instances.get(node_id)
+            subjects = [] if one is None else [one]
+        else:
+            subjects = world.cloud.by_record.get(record or "", [])
+        shown = {getattr(node, "id", "") for node in found}
+        for one in subjects:
+            age = world.engine.now - one.created_at
+            if one.lives and one.id not in shown and age > world.cloud.traits.visible_after:
+                world.break_assumption("A1", f"{one.id} lives and was denied")
