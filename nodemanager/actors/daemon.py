@@ -46,6 +46,7 @@ from nodemanager.actors.messages import (
     FenceRecord,
     FreeRecord,
     GoneAsked,
+    HoldId,
     LiftFence,
     LookBeforeClean,
     LookBeforeShutdown,
@@ -58,6 +59,8 @@ from nodemanager.actors.messages import (
     RecordCleaned,
     RecordFenced,
     RecordsListed,
+    ReleaseId,
+    ResetBreaker,
     SetupFailed,
     SetUpNode,
     ShutdownLooked,
@@ -91,7 +94,7 @@ from nodemanager.core.shutdown import Destroyed, ShutdownOrder, confirm_shutdown
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import RemoteError, Throttled
-from nodemanager.journal.api import Intent, Journal
+from nodemanager.journal.api import Hold, Intent, Journal
 from nodemanager.journal.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -1105,6 +1108,35 @@ class NodeManagerDaemonActor(RoleActor):
             self._scribe.intend([clean_intent(order)])
         self._flights.clean_begun(order, self._flights.cleans[order.uuid][1])
         self._cleaner.give(order.uuid, LookBeforeClean(order, fence[0] if fence else None))
+
+    # Operators' commands.
+
+    def on_ResetBreaker(self, message: ResetBreaker) -> None:
+        if self._scribe.problem is not None:
+            message.answered(self._scribe.problem)
+            return
+        self._log.event(Event.OPERATOR_BREAKER_RESET, by=message.by)
+        if self._breaker.is_open:
+            breaker = breakers.reset(self._breaker)
+            self._scribe.note(BreakerSet(breaker, self._clock.boottime()))
+            self._set_breaker(breaker)
+            self._decide_soon()
+        message.answered(self._scribe.problem)
+
+    def on_HoldId(self, message: HoldId) -> None:
+        hold = Hold(message.id, message.reason, message.by, self._clock.wall())
+        if self._scribe.hold(hold):
+            self._log.event(
+                Event.OPERATOR_HOLD, name=hold.id, cause=hold.reason or None, by=hold.by
+            )
+            self._decide_soon()
+        message.answered(self._scribe.problem)
+
+    def on_ReleaseId(self, message: ReleaseId) -> None:
+        if self._scribe.release(message.id):
+            self._log.event(Event.OPERATOR_RELEASE, name=message.id, by=message.by)
+            self._decide_soon()
+        message.answered(self._scribe.problem)
 
     # The end.
 
