@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from nodemanager.core.model import CloudNode, CloudState, Record
 
@@ -14,39 +13,30 @@ Present = Mapping[str, CloudNode]
 """By node id, the nodes that are not terminated."""
 
 
-class Index(NamedTuple):
-    """One cloud listing, by what it is looked up by.
-
-    `absent` are the ids listed as terminated, `twice` those that are listed more than once (L4).
-    """
-
-    bearers: Bearers
-    present: Present
-    absent: frozenset[str]
-    twice: frozenset[str]
-
-
-def index_nodes(nodes: tuple[CloudNode, ...]) -> Index:
+def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
     """The index of one listing, the same whatever the order of its items."""
     bearers: dict[str, tuple[CloudNode, ...]] = {}
     present: dict[str, CloudNode] = {}
-    gone: list[str] = []
     for node in nodes:
         if node.state is CloudState.TERMINATED:
-            gone.append(node.id)
             continue
-        present[node.id] = node
+        if node.id in present:
+            present[node.id] = min(node, present[node.id], key=repr)
+        else:
+            present[node.id] = node
         uuid = node.tags.record
         if uuid is not None:
             others = bearers.get(uuid)
             bearers[uuid] = (node,) if others is None else _in_order((*others, node))
-    absent = frozenset(gone)
-    if len(present) + len(absent) == len(nodes) and absent.isdisjoint(present):
-        return Index(bearers, present, absent, frozenset())
+    return bearers, present
+
+
+def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[str]:
+    """The ids that a listing has more than once, in whatever states (L4)."""
+    if len(present) == len(nodes):
+        return frozenset()
     counts = Counter(node.id for node in nodes)
-    twice = frozenset(one for one, count in counts.items() if count > 1)
-    present = {node.id: node for node in each_once(nodes, twice) if not node.is_absent}
-    return Index(bearers, present, absent, twice)
+    return frozenset(one for one, count in counts.items() if count > 1)
 
 
 def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:

@@ -191,6 +191,15 @@ def unlisted_nodes(
             yield record.uuid
 
 
+def _leaving(snapshot: Snapshot) -> set[str]:
+    """Records whose node we are destroying, and that no listing shows: it is not gone yet (D3)."""
+    return {
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.bearers
+    }
+
+
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """A cleaned record that may not be used again yet, for want of compare-and-set (U2)."""
     if settings.compare_and_set or record.uuid in snapshot.own_cleans:
@@ -238,7 +247,7 @@ class Market:
             self._size_by_type.setdefault(size.name, size)
         self.spare: Counter[str] = Counter()
         self.up = len(pending) + len(snapshot.boots_unclaimed)
-        self.existing = self.up
+        self.existing = self.up + len(_leaving(snapshot) - pending)
         self.price = 0.0
         self.pending = self.up
         self._count_views()

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from nodemanager.core.bearers import Bearers, Present, bears, index_nodes, node_of
+from nodemanager.core.bearers import (
+    Bearers,
+    Present,
+    bears,
+    index_nodes,
+    listed_twice,
+    node_of,
+)
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
     CloudNode,
@@ -38,7 +44,8 @@ class Absence:
     listings: int
 
 
-class Heard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Heard:
     """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8)."""
 
     incarnation: str | None
@@ -120,26 +127,24 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
         return _nodes_glimpsed(history, listing)
     base = _base(history, listing)
-    index = index_nodes(listing.items)
-    bearers, present = index.bearers, index.present
-    absence = _absences(history, listing, bearers, present, settings)
+    bearers, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     ours = frozenset(
         node_id for node_id, node in present.items() if node.tags.pool in (None, settings.pool)
     )
     # A node listed as terminated is known to be gone, and may leave the list (L3).
-    known = history.known_nodes.without(index.absent - present.keys())
+    known = history.known_nodes.without(_ended(listing, present))
     return replace(
         history,
         cloud=listing,
         base=base,
-        base_index=_versions(base, absence),
+        base_index=history.base_index if base is history.base else _versions(base),
         partial=(),
-        nodes_twice=index.twice,
+        nodes_twice=listed_twice(listing.items, present),
         bearers=bearers,
         present=present,
-        absence=absence,
+        absence=_absences(history, listing, bearers, present, settings),
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)
             for node in present.values()
@@ -171,11 +176,14 @@ def _base(history: History, listing: Nodes) -> Records | None:
     return max(before, key=lambda one: one.ended_at, default=None)
 
 
-def _versions(records: Records | None, absence: Mapping[str, Absence]) -> dict[str, str]:
-    """The versions of the records that may be judged: a record without absence is kept (C5)."""
-    if records is None or not absence:
-        return {}
-    return {one.uuid: one.version for one in records.items if one.uuid in absence}
+def _ended(listing: Nodes, present: Present) -> frozenset[str]:
+    if len(present) == len(listing.items):
+        return frozenset()
+    return frozenset(node.id for node in listing.items if node.is_absent) - present.keys()
+
+
+def _versions(records: Records | None) -> dict[str, str]:
+    return {} if records is None else {record.uuid: record.version for record in records.items}
 
 
 def records_listed(history: History, listing: Records, settings: Settings) -> History:

@@ -77,8 +77,7 @@ def decode_history(data: Data) -> History:
     values: Data = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
     if "cloud" in data:
         values["cloud"] = NODES.decode(None, data["cloud"])
-        index = index_nodes(values["cloud"].items)
-        values["bearers"], values["present"] = index.bearers, index.present
+        values["bearers"], values["present"] = index_nodes(values["cloud"].items)[:2]
     values |= _decode_listings(data)
     return History(**values)
 

@@ -268,7 +268,7 @@ def test_killed_between_destroy_and_clean_the_next_run_frees_the_slot(
     rig.store.always("clean", None)
 
     rig.start()
-    rig.turn(60)
+    rig.turn(300)
 
     assert rig.store.used_slots() == []
     assert rig.lines("record.cleaned", record=record.uuid, reason="after_shutdown")

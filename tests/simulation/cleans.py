@@ -16,7 +16,7 @@ from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.manager import Manager
-from tests.simulation.told import Answer, Ears, Heard, Told
+from tests.simulation.told import Answer, Destroy, Ears, Heard, Told
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
 
@@ -77,6 +77,7 @@ class CleanRules:
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
         self.orders: dict[tuple[str, str], Ordered] = {}
+        self.done: dict[str, list[float]] = {}
         self.pings: dict[tuple[str, float | None], float] = {}
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
@@ -121,9 +122,13 @@ class CleanRules:
                     self.world.violate(rule, f"{order.uuid} ({order.reason.value}): {why}")
 
     def _cap(self, manager: Manager, plan: Plan, settings: Settings) -> None:
-        if len(plan.cleans) > settings.max_cleans_per_cycle:
+        newest = self.told.ears[manager.name].newest("cloud")
+        since = newest.started if newest is not None else 0.0
+        done = [at for at in self.done.get(manager.name, []) if at > since]
+        count = len(plan.cleans) + len(done)
+        if count > settings.max_cleans_per_cycle:
             self.world.violate(
-                "C10", f"{len(plan.cleans)} cleans, {settings.max_cleans_per_cycle} are allowed"
+                "C10", f"{count} cleans in a cycle, {settings.max_cleans_per_cycle} are allowed"
             )
         if plan.breaker.is_open:
             self.world.violate("C10", f"{manager.name} frees while the breaker is open")
@@ -265,8 +270,10 @@ class CleanRules:
         exception = reason in (Reason.AFTER_SHUTDOWN.value, Reason.CREATE_REFUSED.value)
         alive = [node.id for node in tagged.nodes if shows(node, before)]
         if reason == Reason.AFTER_SHUTDOWN.value:
-            self._after_shutdown(manager, ears, before, wrong)
-            alive = [node_id for node_id in alive if node_id not in ears.destroys]
+            self._after_shutdown(manager, before, wrong)
+            family = self.told.family(manager.pool.name)
+            destroyed = {node_id for one in family for node_id in one.destroys}
+            alive = [node_id for node_id in alive if node_id not in destroyed]
         if before.instance_id is not None and not exception:
             answers = ears.by_id.get(before.instance_id)
             if not answers:
@@ -277,6 +284,7 @@ class CleanRules:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
             return
+        self.done.setdefault(manager.name, []).append(now)
         ordered = self.orders.get((manager.name, uuid))
         if ordered is None:
             wrong("C11", "nobody ordered it")
@@ -306,36 +314,42 @@ class CleanRules:
             wrong("C11", f"denied {since:.0f} s after its first ping, {limit:.0f} s are needed")
 
     def _after_shutdown(
-        self,
-        manager: Manager,
-        ears: Ears,
-        before: Record,
-        wrong: Callable[[str, str], None],
+        self, manager: Manager, before: Record, wrong: Callable[[str, str], None]
     ) -> None:
-        """C20 and D3: a node of this incarnation that we destroyed, and that is gone."""
+        """C20 and D3: a node of this incarnation that we destroyed, and that is gone.
+
+        An earlier manager of the pool may have sent the destroy, or had the answer.
+        """
+        family = self.told.family(manager.pool.name)
         mine = [
-            node_id
+            (node_id, destroy)
+            for ears in family
             for node_id, destroy in ears.destroys.items()
-            if destroy.tags.record == before.uuid
-            and (before.claim is None or destroy.tags.incarnation == before.incarnation)
+            if (
+                destroy.tags.record == before.uuid
+                and (before.claim is None or destroy.tags.incarnation == before.incarnation)
+            )
+            or (destroy.tags.record is None and before.instance_id == node_id)
+            or (before.claim is None and before.instance_id == node_id)
         ]
-        if before.instance_id in ears.destroys and before.claim is None:
-            mine.append(before.instance_id or "")
         if not mine:
             wrong("C20", "no node of this incarnation was destroyed")
             return
-        if not any(self._is_gone(node_id, ears, manager) for node_id in mine):
+        if not any(self._is_gone(*one, family, manager) for one in mine):
             wrong("D3", f"{mine} never was said to be gone")
 
-    def _is_gone(self, node_id: str, ears: Ears, manager: Manager) -> bool:
+    def _is_gone(
+        self, node_id: str, destroy: Destroy, family: list[Ears], manager: Manager
+    ) -> bool:
         """Terminated; or unknown twice, far enough apart, to a cloud that must know it (D3)."""
-        destroy = ears.destroys[node_id]
         if destroy.outcome is Outcome.GONE:
             return True
-        answers = [one for one in ears.by_id.get(node_id, []) if one.at >= destroy.at]
+        answers = [
+            one for ears in family for one in ears.by_id.get(node_id, []) if one.at >= destroy.at
+        ]
         if any(one.nodes and one.nodes[0].state is CloudState.TERMINATED for one in answers):
             return True
-        denials = [one.at for one in answers if not one.nodes]
+        denials = sorted(one.at for one in answers if not one.nodes)
         if not denials:
             return False
         visible_after = manager.pool.settings.visible_after

@@ -631,6 +631,13 @@ def _(scene: Scene) -> None:
     scene.finally_(shadow.kill)
 
 
+@fault("the journal's disk is full", weight=2, lasts=LONG)
+def _(scene: Scene) -> None:
+    journal = scene.pool.journal
+    journal.fail("the disk is full")
+    scene.finally_(journal.heal)
+
+
 # Demand and operators.
 
 

@@ -20,6 +20,7 @@ from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
 from tests.simulation.engine import Mailbox, Process, SimClock, SimTimer
@@ -82,17 +83,6 @@ class Watch(Nobody):
         self._told(plan, snapshot, settings)
 
 
-class Ear:
-    """Listens to what an actor is told."""
-
-    def __init__(self, box: Mailbox, heard: Callable[[Any], None]) -> None:
-        self._box, self._heard = box, heard
-
-    def tell(self, message: Any) -> None:
-        self._heard(message)
-        self._box.tell(message)
-
-
 class Manager:
     """The actors of one process, from its start to its end. `mode` is `apply` or `dry-run`."""
 
@@ -122,6 +112,7 @@ class Manager:
             holds_lease=lambda: self.lease,
             observer=Watch(lambda *told: world.planned(self, *told)),
             run_id=name,
+            journal=pool.journal if mode == "apply" else MemoryJournal(self.clock),
         )
         shared: dict[str, Any] = {"clock": self.clock, "on_death": world.died}
         self.daemon = self._actor(
@@ -134,7 +125,7 @@ class Manager:
             **shared,
         )
         polling = {
-            "daemon": Ear(self.daemon, lambda message: world.heard(name, message)),
+            "daemon": self.daemon,
             "timer": timer,
             "poll_time": pool.poll_time,
             "max_poll_time": settings.max_poll_time,
@@ -166,8 +157,14 @@ class Manager:
     def _actor(self, kind: type[RoleActor], *, remote: bool = True, **arguments: Any) -> Mailbox:
         """An actor that was never started: its mailbox is the scheduler's."""
         actor: Any = kind(**arguments)
-        engine, process = self.world.engine, self.process
-        actor._actor_ref = Mailbox(engine, process, actor.on_receive, remote=remote)
+        engine, process, world = self.world.engine, self.process, self.world
+
+        def receive(message: Any) -> None:
+            world.heard(self.name, message)
+            actor.on_receive(message)
+
+        deliver = actor.on_receive if remote else receive
+        actor._actor_ref = Mailbox(engine, process, deliver, remote=remote)
         box: Mailbox = actor._actor_ref
         return box
 

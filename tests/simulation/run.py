@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from unittest import mock
 
 from nodemanager.actors import daemon as daemon_module
+from nodemanager.core import breaker as breakers
 from tests.simulation import faults
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.liveness import Liveness
+from tests.simulation.nodes import NodeRules
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
@@ -81,7 +83,7 @@ def _play(world: World, scenario: Scenario) -> None:
     world.cloud.obeys_a2 = scenario.breaks != "A2"
     told = Told(world)
     truth = Truth(world, told)
-    CleanRules(world, told, truth)
+    NodeRules(world, told, CleanRules(world, told, truth))
     liveness = Liveness(world, truth)
     for pool in world.pools.values():
         world.start(pool)
@@ -117,12 +119,15 @@ def calm(world: World, scenario: Scenario) -> None:
 
 
 def reset_breakers(world: World) -> None:
-    """An operator looks at an open breaker and, as its line says, restarts the manager."""
+    """An operator looked at an open breaker, and closes it for the manager's next start."""
     for pool in world.pools.values():
         manager = pool.manager
         assert manager is not None
         if world.open_breakers.get(manager.name):
             manager.kill()
+            stored = pool.journal.breaker()
+            if stored is not None:
+                pool.journal.save_breaker(breakers.closed(stored))
             world.start(pool)
 
 

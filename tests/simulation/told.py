@@ -61,10 +61,10 @@ class Ears:
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
 
-    def newest(self, source: str) -> Heard | None:
-        """The newest complete listing of `cloud` or `records`."""
+    def newest(self, source: str, by: float = float("inf")) -> Heard | None:
+        """The newest complete listing of `cloud` or `records` that ended by then."""
         heard: deque[Heard] = getattr(self, source)
-        return next((one for one in reversed(heard) if one.complete), None)
+        return next((one for one in reversed(heard) if one.complete and one.ended <= by), None)
 
 
 class Told:
@@ -73,13 +73,19 @@ class Told:
     def __init__(self, world: World) -> None:
         self.world = world
         self.ears: dict[str, Ears] = defaultdict(Ears)
-        self._polled: dict[tuple[str, str], Heard] = {}
+        self._polled: dict[tuple[str, str, float], Heard] = {}
         world.given.append(self.given)
         world.cloud.books.listed.append(self._nodes)
         world.bulletin.told.append(self._records)
         world.cloud.books.asked.append(self._asked)
         world.weather.answered.append(self._answered)
         world.weather.sent.append(self._sent)
+
+    def family(self, pool: str) -> list[Ears]:
+        """The ears of every manager that the pool has had."""
+        return [
+            ears for name, ears in self.ears.items() if self.world.managers[name].pool.name == pool
+        ]
 
     def _nodes(
         self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
@@ -93,13 +99,13 @@ class Told:
                     continue
             items[node.id] = node
         heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
-        self._polled[manager, "cloud"] = heard
+        self._polled[manager, "cloud", ended] = heard
 
     def _records(
         self, manager: str, started: float, ended: float, listed: Listed[Record]
     ) -> None:
         items = {record.uuid: record for record in listed.items}
-        self._polled[manager, "records"] = Heard(started, ended, listed.complete, items)
+        self._polled[manager, "records", ended] = Heard(started, ended, listed.complete, items)
 
     def given(self, manager: str, message: Any) -> None:
         """The daemon is given a listing: it must be the one that its poll just had (L1).
@@ -109,7 +115,7 @@ class Told:
         source = SOURCES.get(type(message))
         if source is None:
             return
-        heard = self._polled.pop((manager, source), None)
+        heard = self._polled.pop((manager, source, message.listing.ended_at), None)
         ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
         if heard is None or message.listing.complete and not heard.complete:
             self.world.violate("L1", f"{manager} takes a {source} listing that nobody gave")

@@ -106,23 +106,25 @@ class Truth:
         freed = record is None or record.incarnation != tags.incarnation
         if freed and not world.broken and not world.registry.is_swapped:
             world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
+        ordered_at = self.claimed_at[tags.incarnation or ""]
         lives = [
             one
             for one in world.cloud.living()
-            if one is made or (one.tags.pool == tags.pool and self._is_evident(one, manager))
+            if one is made
+            or (one.tags.pool == tags.pool and self._is_evident(one, manager, ordered_at))
         ]
         if len(lives) > settings.max_nodes:
             world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
 
-    def _is_evident(self, one: Instance, manager: Manager) -> bool:
-        """Whether the manager could know of a living node: it is listed, claimed, or was heard.
+    def _is_evident(self, one: Instance, manager: Manager, by: float) -> bool:
+        """Whether the manager could know by then of a living node: listed, claimed, or heard.
 
         One that is not listed and was not heard for poll_stale_after, or that no complete listing
         showed for `settle` and that did not ping either, might as well be gone; so might one whose
         record was not listed.
         """
         ears, settings = self.told.ears[manager.name], manager.pool.settings
-        newest, records = ears.newest("cloud"), ears.newest("records")
+        newest, records = ears.newest("cloud", by), ears.newest("records", by)
         if newest is None or records is None or one.id in newest.items:
             return True
         record = records.items.get(one.tags.record or "")
@@ -131,10 +133,10 @@ class Truth:
         if record.last_ping_at is None:
             return True
         heard_at = record.last_ping_at - EPOCH - self.world.registry.clock_error
-        if self.world.engine.now - heard_at > settings.poll_stale_after - 1.0:
+        if by - heard_at > settings.poll_stale_after - 1.0:
             return False
         lacking = []
-        for heard in reversed(ears.cloud):
+        for heard in reversed([heard for heard in ears.cloud if heard.ended <= by]):
             if one.id in heard.items:
                 break
             if heard.complete:

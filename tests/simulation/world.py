@@ -12,8 +12,9 @@ from nodemanager.core.reasons import Event
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
+from nodemanager.journal.memory import MemoryJournal
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
-from tests.simulation.engine import Engine
+from tests.simulation.engine import Engine, SimClock
 from tests.simulation.machine import Habits, Machine, Moods
 from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Manager
 from tests.simulation.registry import CasStore, Registry
@@ -32,6 +33,7 @@ class Pool:
     name: str
     settings: Settings
     poll_time: float
+    journal: MemoryJournal
     facts: Facts = field(default_factory=Facts)
     wall_error: float = 0.0
     wanted: int = 0
@@ -90,7 +92,12 @@ class World:
         self.moods = Moods()
         self.machines: dict[str, Machine] = {}
         self.pools = {
-            settings.pool: Pool(settings.pool, settings, poll_time)
+            settings.pool: Pool(
+                settings.pool,
+                settings,
+                poll_time,
+                MemoryJournal(SimClock(self.engine), keeps_entries=False),
+            )
             for settings, poll_time in shape.pools
         }
         self.managers: dict[str, Manager] = {}

@@ -1,0 +1,359 @@
+"""A monitor for each of the rules on nodes, pairs, boots and listings: D7-D10, P1, P2, U1-U7, L3, L4.
+
+As with the cleans, what a manager orders is held against what it was told by then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import ShutdownOrder
+from nodemanager.core.snapshot import Snapshot
+from tests.simulation.cleans import EXACT_S, CleanRules
+from tests.simulation.cloud import Instance
+from tests.simulation.manager import Manager
+from tests.simulation.told import Ears, Heard, Told
+from tests.simulation.world import World
+
+KNOWN_FOR_S = 600.0
+FLOOR = 5
+WAVE = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED})
+
+
+@dataclass
+class Lonely:
+    """Since when a node is listed without its record, as its manager was told."""
+
+    since: float
+    cloud_ended: float
+
+
+@dataclass
+class Memory:
+    """What the monitors keep of one manager."""
+
+    lonely: dict[str, Lonely] = field(default_factory=dict)
+    ordered: dict[str, tuple[float, ShutdownOrder]] = field(default_factory=dict)
+    destroyed: list[tuple[float, str, Reason]] = field(default_factory=list)
+    boots: dict[str, str] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+
+
+class NodeRules:
+    """Watches plans, creates, claims and destroys."""
+
+    def __init__(self, world: World, told: Told, cleans: CleanRules) -> None:
+        self.world, self.told, self.cleans = world, told, cleans
+        self.memory: dict[str, Memory] = defaultdict(Memory)
+        world.plans.append(self.planned)
+        world.registry.changed.append(self.changed)
+        world.cloud.books.destroyed.append(self.destroyed)
+
+    def _wrong(self, rule: str, manager: Manager, why: str) -> None:
+        self.world.violate(rule, f"{manager.name}: {why}")
+
+    # Plans.
+
+    def planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        ears = self.told.ears[manager.name]
+        cloud, records = ears.newest("cloud"), ears.newest("records")
+        acts = plan.cleans or plan.shutdowns or plan.boots
+        if cloud is None or records is None:
+            if acts:
+                self._wrong("L1", manager, "acts before there is a complete listing of everything")
+            return
+        self._remember(manager, cloud, records, settings)
+        if acts or plan.aborted is None:
+            self._impossible(manager, plan, cloud, records)
+        if plan.cleans or plan.shutdowns:
+            self._collapse(manager, plan, ears, settings)
+        self._pairs(manager, plan, cloud, records, settings)
+        for order in plan.shutdowns:
+            self._shutdown(manager, order, ears, cloud, records, settings)
+        if plan.shutdowns:
+            self._wave(manager, plan, ears, cloud, settings)
+        if plan.boots:
+            self._boots(manager, plan, records, settings)
+
+    def _remember(
+        self, manager: Manager, cloud: Heard, records: Heard, settings: Settings
+    ) -> None:
+        memory, now = self.memory[manager.name], self.world.engine.now
+        lonely: dict[str, Lonely] = {}
+        for node in cloud.items.values():
+            if node.state is CloudState.TERMINATED:
+                memory.ended.add(node.id)
+                continue
+            if node.tags.pool != settings.pool:
+                continue
+            record = records.items.get(node.tags.record or "")
+            if record is not None and record.incarnation == node.tags.incarnation:
+                continue
+            lonely[node.id] = memory.lonely.get(node.id) or Lonely(now, cloud.ended)
+        memory.lonely = lonely
+
+    # L3, L4.
+
+    def _impossible(self, manager: Manager, plan: Plan, cloud: Heard, records: Heard) -> None:
+        doubled = cloud.doubled | records.doubled
+        listed = len(cloud.items) + len(cloud.doubled) + len(records.items)
+        if len(doubled) > 0.05 * listed and plan.aborted is None:
+            self._wrong("L4", manager, f"decides on a listing that shows {sorted(doubled)} twice")
+        for order in plan.shutdowns:
+            if order.node_id in doubled:
+                self._wrong("L4", manager, f"destroys {order.node_id}, listed twice")
+
+    def _collapse(
+        self, manager: Manager, plan: Plan, ears: Ears, settings: Settings
+    ) -> None:
+        memory = self.memory[manager.name]
+        gone = memory.ended | {
+            node_id
+            for node_id, answers in ears.by_id.items()
+            if any(not one.nodes or one.nodes[0].state is CloudState.TERMINATED for one in answers)
+        }
+        gone |= set(ears.destroys)
+        for source in ("cloud", "records"):
+            newest = ears.newest(source)
+            assert newest is not None
+            known = self._largest(source, ears, newest, settings) - gone
+            lost = known - newest.items.keys()
+            if len(known) >= FLOOR and len(lost) > settings.collapse_fraction * len(known):
+                what = f"{source} lists lack {len(lost)} of {len(known)}"
+                self._wrong("L3", manager, f"frees or destroys although {what}")
+
+    def _largest(
+        self, source: str, ears: Ears, newest: Heard, settings: Settings
+    ) -> set[str]:
+        largest: set[str] = set()
+        for heard in getattr(ears, source):
+            if not heard.complete or newest.started - heard.started > KNOWN_FOR_S:
+                continue
+            ids = {
+                name
+                for name, item in heard.items.items()
+                if source == "records" or self._is_ours(item, settings)
+            }
+            if len(ids) > len(largest):
+                largest = ids
+        return largest
+
+    def _is_ours(self, node: CloudNode, settings: Settings) -> bool:
+        absent = node.state is CloudState.TERMINATED
+        return node.tags.pool in (None, settings.pool) and not absent
+
+    # P1, P2.
+
+    def _pairs(
+        self, manager: Manager, plan: Plan, cloud: Heard, records: Heard, settings: Settings
+    ) -> None:
+        bearers = Counter(
+            (node.tags.record, node.tags.incarnation)
+            for node in cloud.items.values()
+            if node.tags.record is not None and node.state is not CloudState.TERMINATED
+        )
+        for node_id, record in plan.pairs.record_of.items():
+            node = cloud.items.get(node_id)
+            if node is None:
+                self._wrong("P1", manager, f"pairs {node_id}, which is not listed")
+                continue
+            if not self._belong(node, record, settings):
+                self._wrong("P1", manager, f"pairs {node_id} with {record.uuid}")
+            if bearers[record.uuid, record.incarnation] > 1:
+                self._wrong("P2", manager, f"pairs {node_id}, one of several of {record.uuid}")
+        for order in plan.shutdowns:
+            node = cloud.items.get(order.node_id)
+            if node is not None and bearers[node.tags.record, node.tags.incarnation] > 1:
+                if order.reason is not Reason.NODE_STOPPED:
+                    self._wrong("P2", manager, f"destroys {order.node_id}, which is ambiguous")
+
+    def _belong(self, node: CloudNode, record: Record, settings: Settings) -> bool:
+        if node.tags.record is not None:
+            return node.tags.record == record.uuid and node.tags.incarnation == record.incarnation
+        return (
+            settings.ids_unique
+            and record.instance_id == node.id
+            and record.first_ping_at is not None
+            and node.created_at is not None
+            and record.first_ping_at >= node.created_at
+        )
+
+    # D1, D7-D10.
+
+    def _shutdown(
+        self,
+        manager: Manager,
+        order: ShutdownOrder,
+        ears: Ears,
+        cloud: Heard,
+        records: Heard,
+        settings: Settings,
+    ) -> None:
+        now, node_id = self.world.engine.now, order.node_id
+        self.memory[manager.name].ordered[node_id] = (now, order)
+        node = cloud.items.get(node_id)
+        if node is None:
+            self._wrong("D1", manager, f"destroys {node_id}, which is not listed")
+            return
+        if node.held:
+            self._wrong("C9", manager, f"destroys {node_id}, which is on hold")
+        record = records.items.get(node.tags.record or "")
+        if node.tags.record is None and settings.ids_unique:
+            listed = records.items.values()
+            record = next((one for one in listed if one.instance_id == node_id), None)
+        if order.reason is Reason.UNPAIRED:
+            self._unpaired(manager, node_id, ears, settings)
+        elif order.reason is Reason.NODE_DOWN or order.reason is Reason.BOOT_FAILED:
+            if record is None:
+                self._wrong("D10", manager, f"destroys {node_id}, whose record is not listed")
+            elif record.worker_state is not WorkerState.DOWN:
+                self._silent(manager, order, record, ears, settings)
+
+    def _unpaired(
+        self, manager: Manager, node_id: str, ears: Ears, settings: Settings
+    ) -> None:
+        lonely, now = self.memory[manager.name].lonely.get(node_id), self.world.engine.now
+        if lonely is None:
+            self._wrong("D7", manager, f"destroys {node_id} as unpaired, and its record is listed")
+            return
+        since = now - lonely.since
+        if since <= settings.boot_fail_after - EXACT_S:
+            self._wrong("D7", manager, f"destroys {node_id}, unpaired for {since:.0f} s")
+        listings = [
+            one for one in ears.records if one.complete and one.started > lonely.cloud_ended
+        ]
+        if len(listings) < 2:
+            self._wrong("D7", manager, f"{node_id} was missed by {len(listings)} record listings")
+
+    def _silent(
+        self,
+        manager: Manager,
+        order: ShutdownOrder,
+        record: Record,
+        ears: Ears,
+        settings: Settings,
+    ) -> None:
+        """Silence counts only over time in which the store answered."""
+        pinged = record.last_ping_at is not None
+        if pinged:
+            since = self.cleans.pings.get((record.uuid, record.last_ping_at))
+        else:
+            since = self.cleans.truth.claimed_at.get(record.incarnation or "")
+        if since is None:
+            return
+        limit = settings.node_stale_after if pinged else settings.boot_fail_after
+        answered = 0.0
+        probes = list(ears.probes)
+        for before, after in zip(probes, probes[1:], strict=False):
+            if after - before <= settings.poll_stale_after:
+                answered += max(0.0, after - max(before, since))
+        if answered <= limit - EXACT_S:
+            node_id = order.node_id
+            self._wrong("D8", manager, f"destroys {node_id}: {answered:.0f} s of silence answered")
+
+    def _wave(
+        self, manager: Manager, plan: Plan, ears: Ears, cloud: Heard, settings: Settings
+    ) -> None:
+        memory, now = self.memory[manager.name], self.world.engine.now
+        bad = [one for one in plan.shutdowns if one.reason is not Reason.IDLE_BEYOND_DEMAND]
+        lately = [one for one in memory.destroyed if one[0] > cloud.started]
+        capped = len(bad) + sum(reason is not Reason.IDLE_BEYOND_DEMAND for _, _, reason in lately)
+        if bad and capped > settings.max_shutdowns_per_cycle:
+            self._wrong("D9", manager, f"destroys {capped} in one cycle")
+        excused = {
+            node_id
+            for node_id, answers in ears.by_id.items()
+            if any(
+                not one.nodes or one.nodes[0].state in (CloudState.TERMINATED, CloudState.STOPPED)
+                for one in answers
+            )
+        }
+        window = settings.node_stale_after
+        wave = {one.node_id for one in bad if one.reason in WAVE}
+        if not wave:
+            return
+        wave |= {
+            node_id
+            for at, node_id, reason in memory.destroyed
+            if reason in WAVE and now - at <= window
+        }
+        ours = {one.id for one in cloud.items.values() if self._is_ours(one, settings)}
+        population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
+        wave -= excused
+        if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
+            self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
+
+    def destroyed(self, one: Instance, by: str) -> None:
+        memory, manager = self.memory[by], self.world.managers[by]
+        known = memory.ordered.get(one.id)
+        if known is None:
+            self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
+            return
+        at, order = known
+        memory.destroyed.append((self.world.engine.now, one.id, order.reason))
+        if order.reason is Reason.IDLE_BEYOND_DEMAND:
+            read_at, record = self.told.ears[by].reads.get(order.record or "", (0.0, None))
+            if read_at < at or record is None or record.worker_state is not WorkerState.IDLE:
+                self._wrong("D2", manager, f"destroys {one.id} as idle, and nobody looked again")
+
+    # U1-U3, U6, U7.
+
+    def _boots(
+        self, manager: Manager, plan: Plan, records: Heard, settings: Settings
+    ) -> None:
+        holding = [one for one in records.items.values() if one.slot_number is not None]
+        waiting = [
+            one for one in records.items.values() if one.slot_number is None and one.claim
+        ]
+        free = self.world.shape.slots - len(holding) - len(waiting)
+        if len(plan.boots) > free:
+            self._wrong("U7", manager, f"boots {len(plan.boots)}, {free} slots are free")
+        for boot in plan.boots:
+            if boot.record is None:
+                continue
+            uuid = boot.record.uuid
+            self.memory[manager.name].boots[uuid] = boot.record.version
+            listed = records.items.get(uuid)
+            if listed is None or listed.holds_anything:
+                self._wrong("U3", manager, f"would reuse {uuid}, which is {listed}")
+            elif listed.pool not in (None, settings.pool):
+                self._wrong("U1", manager, f"would reuse {uuid} of pool {listed.pool}")
+
+    def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        manager = self.world.managers.get(by)
+        if manager is None or after is None or what not in ("claim", "create"):
+            return
+        if before is not None and before.incarnation != after.incarnation:
+            if before.holds_anything:
+                self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
+            judged = self.memory[by].boots.get(before.uuid)
+            if judged != before.version:
+                self._wrong("U1", manager, f"claims {before.uuid} at another version than judged")
+        if not any(method == f"store.{what}" for method, _, _ in manager.process.calls):
+            # Nobody waits for it any more: it comes on top of what was tried since.
+            return
+        pool, settings = manager.pool.name, manager.pool.settings
+        records = self.told.ears[by].newest("records")
+        listed = records.items if records is not None else {}
+        waiting = [
+            one
+            for one in self.world.registry.records()
+            if one.claim is not None
+            and one.claim.pool == pool
+            and one.last_ping_at is None
+            and (one.uuid == after.uuid or _is_shown(one, listed.get(one.uuid)))
+        ]
+        if len(waiting) > settings.max_nodes:
+            self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
+
+
+def _is_shown(record: Record, listed: Record | None) -> bool:
+    """Whether a listing showed the record in its present life."""
+    return listed is not None and listed.incarnation == record.incarnation
