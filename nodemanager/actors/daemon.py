@@ -29,6 +29,7 @@ from nodemanager.actors.messages import (
     Decide,
     DemandPolled,
     Fence,
+    HoldId,
     LiftFence,
     LookBeforeClean,
     LookBeforeShutdown,
@@ -36,6 +37,8 @@ from nodemanager.actors.messages import (
     Poll,
     PollFailed,
     RecordsListed,
+    ReleaseId,
+    ResetBreaker,
     Stop,
     TaggedAsked,
 )
@@ -59,6 +62,7 @@ from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
+from nodemanager.journal.api import Hold
 from nodemanager.journal.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -435,6 +439,37 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
         if not self._recovery.goes_on(key):
             self._conclude(key, "expired")
+
+    # Operators' commands.
+
+    def on_ResetBreaker(self, message: ResetBreaker) -> None:
+        if self._scribe.problem is not None:
+            message.answered(self._scribe.problem)
+            return
+        self._log.event(Event.OPERATOR_BREAKER_RESET, by=message.by)
+        if self._breaker.is_open:
+            breaker = breakers.reset(self._breaker)
+            self._scribe.note(BreakerSet(breaker, self._clock.boottime()))
+            self._set_breaker(breaker)
+            self._decide_soon()
+        message.answered(self._scribe.problem)
+
+    def on_HoldId(self, message: HoldId) -> None:
+        hold = Hold(message.id, message.reason, message.by, self._clock.wall())
+        if self._scribe.hold(hold):
+            self._log.event(
+                Event.OPERATOR_HOLD, name=hold.id, cause=hold.reason or None, by=hold.by
+            )
+            self._decide_soon()
+        message.answered(self._scribe.problem)
+
+    def on_ReleaseId(self, message: ReleaseId) -> None:
+        if self._scribe.release(message.id):
+            self._log.event(Event.OPERATOR_RELEASE, name=message.id, by=message.by)
+            self._decide_soon()
+        message.answered(self._scribe.problem)
+
+    # The end.
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
