@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,10 @@ import sqlalchemy as sa
 
 from benchmarks import pools
 from nodemanager.clock import SystemClock
-from nodemanager.records.schema import nodes
+from nodemanager.records.schema import nodes, store
 from nodemanager.records.sql import SqlRecordStore
 
-CYCLES = 5
+POLLS = 6
 START_S = 180.0
 CONFIG = """
 [Daemon]
@@ -53,18 +53,20 @@ price = 0.1
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the daemon took after some cycles; the peak is since its start."""
+    """What the daemon took over some polls, once the first plan was made and logged.
+
+    `cpu_s` is of one poll of everything: listings, folds, plan. The peak is since the start.
+    """
 
     threads: int
     resident_mb: float
     peak_mb: float
-    cycles: int
-    decide_ms: float | None
+    cpu_s: float
 
 
 def prefill(url: str, count: int) -> None:
     """Put `count` records into a new registry, each pinged within the last minute."""
-    store = SqlRecordStore(
+    made = SqlRecordStore(
         url,
         slots=2 * count,
         hostname="compute%(slot_number)d",
@@ -72,7 +74,7 @@ def prefill(url: str, count: int) -> None:
         public_url="http://127.0.0.1:1",
         clock=SystemClock(),
     )
-    store.close()
+    made.close()
     now = time.time()
     rows = []
     for number in range(count):
@@ -85,7 +87,7 @@ def prefill(url: str, count: int) -> None:
 
 
 def footprint(count: int) -> Footprint:
-    """Run the daemon over `count` nodes and as many records until it decided CYCLES times."""
+    """Run the daemon over `count` nodes and as many records for POLLS polls."""
     with tempfile.TemporaryDirectory(prefix="nodemanager-bench-") as home:
         prefill(f"sqlite:///{home}/registry.db", count)
         config = Path(home, "bench.cfg")
@@ -96,15 +98,17 @@ def footprint(count: int) -> Footprint:
         )
         config.chmod(0o600)
         with _daemon(count, config) as process:
-            log = Path(home, "log")
-            cycles = _await_cycles(process, log)
+            log, database = Path(home, "log"), f"sqlite:///{home}/registry.db"
+            _wait_for(process, lambda: log.exists() and "event=cycle.done" in log.read_text())
+            first, began_s = _polls(database), _cpu_s(process)
+            _wait_for(process, lambda: _polls(database) >= first + POLLS)
+            polls, spent_s = _polls(database) - first, _cpu_s(process) - began_s
             status = Path(f"/proc/{process.pid}/status").read_text()
             return Footprint(
                 threads=_number(status, "Threads"),
                 resident_mb=_number(status, "VmRSS") / 1024,
                 peak_mb=_number(status, "VmHWM") / 1024,
-                cycles=len(cycles),
-                decide_ms=_median_decision(cycles),
+                cpu_s=spent_s / polls,
             )
 
 
@@ -128,24 +132,31 @@ def _daemon(count: int, config: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _await_cycles(process: subprocess.Popen[bytes], log: Path) -> list[str]:
-    """The lines of the cycles that decided about everything, once there are CYCLES of them."""
+def _wait_for(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
     until = time.monotonic() + START_S
     while time.monotonic() < until:
         if process.poll() is not None:
             assert process.stderr is not None
             raise RuntimeError(f"the daemon ended: {process.stderr.read().decode()[-2000:]}")
-        lines = log.read_text().splitlines() if log.exists() else []
-        done = [line for line in lines if "event=cycle.done" in line]
-        if len(done) >= CYCLES:
-            return done
+        if happened():
+            return
         time.sleep(0.5)
-    raise RuntimeError(f"the daemon did not decide {CYCLES} times in {START_S:g} s")
+    raise RuntimeError(f"the daemon did not come so far in {START_S:g} s")
 
 
-def _median_decision(lines: list[str]) -> float | None:
-    taken = sorted(float(one) for line in lines for one in re.findall(r"\btook_s=([0-9.]+)", line))
-    return taken[len(taken) // 2] * 1e3 if taken else None
+def _polls(url: str) -> int:
+    """How often the daemon read the store's clock: once with each record poll."""
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        beats = connection.scalar(sa.select(store.c.heartbeats))
+    engine.dispose()
+    return int(beats or 0)
+
+
+def _cpu_s(process: subprocess.Popen[bytes]) -> float:
+    """CPU seconds of the process so far, its threads' all."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _number(status: str, name: str) -> int:

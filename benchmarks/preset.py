@@ -1,7 +1,7 @@
 """The daemon's own command, over a dummy cloud that begins with tagged nodes.
 
-`python -m benchmarks.preset COUNT ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the dummy
-cloud lives in the daemon's memory, so that nobody outside can put nodes into it.
+`python -m benchmarks.preset COUNT ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the
+dummy cloud lives in the daemon's memory, so that nobody outside can put nodes into it.
 """
 
 from __future__ import annotations
