@@ -166,7 +166,7 @@ class RecordJudge:
         return self._absent_and_permitted(record, claimed, measures)
 
     def _kept_by_itself(self, record: Record) -> Verdict | None:
-        settings, snapshot = self.settings, self.snapshot
+        settings = self.settings
         uuid = record.uuid
         if record.problems:
             return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
