@@ -112,7 +112,7 @@ def expiry(row: Mapping[str, Any], windows: Windows) -> float:
 def broken(
     nodes: Mapping[str, Live], rows: Mapping[str, Mapping[str, Any]], most: int
 ) -> list[str]:
-    """What is wrong whenever it is seen: too many nodes, a slot twice, a live node's record lost."""
+    """What is wrong at any time: too many nodes, a slot twice, a live node's record lost."""
     wrong = []
     if len(nodes) > most:
         wrong.append(f"{len(nodes)} live nodes, {most} allowed: {sorted(nodes)}")
