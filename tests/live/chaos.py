@@ -58,18 +58,9 @@ MACHINE_S = 6.0
 QUIET_S = max(WINDOWS.stale_s, WINDOWS.claim_s) + ROUNDS_S + BOOT_FAIL_S + MACHINE_S
 """Within this of the last fault every slot is used by a live node, or free."""
 
-AFTER = (
-    "daemon.started",
-    "record.claimed",
-    "node.setup_started",
-    "node.created",
-    "node.paired",
-    "node.shutdown_started",
-    "node.gone",
-    "record.clean",
-    "record.cleaned",
-    "cycle.done",
-)
+ANY = ("daemon.started", "cycle.done")
+GROWS = ("node.setup_started", "record.claimed", "node.created", "node.paired")
+SHRINKS = ("node.shutdown_started", "node.gone", "record.clean", "record.cleaned")
 EVENT_WAIT_S = 2.0
 """For so long a kill waits for its event; it then comes without."""
 NEVER = ("invariant.broken", "record.false_clean", "actor.died", "server.failed")
@@ -124,29 +115,36 @@ class Run:
     # One round: start, let it run, hurt it, kill it, look.
 
     def _round(self) -> None:
-        self._start(least=self.random.choice((0, 1, SLOTS, SLOTS)))
-        self.cluster.everyone(self.random.choice(("idle", "idle", "busy")))
-        self._before_kill()
-        self._run_until_kill()
+        live = len(self.cluster.running())
+        least = self.random.choice((0, 0, 1, SLOTS, SLOTS, SLOTS))
+        state = self.random.choice(("idle", "idle", "busy"))
+        self.cluster.everyone(state)
+        self._start(least)
+        self._hurt()
+        events = ANY
+        if live < least:
+            events = GROWS
+        elif live > least and state == "idle":
+            events = SHRINKS
+        self._run_until_kill(self.random.choice(events))
         assert self.daemon is not None
         self.daemon.kill()
         self._said_nothing_bad()
         self._look()
 
-    def _before_kill(self) -> None:
+    def _hurt(self) -> None:
         act = self.random.choices(
             (self._nothing, self._kill_a_node, self._restart_registry, self._pause),
             weights=(12, 4, 2, 2),
         )[0]
         act()
 
-    def _run_until_kill(self) -> None:
+    def _run_until_kill(self, event: str) -> None:
         assert self.daemon is not None
-        if self.random.random() < 0.4:
+        if self.random.random() < 0.3:
             self.counts["after a delay"] += 1
             self._watch(self.random.uniform(0.05, 1.5))
             return
-        event = self.random.choice(AFTER)
         delay = self.random.choice((0.0, self.random.uniform(0.0, 0.1)))
         deadline = time.monotonic() + EVENT_WAIT_S
         while not self.daemon.lines(event):
@@ -238,7 +236,7 @@ class Run:
         for event in NEVER:
             for line in self.daemon.lines(event):
                 raise Unbalanced(f"the daemon said: {dict(line)}")
-        for event in AFTER[1:]:
+        for event in (*GROWS, *SHRINKS):
             self.counts[f"seen {event}"] += len(self.daemon.lines(event))
 
 

@@ -78,7 +78,7 @@ def read(cluster: DirectedCluster, windows: Windows, most: int) -> Ledger:
         live=frozenset(uuid for uuid in perhaps if uuid in rows and holds(rows[uuid])),
         waiting=frozenset(waiting),
         overdue=overdue,
-        broken=tuple(_broken(surely, rows, most)),
+        broken=tuple(broken(surely, rows, most)),
     )
 
 
@@ -109,9 +109,10 @@ def expiry(row: Mapping[str, Any], windows: Windows) -> float:
     return max((*stamps, *claimed)) + windows.stale_s
 
 
-def _broken(
+def broken(
     nodes: Mapping[str, Live], rows: Mapping[str, Mapping[str, Any]], most: int
 ) -> list[str]:
+    """What is wrong at any time: too many nodes, a slot twice, a live node's record lost."""
     wrong = []
     if len(nodes) > most:
         wrong.append(f"{len(nodes)} live nodes, {most} allowed: {sorted(nodes)}")
