@@ -215,6 +215,8 @@ class CleanDesk(Desk):
         now = self._clock.boottime()
         key = clean_key(order.uuid)
         since = self._flights.clean_ended(order.uuid, now)
+        if outcome == "cleaned":
+            self._flights.skipped.pop(order.uuid, None)
         if self._stopping is not None and again:
             # Its intent stays open for the next start.
             self._settled()

@@ -112,6 +112,7 @@ class Desk(RoleActor):
             lease=self._holds_lease(),
             first_clean=self._first_clean,
             backlog=self._backlog,
+            skipped=dict(flights.skipped),
             touched=dict(flights.touched),
             gone=dict(flights.gone),
         )

@@ -47,6 +47,7 @@ class Flights:
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
         self.gone: dict[str, float] = {}
+        self.skipped: dict[str, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +86,7 @@ class Flights:
         shown = min(history.cloud.started_at, history.records.started_at)
         self.touched = {id: at for id, at in self.touched.items() if at >= shown}
         self.gone = {id: at for id, at in self.gone.items() if at >= shown}
+        self.skipped = {uuid: at for uuid, at in self.skipped.items() if uuid in heard}
 
     # The views that a snapshot takes.
 
@@ -224,7 +226,7 @@ class Flights:
 
     def clean_ended(self, uuid: str, now: float) -> float | None:
         """Since when it was under way."""
-        self.touched[uuid] = now
+        self.touched[uuid] = self.skipped[uuid] = now
         ended = self.cleans.pop(uuid, None)
         if ended is None:
             return None

@@ -211,7 +211,10 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
 def _judge_records(
     snapshot: Snapshot, settings: Settings, pairs: Pairs, impossible: frozenset[str]
 ) -> tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]:
-    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10)."""
+    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
+
+    Those whose clean came to nothing wait behind the others, or they would take every turn.
+    """
     assert snapshot.history.records is not None
     judge = RecordJudge(snapshot, settings, pairs).judge
     verdicts: list[Verdict] = []
@@ -223,7 +226,8 @@ def _judge_records(
         verdict = judge(record)
         if verdict.kind is Kind.CLEAN:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
-            due.append((-float(quiet_s), record.uuid, len(verdicts), record))
+            turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            due.append((turn, record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
     backlog = _backlog(due, snapshot, settings)
@@ -247,7 +251,7 @@ def _judge_records(
     return verdicts, cleans, len(due[room:]), backlog
 
 
-Due = tuple[float, str, int, Record]
+Due = tuple[tuple[float, float], str, int, Record]
 
 
 def name_of(record: Record) -> str:

@@ -46,6 +46,11 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
         return None
     future = snapshot.history.future.get(record.uuid)
     age = clock.age(newest, snapshot.now)
+    if clock.steps:
+        # The newest stamp is not the greatest where the clock stepped back in between.
+        for stamp in (record.modified_at, record.last_ping_at):
+            if stamp is not None:
+                age = min(age, clock.age(stamp, snapshot.now))
     if future is not None and future.version == record.version:
         return max(age, snapshot.now - future.seen_at)
     return age

@@ -77,5 +77,7 @@ class Snapshot:
     own_cleans: frozenset[str] = frozenset()
     first_clean: bool = False
     backlog: frozenset[str] = frozenset()
+    skipped: Mapping[str, float] = field(default_factory=dict)
+    """When the clean of a record was last left undone: others have their turn first (C10)."""
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from nodemanager.core.model import StoreTime
 from nodemanager.core.settings import CLOCK_AGREE_POLLS, CLOCK_STEP_S
 
 STEPS_KEPT = 16
+Steps = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,16 @@ class StoreClock:
 
     `steps` are forward jumps as (store time after the jump, size): a stamp from before one looks
     too old by its size. `agreed` counts the polls since the last jump; `read_at` is CLOCK_BOOTTIME
-    of the newest reading.
+    of the newest reading. `debts` are jumps back not made good yet, as (what the clock showed
+    before, size).
     """
 
     offset: float
     error_s: float
     agreed: int = CLOCK_AGREE_POLLS
-    steps: tuple[tuple[float, float], ...] = ()
+    steps: Steps = ()
     read_at: float = float("inf")
+    debts: Steps = ()
 
     def now(self, boottime: float) -> float:
         return self.offset + boottime
@@ -67,29 +70,45 @@ class StoreClock:
                 agreed=min(self.agreed + 1, CLOCK_AGREE_POLLS),
                 read_at=seen.boottime,
             )
-        steps = (
-            _forward(self.steps, seen.at, step) if step > 0 else _back(self.steps, seen.at, step)
-        )
-        return StoreClock(offset, seen.error_s, 1, steps, seen.boottime)
+        # What the clock would show now without the jump, at the most.
+        shown = self.now(seen.boottime) + seen.error_s + self.error_s
+        if step > 0:
+            steps, debts = _forward(self.steps, self.debts, shown, seen.at, step)
+        else:
+            steps, debts = _back(self.steps, self.debts, shown, seen.at, step)
+        return StoreClock(offset, seen.error_s, 1, steps, seen.boottime, debts)
 
 
-Steps = tuple[tuple[float, float], ...]
+def _forward(
+    steps: Steps, debts: Steps, shown: float, after: float, size: float
+) -> tuple[Steps, Steps]:
+    """With one more jump; too many become one, which makes an old stamp younger, never older.
+
+    What undoes a jump back is taken off those stamps only that the slow clock can have made:
+    others are from before both, and their age is right again.
+    """
+    made_by = shown
+    while debts and size > 0.0:
+        *earlier, (before, debt) = debts
+        part = min(size, debt)
+        steps = (*steps, (min(made_by, after), part))
+        size -= part
+        debts = (*earlier, (before, debt - part)) if debt > part else tuple(earlier)
+        made_by = max(made_by, before)
+    if size > 0.0:
+        steps = (*steps, (after, size))
+    while len(steps) > STEPS_KEPT:
+        (first, one), (second, other), *rest = steps
+        steps = ((max(first, second), one + other), *rest)
+    return steps, debts
 
 
-def _forward(steps: Steps, after: float, size: float) -> Steps:
-    """With one more jump; too many become one, which makes an old stamp younger, never older."""
-    steps = (*steps, (after, size))
-    if len(steps) <= STEPS_KEPT:
-        return steps
-    (first, one), (second, other), *rest = steps
-    return ((max(first, second), one + other), *rest)
-
-
-def _back(steps: Steps, now: float, size: float) -> Steps:
-    """A jump back undoes as much of the newest jumps forward.
+def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> tuple[Steps, Steps]:
+    """A jump back undoes as much of the newest jumps forward; the rest is a debt.
 
     Otherwise a clock set wrong and right again would make every later stamp look young. What is
-    left of a jump counts for stamps before `now` only: those after it were made after it.
+    left of a jump counts for stamps before `now` only: those after it were made after it. Older
+    debts are forgotten where a jump is undone: which of them it had made good is not told.
     """
     undo = -size
     kept: Steps = ()
@@ -98,7 +117,11 @@ def _back(steps: Steps, now: float, size: float) -> Steps:
         undo = max(0.0, undo - jump)
         if left > 0.0:
             kept = ((min(after, now), left), *kept)
-    return kept
+    if kept != steps:
+        debts = ()
+    if undo > 0.0:
+        debts = (*debts, (shown, undo))[-STEPS_KEPT:]
+    return kept, debts
 
 
 def first_reading(seen: StoreTime) -> StoreClock:

@@ -97,9 +97,7 @@ class CleanRules:
 
     # Orders.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         if not plan.cleans:
             return
         ears, now = self.told.ears[manager.name], self.world.engine.now
@@ -130,6 +128,8 @@ class CleanRules:
             self.world.violate(
                 "C10", f"{count} cleans in a cycle, {settings.max_cleans_per_cycle} are allowed"
             )
+        if not self.world.shape.proven:
+            self.world.violate("L2", f"{manager.name} frees on listings that nobody proved whole")
         if plan.breaker.is_open:
             self.world.violate("C10", f"{manager.name} frees while the breaker is open")
         if not manager.lease:
@@ -199,10 +199,13 @@ class CleanRules:
         judged = before[-1].items.get(uuid)
         if judged is None or judged.version != version:
             return f"it was judged at {version}, the listing before showed {judged}"
-        later = [one for one in ordered.ears.records if one.started >= before[-1].started]
-        for heard in later:
+        heard_since = [one for one in ordered.ears.records if one.ended <= ordered.at]
+        newest = ordered.records[-1]
+        for heard in heard_since:
             seen = heard.items.get(uuid)
-            if seen is not None and seen.version != version and heard.ended <= ordered.at:
+            if heard.started < newest.started or seen is None:
+                continue
+            if seen.version != version:
                 return f"a later listing showed {seen.version}"
         return None
 

@@ -6,6 +6,7 @@ than `visible_after` may be denied, an older one never is, unless a fault breaks
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -38,6 +39,7 @@ class Instance:
     held: bool = False
     by: str = ""
     machine: Machine | None = None
+    twin: bool = False
     view: CloudNode | None = None
 
     @property
@@ -86,6 +88,10 @@ class SimCloud:
         self.alterations: list[Callable[[Random], Alteration]] = []
         self.wrong_account = False
         self.lazy_destroys = False
+        self.twins = False
+        self.hidden: set[str] = set()
+        self.late_by = 0.0
+        self._taken: dict[str, deque[tuple[float, tuple[CloudNode, ...]]]] = {}
         self.obeys_a2 = True
         self.is_too_late: Callable[[Tags], bool] = lambda tags: False
         self.books = Books()
@@ -95,9 +101,7 @@ class SimCloud:
 
     # What is so.
 
-    def start(
-        self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True
-    ) -> Instance:
+    def start(self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True) -> Instance:
         """A new node is there, from now on."""
         now = self.engine.now
         random = self._random
@@ -120,6 +124,12 @@ class SimCloud:
         self.engine.after(5 + random.random() * 40, lambda: self.set_state(made, running_from))
         return made
 
+    def start_twin(self, of: Instance, user_data: str) -> None:
+        """The create was sent twice by something on its way, and there was nothing to tell by."""
+        twin = self.start(tags=of.tags, size=of.size, name=of.name, by=of.by)
+        twin.twin = True
+        self._boot(twin, user_data)
+
     def set_state(
         self, instance: Instance, state: CloudState | Callable[[Instance], CloudState]
     ) -> None:
@@ -139,6 +149,11 @@ class SimCloud:
             instance.machine.power_off()
         for told in self.books.ended:
             told(instance)
+
+    def age(self, instance: Instance) -> None:
+        """Its time is over, unless the storm is: a calm world stands still."""
+        if not self.engine.calm:
+            self.end(instance)
 
     def retag(self, instance: Instance, tags: Tags) -> None:
         if instance.tags.record is not None:
@@ -173,10 +188,21 @@ class SimCloud:
             )
         return instance.view
 
+    def listing(self, pool: str) -> tuple[CloudNode, ...]:
+        """What a list call for that pool is answered with: what is so, or was a while ago."""
+        taken = self._taken.setdefault(pool, deque(maxlen=60))
+        taken.append((self.engine.now, self.picture(pool)))
+        if not self.late_by:
+            return taken[-1][1]
+        until = self.engine.now - self.late_by
+        return next((nodes for at, nodes in reversed(taken) if at <= until), taken[0][1])
+
     def picture(self, pool: str) -> tuple[CloudNode, ...]:
-        """What a listing for that pool shows now."""
+        """What is so now, but for what the cloud's filter hides."""
         nodes = []
         for instance in self.instances.values():
+            if instance.id in self.hidden:
+                continue
             ours = instance.tags.pool == pool
             if not ours and not self.traits.broad:
                 continue
@@ -218,10 +244,10 @@ class SimDriver:
         if cloud.wrong_account:
             listed = self._line.call("list", lambda: Listed(()))
         else:
-            items = self._line.call("list", lambda: cloud.picture(pool))
+            items = self._line.call("list", lambda: cloud.listing(pool))
             if self._random.random() < 0.15:
                 half = len(items) // 2
-                rest = self._line.call("list", lambda: cloud.picture(pool))
+                rest = self._line.call("list", lambda: cloud.listing(pool))
                 seen = {node.id for node in items[:half]}
                 items = items[:half] + tuple(one for one in rest if one.id not in seen)
             listed = Listed(items)
@@ -286,6 +312,8 @@ class SimDriver:
                 for told in cloud.books.created:
                     told(known, self._manager)
                 cloud._boot(known, order.user_data)
+                if cloud.twins and not cloud.traits.client_tokens:
+                    cloud.start_twin(known, order.user_data)
             return CloudNode(
                 id=known.id,
                 name=known.name,

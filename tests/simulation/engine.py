@@ -34,6 +34,7 @@ class Process:
     name: str
     dead: bool = False
     paused_until: float = 0.0
+    deferred: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     strands: set[Strand] = field(default_factory=set)
     calls: list[tuple[str, str, float]] = field(default_factory=list)
     """Under way: method, what it is about, and when it was sent."""
@@ -72,7 +73,7 @@ class Engine:
                 if owner.dead:
                     continue
                 if owner.paused_until > when:
-                    heapq.heappush(heap, (owner.paused_until, number, owner, action))
+                    owner.deferred.append((when, number, action))
                     continue
             self.now = when
             self.steps += 1
@@ -92,6 +93,19 @@ class Engine:
         if draw < 0.95 or self.calm:
             return 0.01 + draw * 0.2
         return (draw - 0.95) * 200.0
+
+    def pause(self, process: Process, seconds: float) -> None:
+        """Nothing of it runs for so long; what was due runs after that, in the same order."""
+        process.paused_until = max(process.paused_until, self.now + seconds)
+        self.at(process.paused_until, lambda: self.wake(process))
+
+    def wake(self, process: Process, *, early: bool = False) -> None:
+        if process.paused_until > self.now and not early:
+            return
+        process.paused_until = 0.0
+        for _, number, action in process.deferred:
+            heapq.heappush(self._heap, (self.now, number, process, action))
+        process.deferred.clear()
 
     def kill(self, process: Process) -> None:
         """The process is no more: what it sent is on its way all the same."""
@@ -123,7 +137,7 @@ class Strand:
             self._handler()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - told to the engine's side
+        except BaseException as error:
             self._error = error
 
     def _go(self, resume: Callable[..., None], *args: Any) -> None:

@@ -106,7 +106,11 @@ KINDS: dict[str, Kind] = {}
 
 
 def fault(
-    name: str, *, weight: float = 1.0, lasts: tuple[float, float] = (0.0, 0.0), breaks: str | None = None
+    name: str,
+    *,
+    weight: float = 1.0,
+    lasts: tuple[float, float] = (0.0, 0.0),
+    breaks: str | None = None,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
         KINDS[name] = Kind(name, effect, weight, lasts, breaks)
@@ -119,7 +123,9 @@ SHORT, MIDDLING, LONG = (20.0, 120.0), (60.0, 400.0), (300.0, 1500.0)
 
 
 def spell(
-    methods: str, fate: Callable[[Scene], Callable[[], Fate]], often: tuple[float, float] = (0.3, 1.0)
+    methods: str,
+    fate: Callable[[Scene], Callable[[], Fate]],
+    often: tuple[float, float] = (0.3, 1.0),
 ) -> Effect:
     """Calls of these methods meet that fate, some of them, while it lasts."""
 
@@ -253,30 +259,54 @@ def _(scene: Scene, nodes: tuple[CloudNode, ...]) -> Listed[CloudNode]:
     return Listed(tuple(broken(node) for node in nodes))
 
 
+def hiding(scene: Scene, nodes: list[Instance]) -> None:
+    """They are in no listing while it lasts; questions by id and tag are answered truly."""
+    hidden = {one.id for one in nodes}
+    cloud = scene.world.cloud
+    cloud.hidden |= hidden
+    scene.finally_(lambda: cloud.hidden.difference_update(hidden))
+
+
 @fault("cloud list truncated for good", weight=3, lasts=LONG)
 def _(scene: Scene) -> None:
     """Some nodes are never listed while it lasts: the filter is wrong."""
-    hidden = {one.id for one in scene.nodes() if scene.random.random() < 0.4}
-
-    def make(_: Random) -> Callable[[tuple[CloudNode, ...]], Listed[CloudNode]]:
-        return lambda nodes: Listed(tuple(node for node in nodes if node.id not in hidden))
-
-    alterations = scene.world.cloud.alterations
-    alterations.append(make)
-    scene.finally_(lambda: alterations.remove(make))
+    hiding(scene, [one for one in scene.nodes() if scene.random.random() < 0.4])
 
 
-@fault("cloud list late", weight=2, lasts=MIDDLING)
+@fault("a node vanishes from sight", weight=4, lasts=(400.0, 1500.0))
 def _(scene: Scene) -> None:
-    """Every listing shows the cloud as it was when this began."""
-    picture = scene.world.cloud.picture(scene.fault.pool)
+    """Neither listed nor heard, and alive."""
+    node = scene.node()
+    if node is None or node.machine is None:
+        return
+    machine = node.machine
+    machine.cut_off = True
+    scene.finally_(lambda: setattr(machine, "cut_off", False))
+    hiding(scene, [node])
 
-    def make(_: Random) -> Callable[[tuple[CloudNode, ...]], Listed[CloudNode]]:
-        return lambda nodes: Listed(picture)
 
-    alterations = scene.world.cloud.alterations
-    alterations.append(make)
-    scene.finally_(lambda: alterations.remove(make))
+@fault("a zone vanishes from sight", weight=1.5, lasts=(300.0, 1200.0))
+def _(scene: Scene) -> None:
+    chosen = [one for one in scene.nodes() if scene.random.random() < 0.5]
+    for node in chosen:
+        if node.machine is not None:
+            node.machine.cut_off = True
+
+    def back() -> None:
+        for node in chosen:
+            if node.machine is not None:
+                node.machine.cut_off = False
+
+    scene.finally_(back)
+    hiding(scene, chosen)
+
+
+@fault("cloud list late", weight=3, lasts=LONG)
+def _(scene: Scene) -> None:
+    """Every listing shows the cloud as it was minutes ago."""
+    cloud = scene.world.cloud
+    cloud.late_by = 30 + scene.random.random() * 400
+    scene.finally_(lambda: setattr(cloud, "late_by", 0.0))
 
 
 @fault("cloud lists another account", lasts=MIDDLING)
@@ -309,6 +339,18 @@ fault("creates time out but succeed", weight=3, lasts=MIDDLING)(
 fault("creates answered by an error but succeed", weight=2, lasts=MIDDLING)(
     spell("cloud.create", raises(lambda: CloudError("502"), effect=True))
 )
+
+
+@fault("creates happen twice", weight=2, lasts=LONG)
+def _(scene: Scene) -> None:
+    cloud = scene.world.cloud
+    cloud.twins = True
+    for node in scene.nodes()[:1]:
+        # So that there is something to create.
+        cloud.end(node)
+    scene.finally_(lambda: setattr(cloud, "twins", False))
+
+
 fault("creates lost", lasts=MIDDLING)(spell("cloud.create", slow(100, 200, effect=False)))
 fault("destroys fail", lasts=MIDDLING)(
     spell("cloud.destroy", raises(lambda: CloudError("500"), lambda: BadRequest("no")))
@@ -400,14 +442,9 @@ def _(scene: Scene, records: tuple[Record, ...]) -> Listed[Record]:
 
 @fault("store list late", weight=2, lasts=MIDDLING)
 def _(scene: Scene) -> None:
-    picture = scene.world.registry.records()
-    alterations = scene.world.bulletin.alterations
-
-    def alter(records: tuple[Record, ...]) -> Listed[Record]:
-        return Listed(picture)
-
-    alterations.append(alter)
-    scene.finally_(lambda: alterations.remove(alter))
+    registry = scene.world.registry
+    registry.late_by = 30 + scene.random.random() * 300
+    scene.finally_(lambda: setattr(registry, "late_by", 0.0))
 
 
 @fault("store swapped for an empty one", weight=0.5, lasts=MIDDLING)
@@ -578,8 +615,8 @@ def at_a_call(act: Effect) -> Effect:
         if manager is None or not manager.alive:
             return
         method = scene.random.choice(
-            "cloud.create cloud.destroy cloud.ask cloud.find cloud.list store.create store.claim "
-            "store.clean store.read store.list store.update".split()
+            [f"cloud.{one}" for one in ("create", "destroy", "ask", "find", "list")]
+            + [f"store.{one}" for one in ("create", "claim", "clean", "read", "list", "update")]
         )
         stage = scene.random.choice(("sent", "done"))
         steps = scene.random.randrange(4)
@@ -735,9 +772,10 @@ def _(scene: Scene) -> None:
 # What breaks A1, A2.
 
 
-@fault("living nodes are denied", lasts=LONG, breaks="A1")
+@fault("living nodes are denied", weight=2, lasts=(400.0, 1500.0), breaks="A1")
 def _(scene: Scene) -> None:
-    chance = scene.random.random()
+    """And some of them are neither listed nor heard, so that someone comes to ask."""
+    chance = 0.5 + scene.random.random()
     random = scene.random
 
     def denial(instance: Instance) -> bool:
@@ -746,6 +784,8 @@ def _(scene: Scene) -> None:
     denials = scene.world.cloud.denials
     denials.append(denial)
     scene.finally_(lambda: denials.remove(denial))
+    if random.random() < 0.7:
+        KINDS["a zone vanishes from sight"].effect(scene)
 
 
 @fault("the credentials lead to another account", lasts=LONG, breaks="A1")
@@ -755,9 +795,11 @@ def _(scene: Scene) -> None:
     scene.finally_(lambda: setattr(cloud, "wrong_account", False))
 
 
-fault("creates take effect far too late", lasts=MIDDLING, breaks="A2")(
-    spell("cloud.create", slow(400, 1500))
-)
+@fault("creates take effect far too late", weight=2, lasts=LONG, breaks="A2")
+def _(scene: Scene) -> None:
+    for node in scene.nodes()[:2]:
+        scene.world.cloud.end(node)
+    spell("cloud.create", slow(300, 1500))(scene)
 
 
 def begin(world: World, script: tuple[Fault, ...]) -> None:

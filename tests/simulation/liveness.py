@@ -103,7 +103,8 @@ class Liveness:
                 continue
             if self.truth.live_node_of(record) is not None:
                 continue
-            if self.excused.get(record.uuid, -1.0) >= self.begun and not self._may_free(record):
+            if record.claim is None and record.instance_id is None:
+                # Nothing to ask by: an operator's (C11).
                 continue
             clear = False
             bereft[record.uuid] = self._bereft.get(record.uuid, now)
@@ -117,13 +118,10 @@ class Liveness:
         self._bereft = bereft
         return clear
 
-    def _may_free(self, record: Record) -> bool:
-        """Whether someone may free it at all without an operator."""
-        return record.claim is not None or record.instance_id is not None
-
     def due(self, record: Record, pool: Pool, bereft_at: float) -> float:
         settings = pool.settings
-        assert self.begun is not None and pool.manager is not None
+        assert self.begun is not None
+        assert pool.manager is not None
         t0 = max(
             self.begun,
             bereft_at,
@@ -137,7 +135,7 @@ class Liveness:
         if never_pinged and record.claim is not None:
             window = settings.claim_window
         round_s = self.longest.get(pool.name, pool.poll_time)
-        backlog = math.ceil(self.world.shape.slots / settings.max_cleans_per_cycle)
+        backlog = math.ceil(len(self.world.registry.rows) / settings.max_cleans_per_cycle)
         rounds = max(2, settings.absent_listings) + backlog
         # A wrong measure of the clock makes ages too small by as much, never too great (T1).
         lies = 2 * self.world.clock_lies

@@ -23,6 +23,8 @@ class Habits:
     job_s: float = 200.0
     tells_state: bool = True
     tells_instance: bool = True
+    dies_every: float = 0.0
+    """Mean seconds that a node lives, 0 for ever: somebody ends it, or it breaks."""
 
 
 @dataclass
@@ -65,6 +67,9 @@ class Machine:
         self.on = True
         random = self.engine.random(f"machine/{self.instance.id}/{self.life}")
         self._random = random
+        if self.habits.dies_every and self.life == 1:
+            lives = random.expovariate(1 / self.habits.dies_every)
+            self.engine.after(lives, lambda: self.cloud.age(self.instance))
         if self.moods.never_boot:
             return
         low, high = self.habits.boots_in

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon import NodeManagerDaemonActor
-from nodemanager.actors.role import Role
 from nodemanager.actors.messages import ApplySettings, Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
 from nodemanager.actors.observer import Nobody
 from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.actors.role import Role
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
@@ -101,7 +101,7 @@ class Manager:
         self.store = store
         self.guarantee = store.guarantee
         self.wishlist_at: float | None = None
-        settings = pool.settings
+        settings = replace(pool.settings, may_authorise=world.shape.proven)
         facts: Any = pool.facts
         role = Role(
             manager=name,
@@ -177,9 +177,11 @@ class Manager:
         self.world.engine.kill(self.process)
 
     def pause(self, seconds: float) -> None:
-        self.process.paused_until = max(
-            self.process.paused_until, self.world.engine.now + seconds
-        )
+        self.world.engine.pause(self.process, seconds)
+
+    def wake(self) -> None:
+        self.world.engine.wake(self.process, early=True)
 
     def reload(self, settings: Settings) -> None:
-        self.daemon.tell(ApplySettings(settings))
+        proven = self.world.shape.proven
+        self.daemon.tell(ApplySettings(replace(settings, may_authorise=proven)))

@@ -1,10 +1,11 @@
-"""A monitor for each of the rules on nodes, pairs, boots and listings: D7-D10, P1, P2, U1-U7, L3, L4.
+"""A monitor for each rule on nodes, pairs, boots and listings: D7-D10, P1, P2, U1-U7, L3, L4.
 
 As with the cleans, what a manager orders is held against what it was told by then.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -59,9 +60,7 @@ class NodeRules:
 
     # Plans.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -75,6 +74,8 @@ class NodeRules:
         if plan.cleans or plan.shutdowns:
             self._collapse(manager, plan, ears, settings)
         self._pairs(manager, plan, cloud, records, settings)
+        if plan.shutdowns and not self.world.shape.proven:
+            self._wrong("L2", manager, "destroys on listings that nobody proved whole")
         for order in plan.shutdowns:
             self._shutdown(manager, order, ears, cloud, records, settings)
         if plan.shutdowns:
@@ -82,9 +83,7 @@ class NodeRules:
         if plan.boots:
             self._boots(manager, plan, records, settings)
 
-    def _remember(
-        self, manager: Manager, cloud: Heard, records: Heard, settings: Settings
-    ) -> None:
+    def _remember(self, manager: Manager, cloud: Heard, records: Heard, settings: Settings) -> None:
         memory, now = self.memory[manager.name], self.world.engine.now
         lonely: dict[str, Lonely] = {}
         for node in cloud.items.values():
@@ -110,9 +109,7 @@ class NodeRules:
             if order.node_id in doubled:
                 self._wrong("L4", manager, f"destroys {order.node_id}, listed twice")
 
-    def _collapse(
-        self, manager: Manager, plan: Plan, ears: Ears, settings: Settings
-    ) -> None:
+    def _collapse(self, manager: Manager, plan: Plan, ears: Ears, settings: Settings) -> None:
         memory = self.memory[manager.name]
         gone = memory.ended | {
             node_id
@@ -123,14 +120,14 @@ class NodeRules:
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None
-            known = self._largest(source, ears, newest, settings) - gone
+            known = self._largest(source, ears, newest, gone, settings)
             lost = known - newest.items.keys()
             if len(known) >= FLOOR and len(lost) > settings.collapse_fraction * len(known):
                 what = f"{source} lists lack {len(lost)} of {len(known)}"
                 self._wrong("L3", manager, f"frees or destroys although {what}")
 
     def _largest(
-        self, source: str, ears: Ears, newest: Heard, settings: Settings
+        self, source: str, ears: Ears, newest: Heard, gone: set[str], settings: Settings
     ) -> set[str]:
         largest: set[str] = set()
         for heard in getattr(ears, source):
@@ -139,9 +136,9 @@ class NodeRules:
             ids = {
                 name
                 for name, item in heard.items.items()
-                if source == "records" or self._is_ours(item, settings)
+                if name not in gone and (source == "records" or self._is_ours(item, settings))
             }
-            if len(ids) > len(largest):
+            if len(ids) >= len(largest):
                 largest = ids
         return largest
 
@@ -170,9 +167,11 @@ class NodeRules:
                 self._wrong("P2", manager, f"pairs {node_id}, one of several of {record.uuid}")
         for order in plan.shutdowns:
             node = cloud.items.get(order.node_id)
-            if node is not None and bearers[node.tags.record, node.tags.incarnation] > 1:
-                if order.reason is not Reason.NODE_STOPPED:
-                    self._wrong("P2", manager, f"destroys {order.node_id}, which is ambiguous")
+            if node is None or bearers[node.tags.record, node.tags.incarnation] < 2:
+                continue
+            record = records.items.get(node.tags.record or "")
+            if record is not None and record.incarnation == node.tags.incarnation:
+                self._wrong("P2", manager, f"destroys {order.node_id}, which is ambiguous")
 
     def _belong(self, node: CloudNode, record: Record, settings: Settings) -> bool:
         if node.tags.record is not None:
@@ -216,9 +215,7 @@ class NodeRules:
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
 
-    def _unpaired(
-        self, manager: Manager, node_id: str, ears: Ears, settings: Settings
-    ) -> None:
+    def _unpaired(self, manager: Manager, node_id: str, ears: Ears, settings: Settings) -> None:
         lonely, now = self.memory[manager.name].lonely.get(node_id), self.world.engine.now
         if lonely is None:
             self._wrong("D7", manager, f"destroys {node_id} as unpaired, and its record is listed")
@@ -251,7 +248,7 @@ class NodeRules:
         limit = settings.node_stale_after if pinged else settings.boot_fail_after
         answered = 0.0
         probes = list(ears.probes)
-        for before, after in zip(probes, probes[1:], strict=False):
+        for before, after in itertools.pairwise(probes):
             if after - before <= settings.poll_stale_after:
                 answered += max(0.0, after - max(before, since))
         if answered <= limit - EXACT_S:
@@ -305,13 +302,9 @@ class NodeRules:
 
     # U1-U3, U6, U7.
 
-    def _boots(
-        self, manager: Manager, plan: Plan, records: Heard, settings: Settings
-    ) -> None:
+    def _boots(self, manager: Manager, plan: Plan, records: Heard, settings: Settings) -> None:
         holding = [one for one in records.items.values() if one.slot_number is not None]
-        waiting = [
-            one for one in records.items.values() if one.slot_number is None and one.claim
-        ]
+        waiting = [one for one in records.items.values() if one.slot_number is None and one.claim]
         free = self.world.shape.slots - len(holding) - len(waiting)
         if len(plan.boots) > free:
             self._wrong("U7", manager, f"boots {len(plan.boots)}, {free} slots are free")

@@ -7,6 +7,7 @@ what it means there; the transactions say again what records/sql.py and records/
 from __future__ import annotations
 
 import string
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ class Registry:
         self.pinged: list[Callable[[Record, str], None]] = []
         self.stampless_pings = stampless_pings
         self._random = engine.random("registry")
+        self.late_by = 0.0
+        self._taken: deque[tuple[float, tuple[Record, ...]]] = deque(maxlen=60)
         self._seen: dict[str, tuple[int, Record]] = {}
         self.up = True
 
@@ -91,7 +94,17 @@ class Registry:
     def swap(self, rows: dict[str, Row], store_id: str) -> None:
         """Put another database in its place."""
         self.rows, self.store_id = rows, store_id
+        self._taken.clear()
         self._seen.clear()
+
+    def listing(self) -> tuple[Record, ...]:
+        """What a list call is answered with: what is so, or was a while ago."""
+        taken = self._taken
+        taken.append((self.engine.now, self.records()))
+        if not self.late_by:
+            return taken[-1][1]
+        until = self.engine.now - self.late_by
+        return next((records for at, records in reversed(taken) if at <= until), taken[0][1])
 
     # Writing.
 
@@ -232,7 +245,7 @@ class CasStore:
 
     def list_records(self) -> Listed[Record]:
         started_at = self._registry.engine.now
-        listed = Listed(self._line.call("list", self._registry.records))
+        listed = Listed(self._line.call("list", self._registry.listing))
         for alter in self.alterations:
             listed = alter(listed.items) if listed.complete else listed
         self._listed.tell(self._manager, started_at, self._registry.engine.now, listed)

@@ -85,6 +85,8 @@ def _play(world: World, scenario: Scenario) -> None:
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
     liveness = Liveness(world, truth)
+    world.inherit()
+    world.users()
     for pool in world.pools.values():
         world.start(pool)
     faults.begin(world, scenario.script)
@@ -96,6 +98,9 @@ def _play(world: World, scenario: Scenario) -> None:
     looked_at_breakers = engine.now + 300.0
     while engine.now < until and not world.violations:
         engine.run(engine.now + LOOK_EVERY_S)
+        if not world.shape.proven:
+            # No bound where an adapter may not authorise cleans (L2).
+            return
         if liveness.check() and engine.now > looked_at_breakers:
             return
         if engine.now > looked_at_breakers:
@@ -106,12 +111,16 @@ def calm(world: World, scenario: Scenario) -> None:
     """All faults are over: every manager runs, with the lease, and operators have looked."""
     world.engine.calm = True
     world.weather.watchers.clear()
+    for node in world.cloud.living():
+        if node.twin:
+            # The end of an ambiguity: an operator was told, and looked.
+            world.cloud.end(node)
     for pool in world.pools.values():
         manager = pool.manager
         if manager is not None and manager.alive and scenario.restart_after:
             manager.kill()
         elif manager is not None:
-            manager.process.paused_until = 0.0
+            manager.wake()
         faults.restart(world, pool)
         pool.settings = replace(pool.settings, hold_backlog=False)
         assert pool.manager is not None

@@ -71,8 +71,12 @@ def _shape(random: Random, breaks: str | None) -> Shape:
             works=random.choice((0.2, 0.5, 0.9)),
             tells_state=random.random() < 0.8,
             tells_instance=random.random() < 0.8,
+            dies_every=random.choice((0.0, 1000.0, 3000.0)),
         ),
         stampless_pings=breaks == "A4",
+        demand_every=random.choice((100.0, 300.0, 1000.0)),
+        heirlooms=random.randrange(6) if random.random() < 0.4 else 0,
+        proven=random.random() > 0.03,
     )
 
 
@@ -105,9 +109,7 @@ def _pool(
     return settings, poll_time
 
 
-def _script(
-    random: Random, shape: Shape, breaks: str | None, stormy: float
-) -> tuple[Fault, ...]:
+def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> tuple[Fault, ...]:
     allowed = [kind for kind in KINDS.values() if kind.breaks is None or kind.breaks == breaks]
     weights = [_weight(kind, breaks) for kind in allowed]
     count = random.randrange(2, 5 + int(stormy / 200))

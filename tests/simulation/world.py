@@ -13,6 +13,7 @@ from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.memory import MemoryJournal
+from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
 from tests.simulation.engine import Engine, SimClock
 from tests.simulation.machine import Habits, Machine, Moods
@@ -53,6 +54,11 @@ class Shape:
     habits: Habits
     fenced: bool = False
     stampless_pings: bool = False
+    demand_every: float = 0.0
+    heirlooms: int = 0
+    """So many records were there before the first manager, some with a node."""
+    proven: bool = True
+    """The adapters prove their listings complete (L2)."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,42 @@ class World:
         manager.wishlist_at = self.engine.now
         return (Job("j", count=wanted),) if wanted else ()
 
+    def users(self) -> None:
+        """What the users want changes by and by."""
+        random = self.engine.random("users")
+
+        def change(pool: Pool) -> None:
+            if not self.engine.calm:
+                pool.wanted = random.randrange(pool.settings.max_nodes + 2)
+                wait = random.expovariate(1 / self.shape.demand_every)
+                self.engine.after(wait, lambda: change(pool))
+
+        if self.shape.demand_every:
+            for pool in self.pools.values():
+                change(pool)
+
+    def inherit(self) -> None:
+        """Records that were there before us: clean, leaked, of others, and of nodes that live."""
+        random = self.engine.random("heirlooms")
+        names = [None, None, "elsewhere", *self.pools]
+        for _ in range(self.shape.heirlooms):
+            pool = random.choice(names)
+            values: dict[str, object] = {"info": {}, "properties": {}}
+            if pool is not None:
+                values["properties"] = {wire.POOL: pool}
+            kind = random.choice(("clean", "leaked", "leaked", "living"))
+            row = self.registry.insert(values, "server", "heirloom")
+            record = self.registry.record(row["uuid"])
+            assert record is not None
+            if kind == "clean":
+                continue
+            tags = Tags(pool, None, None)
+            node = self.cloud.start(tags=tags, size="s.1", name="old", by="somebody")
+            self._boot(node, f"{record.uuid}?{record.ping_secret}")
+            if kind == "leaked":
+                lives = random.random() * 400
+                self.engine.after(lives, lambda node=node: self.cloud.end(node))
+
     # Nodes.
 
     def _boot(self, instance: Instance, user_data: str) -> None:
@@ -197,9 +239,7 @@ class World:
 
     # What is told.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         self.planned_count += 1
         self.open_breakers[manager.name] = plan.breaker.is_open
         for told in self.plans:
