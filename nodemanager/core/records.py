@@ -166,7 +166,8 @@ class RecordJudge:
         return self._absent_and_permitted(record, claimed, measures)
 
     def _kept_by_itself(self, record: Record) -> Verdict | None:
-        settings, uuid = self.settings, record.uuid
+        settings = self.settings
+        uuid = record.uuid
         if record.problems:
             return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
         foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
