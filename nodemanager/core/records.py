@@ -440,6 +440,9 @@ def _still_stale(
     first = record.first_ping_at
     if first is not None:
         since_s = clock.age(first, snapshot.now)
+        if since_s < 0.0:
+            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            since_s = max(quiet_s or 0.0, float(order.measures.get("idle_s", 0.0)))
         if since_s <= settings.visible_after:
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after

@@ -77,6 +77,7 @@ class CleanRules:
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
         self.orders: dict[tuple[str, str], Ordered] = {}
+        self.fenced_at: dict[str, float] = {}
         self.done: dict[str, list[float]] = {}
         self.pings: dict[tuple[str, float | None], float] = {}
         world.plans.append(self.planned)
@@ -88,7 +89,9 @@ class CleanRules:
         manager = self.world.managers.get(by)
         if manager is not None and before is not None and what.startswith("clean"):
             self.written(manager, before, what.removeprefix("clean").strip())
-        if after is not None and what != "fence":
+        if manager is not None and after is not None and what == "fence":
+            self.fenced_at[after.uuid] = self.world.engine.now
+        if after is not None and what not in ("fence", "unfence"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
             self.newest_sign[after.uuid] = now
@@ -163,7 +166,8 @@ class CleanRules:
 
     def c3(self, ordered: Ordered) -> str | None:
         record = ordered.record
-        since = self.signs.get((record.uuid, record.version, record.last_ping_at))
+        version = self.world.registry.version_of(record)
+        since = self.signs.get((record.uuid, version, record.last_ping_at))
         if since is None:
             return None
         quiet = ordered.at - since
@@ -287,19 +291,39 @@ class CleanRules:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
             return
-        self.done.setdefault(manager.name, []).append(now)
+        if any(call[:2] == ("store.clean", uuid) for call in manager.process.calls):
+            self.done.setdefault(manager.name, []).append(now)
         ordered = self.orders.get((manager.name, uuid))
         if ordered is None:
             wrong("C11", "nobody ordered it")
             return
         if tagged.at < ordered.at:
             wrong("C11", "it was asked for before the order, not after")
-        if tagged.at > ordered.at + ORDER_LIVES_S + EXACT_S:
-            wrong("C11", f"the last look was {tagged.at - ordered.at:.0f} s after the order")
+        looked_at = tagged.at
+        if manager.guarantee is Guarantee.FENCED:
+            looked_at = self._fenced(manager, before, tagged, wrong)
+        if looked_at > ordered.at + ORDER_LIVES_S + EXACT_S:
+            wrong("C11", f"the last look was {looked_at - ordered.at:.0f} s after the order")
         quiet = now - self.newest_sign.get(uuid, 0.0)
         if quiet <= ordered.window - EXACT_S - world.clock_lies:
             wrong("C3", f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
+
+    def _fenced(
+        self,
+        manager: Manager,
+        before: Record,
+        tagged: Answer,
+        wrong: Callable[[str, str], None],
+    ) -> float:
+        """Locked out for one time-out, and asked for after that (C12). When the fence was sent."""
+        fenced_at = self.fenced_at.get(before.uuid)
+        if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
+            wrong("C12", "it was not fenced since its last sign of life")
+            return tagged.at
+        if tagged.at - fenced_at < manager.store.settle_wait - EXACT_S:
+            wrong("C12", f"its fence stood for {tagged.at - fenced_at:.1f} s")
+        return fenced_at - manager.store.settle_wait
 
     def _denied_early(
         self,

@@ -101,7 +101,7 @@ class Manager:
         self.store = store
         self.guarantee = store.guarantee
         self.wishlist_at: float | None = None
-        settings = replace(pool.settings, may_authorise=world.shape.proven)
+        settings = self._effective(pool.settings)
         facts: Any = pool.facts
         role = Role(
             manager=name,
@@ -183,5 +183,9 @@ class Manager:
         self.world.engine.wake(self.process, early=True)
 
     def reload(self, settings: Settings) -> None:
-        proven = self.world.shape.proven
-        self.daemon.tell(ApplySettings(replace(settings, may_authorise=proven)))
+        self.daemon.tell(ApplySettings(self._effective(settings)))
+
+    def _effective(self, settings: Settings) -> Settings:
+        """As wiring makes them from what the adapters say of themselves."""
+        shape = self.world.shape
+        return replace(settings, may_authorise=shape.proven, compare_and_set=not shape.fenced)

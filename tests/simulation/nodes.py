@@ -51,6 +51,7 @@ class NodeRules:
     def __init__(self, world: World, told: Told, cleans: CleanRules) -> None:
         self.world, self.told, self.cleans = world, told, cleans
         self.memory: dict[str, Memory] = defaultdict(Memory)
+        self.writers: dict[str, tuple[str, str]] = {}
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.destroyed.append(self.destroyed)
@@ -321,13 +322,29 @@ class NodeRules:
 
     def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         manager = self.world.managers.get(by)
+        if after is not None:
+            lately = self.writers.get(after.uuid)
+            self.writers[after.uuid] = (by, what)
         if manager is None or after is None or what not in ("claim", "create"):
             return
+        self._claimed(manager, before, after, what, lately)
+
+    def _claimed(
+        self,
+        manager: Manager,
+        before: Record | None,
+        after: Record,
+        what: str,
+        lately: tuple[str, str] | None,
+    ) -> None:
+        by = manager.name
         if before is not None and before.incarnation != after.incarnation:
             if before.holds_anything:
                 self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
             judged = self.memory[by].boots.get(before.uuid)
-            if judged != before.version:
+            if self.world.shape.fenced:
+                self._locked(manager, before, lately)
+            elif judged != before.version:
                 self._wrong("U1", manager, f"claims {before.uuid} at another version than judged")
         if not any(method == f"store.{what}" for method, _, _ in manager.process.calls):
             # Nobody waits for it any more: it comes on top of what was tried since.
@@ -345,6 +362,17 @@ class NodeRules:
         ]
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
+
+    def _locked(self, manager: Manager, before: Record, lately: tuple[str, str] | None) -> None:
+        """Without compare-and-set only what we freed, or what nobody wrote to for long (U2)."""
+        by, what = lately or ("", "")
+        if by == manager.name and what.startswith("clean"):
+            return
+        since = self.cleans.signs.get((before.uuid, before.version, before.last_ping_at), 0.0)
+        age = self.world.engine.now - since
+        window = manager.pool.settings.node_stale_after
+        if age <= window - EXACT_S - self.world.clock_lies:
+            self._wrong("U2", manager, f"reuses {before.uuid}, written {age:.0f} s ago by {by}")
 
 
 def _is_shown(record: Record, listed: Record | None) -> bool:

@@ -53,6 +53,9 @@ class Registry:
         self._random = engine.random("registry")
         self.late_by = 0.0
         self._taken: deque[tuple[float, tuple[Record, ...]]] = deque(maxlen=60)
+        self.aliases: dict[tuple[str, str], str] = {}
+        """By uuid and what a manager calls a version, what it is called here."""
+        self._kept: dict[tuple[str, str], Row] = {}
         self._seen: dict[str, tuple[int, Record]] = {}
         self.up = True
 
@@ -78,9 +81,18 @@ class Registry:
             return None
         seen = self._seen.get(uuid)
         if seen is None or seen[0] != row["version"]:
+            self._kept[uuid, str(row["version"])] = row
             seen = (row["version"], rows.record_of(row))
             self._seen[uuid] = seen
         return seen[1]
+
+    def version_of(self, record: Record) -> str:
+        """What a manager's record is at here."""
+        return self.aliases.get((record.uuid, record.version), record.version)
+
+    def record_as(self, uuid: str, version: str) -> Record:
+        """The record as it was at that version."""
+        return rows.record_of(self._kept[uuid, version])
 
     def records(self) -> tuple[Record, ...]:
         found = (self.record(uuid) for uuid in sorted(self.rows))
@@ -105,6 +117,13 @@ class Registry:
             return taken[-1][1]
         until = self.engine.now - self.late_by
         return next((records for at, records in reversed(taken) if at <= until), taken[0][1])
+
+    def listing_rows(self) -> list[Row]:
+        """The same, as rows."""
+        shown = self.listing()
+        if not self.late_by:
+            return [self.rows[record.uuid] for record in shown]
+        return [self._kept[record.uuid, record.version] for record in shown]
 
     # Writing.
 

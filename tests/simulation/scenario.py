@@ -73,6 +73,7 @@ def _shape(random: Random, breaks: str | None) -> Shape:
             tells_instance=random.random() < 0.8,
             dies_every=random.choice((0.0, 1000.0, 3000.0)),
         ),
+        fenced=breaks != "A4" and random.random() < 0.2,
         stampless_pings=breaks == "A4",
         demand_every=random.choice((100.0, 300.0, 1000.0)),
         heirlooms=random.randrange(6) if random.random() < 0.4 else 0,

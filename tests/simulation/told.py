@@ -139,6 +139,8 @@ class Told:
         """An answer has reached its caller."""
         ears, now = self.ears[manager], self.world.engine.now
         if method == "store.read":
+            if isinstance(result, dict):
+                result = self.world.registry.record_as(about, result["etag"])
             ears.reads[about] = (now, result)
         elif method == "store.probe" and result:
             ears.probes.append(now)

@@ -159,6 +159,18 @@ class World:
 
     def store(self, manager: Manager) -> Any:
         line = store_line(self.engine, self.weather, manager.process, STORE_TIMEOUT_S)
+        if self.shape.fenced:
+            # Its client's libraries are heavy.
+            from tests.simulation.arvados import FencedStore
+
+            return FencedStore(
+                self.registry,
+                line,
+                manager.name,
+                self.bulletin,
+                timeout=STORE_TIMEOUT_S,
+                clock=manager.clock,
+            )
         return CasStore(self.registry, line, manager.name, self.bulletin)
 
     def wishlist(self, manager: Manager) -> tuple[Job, ...]:
