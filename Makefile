@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak chaos test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -10,6 +10,7 @@ NAME := ec2
 ARGS :=
 SEEDS := 1000
 FIRST := 0
+KILLS := 200
 
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
@@ -35,6 +36,9 @@ unit: venv-test
 
 soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
 	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)
+
+chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
+	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
 
 test-deps: ## install the system servers that some tests need (apt-get, as root or by sudo)
 	@etc/install/test-deps

@@ -8,10 +8,11 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import planner
+from benchmarks import daemon, planner
 
 COUNTS = (100, 1_000, 10_000, 100_000)
 GROWTH_GOAL, DECODING_GOAL = 13.0, 3.0
+DAEMON_NODES, THREADS_GOAL, MEMORY_GOAL = 10_000, 24, 250
 PLAIN = 2_000
 """The plain pairing is measured at this many; at ten thousand it costs the square of five more."""
 
@@ -22,6 +23,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     console = Console()
     deciding(console, COUNTS[:-1] if quick else COUNTS)
+    running(console)
     return 0
 
 
@@ -75,6 +77,20 @@ def deciding(console: Console, counts: tuple[int, ...]) -> None:
         "",
     )
     console.print(ratios)
+
+
+def running(console: Console) -> None:
+    """What the daemon takes while it runs."""
+    console.log(f"the daemon over {DAEMON_NODES:,} nodes")
+    seen = daemon.footprint(DAEMON_NODES)
+    table = Table(title=f"The running daemon at {DAEMON_NODES:,} nodes and records")
+    for heading in ("", "seen", "goal"):
+        table.add_column(heading, justify="right")
+    table.add_row("threads", str(seen.threads), f"<= {THREADS_GOAL}")
+    table.add_row("resident now", f"{seen.resident_mb:.0f} MB", f"<= {MEMORY_GOAL} MB")
+    table.add_row("resident at its peak", f"{seen.peak_mb:.0f} MB", "")
+    table.add_row("CPU of a poll of everything", f"{seen.cpu_s * 1e3:.0f} ms", "")
+    console.print(table)
 
 
 if __name__ == "__main__":

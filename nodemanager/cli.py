@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
+from nodemanager.client import Client
 from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
 
@@ -61,7 +62,8 @@ def _path(config: str | None, file: str | None) -> Path:
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Examples: nodemanager check-config --show /etc/nodemanager/ec2.cfg; "
-    "nodemanager run --dry-run --config /etc/nodemanager/ec2.cfg",
+    "nodemanager run --dry-run --config /etc/nodemanager/ec2.cfg; "
+    "nodemanager hold i-0abc --reason 'debugging'",
 )
 @click.version_option(__version__, prog_name="nodemanager")
 def group() -> None:
@@ -109,6 +111,49 @@ def registry(config: str | None, file: str | None) -> None:
 
     loaded = load(_path(config, file), require_cloud=False)
     sys.exit(service.serve_registry(loaded))
+
+
+def _client(config: str | None) -> Client:
+    return Client(load(_path(config, None)))
+
+
+def _config_flag(command: click.decorators.FC) -> click.decorators.FC:
+    return click.option("--config", "-c", "config", metavar="FILE", help="As for run.")(command)
+
+
+@group.group()
+def breaker() -> None:
+    """The latch that stops all freeing and destroying."""
+
+
+@breaker.command("reset")
+@_config_flag
+def breaker_reset(config: str | None) -> None:
+    """Close the breaker, once you have looked at what opened it."""
+    _client(config).reset_breaker()
+    click.echo("the breaker is closed")
+
+
+@group.command()
+@click.argument("id")
+@click.option("--reason", default="", help="Why, for the log.")
+@_config_flag
+def hold(id: str, reason: str, config: str | None) -> None:
+    """Let nothing automatic touch a node or record, over restarts, until it is released.
+
+    ID is a record's uuid or a cloud node's id.
+    """
+    _client(config).hold(id, reason)
+    click.echo(f"{id} is on hold; `nodemanager release {id}` ends that")
+
+
+@group.command()
+@click.argument("id")
+@_config_flag
+def release(id: str, config: str | None) -> None:
+    """End the hold on a node or record."""
+    _client(config).release(id)
+    click.echo(f"{id} is on hold no longer")
 
 
 def _print_settings(config: Config) -> None:

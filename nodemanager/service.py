@@ -16,15 +16,16 @@ import pykka.debug
 
 from nodemanager import __version__, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon import Once
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.observer import Nobody, Observer
+from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.operators import OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
 from nodemanager.web.metrics import Metrics
@@ -99,6 +100,7 @@ class Service:
         self._dry_run = dry_run
         self._once = once
         self._clock: Clock = SystemClock()
+        self._commands = OperatorCommands()
         self._inbox: queue.SimpleQueue[_Signal | _Death | _Finished] = queue.SimpleQueue()
 
     def run(self) -> int:
@@ -157,6 +159,7 @@ class Service:
             observer=observer,
             journal=journal,
         )
+        self._commands.daemon = system.daemon
         sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
         return system
 
@@ -193,6 +196,7 @@ class Service:
             metrics,
             listen=(config.manage.address, config.manage.port),
             token=token,
+            commands=self._commands,
             healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
         )
         server.start()

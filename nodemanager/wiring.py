@@ -18,13 +18,14 @@ from urllib.parse import unquote, urlsplit
 import pykka
 
 from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon import BacklogKeeper, Identity, NodeManagerDaemonActor, Once, Role
+from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
 from nodemanager.actors.observer import Nobody, Observer
 from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.actors.role import BacklogKeeper, Identity, Once, Role
 from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver

@@ -418,3 +418,62 @@ def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> N
     for file in (tmp_path / "state").glob("*.token"):
         assert file.read_text(encoding="ascii").strip() not in text
     assert not re.search(r"ping_secret=(?!\*\*\*)", text)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nodemanager", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )
+
+
+def test_an_operators_commands_reach_the_daemon_and_holds_outlive_it(
+    write: Write, start: Start
+) -> None:
+    file = write(min_nodes=1, port=free_port())
+    daemon = start("run", "--config", file)
+    record = daemon.waits_for("node.paired")["record"]
+    held = command("hold", record, "--reason", "a look", "--config", file)
+    assert (held.returncode, held.stderr) == (0, "")
+    assert daemon.waits_for("operator.hold", name=record)["cause"] == "a look"
+    daemon.waits_for("record.keep", record=record, reason="held")
+    assert command("breaker", "reset", "--config", file).returncode == 0
+    daemon.waits_for("operator.breaker_reset")
+    daemon.send(signal.SIGTERM)
+    assert daemon.ends() == 0
+
+    again = start("run", "--config", file)
+    again.waits_for("record.keep", record=record, reason="held")
+    assert command("release", record, "--config", file).returncode == 0
+    again.waits_for("operator.release", name=record)
+
+
+def test_a_command_without_the_token_is_refused(write: Write, start: Start) -> None:
+    import requests
+
+    port = free_port()
+    daemon = start("run", "--config", write(port=port))
+    daemon.waits_for("list.ok", source="records")
+    url = f"http://127.0.0.1:{port}/api/breaker/reset"
+    assert requests.post(url, timeout=10).status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert requests.post(url, headers=wrong, timeout=10).status_code == 403
+    assert requests.get(url, timeout=10).status_code == 405
+    assert not [line for line in daemon.lines if line.get("event", "").startswith("operator.")]
+
+
+def test_a_command_with_no_daemon_there_says_how_to_start_one(write: Write) -> None:
+    file = write(port=free_port())
+    done = command("hold", "i-0abc", "--config", file)
+    assert done.returncode == 1
+    assert f"nodemanager run --config {file}" in done.stderr

@@ -1,4 +1,4 @@
-"""The promise holds in simulated worlds where all that can go wrong does (SAFETY.md, The promise)."""
+"""The promise holds in simulated worlds where all that can go wrong does."""
 
 from __future__ import annotations
 

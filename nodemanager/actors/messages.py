@@ -326,6 +326,37 @@ class ApplySettings:
     settings: Settings
 
 
+Answered = Callable[[str | None], None]
+"""Called once with None, or with why the operator's command was not carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBreaker:
+    """An operator has looked, and closes the breaker (B3)."""
+
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class HoldId:
+    """An operator wants nothing automatic done to a node or record (C9)."""
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseId:
+    """The hold on a node or record is over."""
+
+    id: str
+    by: str
+    answered: Answered
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Begin nothing more; call `done` when nothing is in the air."""

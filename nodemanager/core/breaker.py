@@ -21,11 +21,11 @@ class Cause(StrEnum):
 
 HOW_TO_CLEAR = {
     Cause.CLOUD_COLLAPSED: "closes when the lost nodes are listed again or each is confirmed gone "
-    "by id; or restart the daemon once you have looked",
-    Cause.RECORDS_COLLAPSED: "closes when the lost records are listed again; or restart the daemon "
-    "once you have looked",
+    "by id; or by `nodemanager breaker reset` once you have looked",
+    Cause.RECORDS_COLLAPSED: "closes when the lost records are listed again; or by `nodemanager "
+    "breaker reset` once you have looked",
     Cause.MASS_SILENCE: "closes when few enough of these nodes are still silent, or each is "
-    "terminated or stopped; or restart the daemon once you have looked",
+    "terminated or stopped; or by `nodemanager breaker reset` once you have looked",
 }
 
 
@@ -93,6 +93,18 @@ def closed(breaker: Breaker) -> Breaker:
     return Breaker(
         generation=breaker.generation + 1, gone=breaker.gone, acquitted=breaker.acquitted
     )
+
+
+def reset(breaker: Breaker) -> Breaker:
+    """Closed by an operator who has looked: what was lost or fell silent opens it no more (B3)."""
+    lost: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
+    for part in breaker.parts:
+        if part.cause in COLLAPSES:
+            lost |= part.ids - part.back
+        else:
+            silent |= part.ids
+    return closed(replace(breaker, gone=breaker.gone | lost, acquitted=breaker.acquitted | silent))
 
 
 def joined(stored: Breaker, other: Breaker) -> Breaker:

@@ -130,9 +130,9 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     bearers, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
-    ours = frozenset(
-        node_id for node_id, node in present.items() if node.tags.pool in (None, settings.pool)
-    )
+    ours = frozenset(present) - {
+        node.id for node in present.values() if node.tags.pool not in (None, settings.pool)
+    }
     # A node listed as terminated is known to be gone, and may leave the list (L3).
     known = history.known_nodes.without(_ended(listing, present))
     return replace(

@@ -201,7 +201,8 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
         if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     )
     history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
-    population = len({view.node.id for view in ours} | history.turned.keys())
+    left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
+    population = len(ours) + len(left)
     breaker = breakers.after_silence(
         snapshot.breaker, history, bad, population, snapshot.now, settings
     )

@@ -244,6 +244,9 @@ class Event(Told):
         "intent.parked",
         "Finishing it failed five times: it is passed over, and an operator told (R1).",
     )
+    OPERATOR_BREAKER_RESET = "operator.breaker_reset", "An operator closed the breaker (B3)."
+    OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
+    OPERATOR_RELEASE = "operator.release", "An operator's hold is over."
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act."
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."

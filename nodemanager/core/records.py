@@ -138,6 +138,9 @@ class RecordJudge:
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         self.block = standing_block(snapshot, settings)
+        self.any_marks = bool(
+            snapshot.holds or snapshot.touched or snapshot.record_flights or snapshot.node_flights
+        )
         self.partial_uuids = frozenset(
             node.tags.record for node in self.history.partial if node.tags.record is not None
         )
@@ -168,7 +171,7 @@ class RecordJudge:
         return self._absent_and_permitted(record, claimed, measures)
 
     def _kept_by_itself(self, record: Record) -> Verdict | None:
-        settings, snapshot = self.settings, self.snapshot
+        settings = self.settings
         uuid = record.uuid
         if record.problems:
             return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
@@ -177,7 +180,14 @@ class RecordJudge:
             return keep(uuid, foreign, pool=record.pool)
         if not record.holds_anything:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
-        if record.held or uuid in snapshot.holds or record.instance_id in snapshot.holds:
+        if record.held:
+            return keep(uuid, Reason.HELD)
+        return self._marked(record) if self.any_marks else None
+
+    def _marked(self, record: Record) -> Verdict | None:
+        """Kept for what an operator or an action of ours put on it, or on the node it names."""
+        snapshot, uuid = self.snapshot, record.uuid
+        if uuid in snapshot.holds or record.instance_id in snapshot.holds:
             return keep(uuid, Reason.HELD)
         touched_at = snapshot.touched.get(uuid)
         records = self.history.records

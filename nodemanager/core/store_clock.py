@@ -103,9 +103,7 @@ def _forward(
     return steps, debts
 
 
-def _back(
-    steps: Steps, debts: Steps, shown: float, now: float, size: float
-) -> tuple[Steps, Steps]:
+def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> tuple[Steps, Steps]:
     """A jump back undoes as much of the newest jumps forward; the rest is a debt.
 
     Otherwise a clock set wrong and right again would make every later stamp look young. What is

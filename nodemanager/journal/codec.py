@@ -81,6 +81,8 @@ def _codec_of(of: Any) -> Codec:
     cls = origin if origin is not None else of
     if isinstance(cls, type) and issubclass(cls, Enum):
         return Codec(lambda member: member.value, cls)
+    if isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _named_tuple(cls)
     if dataclasses.is_dataclass(cls):
         parameters = getattr(cls, "__parameters__", ())
         return _dataclass(cls, dict(zip(parameters, arguments, strict=False)))
@@ -118,6 +120,20 @@ def _tuple(arguments: tuple[Any, ...]) -> Codec:
     return Codec(
         lambda value: [inner.encode(one) for inner, one in zip(inners, value, strict=True)],
         lambda data: tuple([inner.decode(one) for inner, one in zip(inners, data, strict=True)]),
+    )
+
+
+def _named_tuple(cls: Any) -> Codec:
+    """By position: a field more is a new revision of the journal."""
+    hints = typing.get_type_hints(cls)
+    inners = [codec_of(hints[name]) for name in cls._fields]
+    if all(inner.plain for inner in inners):
+        return Codec(list, cls._make)
+    return Codec(
+        lambda value: [inner.encode(one) for inner, one in zip(inners, value, strict=True)],
+        lambda data: cls._make(
+            [inner.decode(one) for inner, one in zip(inners, data, strict=True)]
+        ),
     )
 
 

@@ -126,7 +126,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _told_as_damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
+    except (ValueError, TypeError, KeyError, IndexError, zlib.error) as error:
         raise JournalError(f"the journal {path} is damaged: {error!r}") from error
 
 

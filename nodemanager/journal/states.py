@@ -1,6 +1,6 @@
 """A whole State as JSON: where a segment of the journal starts from.
 
-What follows from a listing (who bears which record, which versions) is made again from it.
+What follows from a listing alone (who bears which record) is made again from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodemanager.journal.listings import NODES, RECORDS
 
 Data = dict[str, Any]
 _LISTINGS = ("base", "pinned", "records")
-_DERIVED = ("bearers", "present", "base_index")
+_DERIVED = ("bearers", "present")
 _HINTS = typing.get_type_hints(History)
 _REST = {
     one.name: codec_of(_HINTS[one.name])
@@ -77,10 +77,8 @@ def decode_history(data: Data) -> History:
     values: Data = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
     if "cloud" in data:
         values["cloud"] = NODES.decode(None, data["cloud"])
-        values["bearers"], values["present"] = index_nodes(values["cloud"].items)
+        values["bearers"], values["present"] = index_nodes(values["cloud"].items)[:2]
     values |= _decode_listings(data)
-    if values.get("base") is not None:
-        values["base_index"] = {one.uuid: one.version for one in values["base"].items}
     return History(**values)
 
 

@@ -1,8 +1,9 @@
-"""The management server: status, health and metrics over HTTP, for reading only.
+"""The management server: status, health and metrics over HTTP, and the operators' commands.
 
     GET /status.json    counts for anybody; with the token also what names nodes and accounts
     GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
     GET /metrics        Prometheus' text format
+    POST /api/...       with the token: see commands.py
 
 A token is given as `Authorization: Bearer TOKEN`. A wrong one is 403 everywhere, also where none
 is needed: whoever sends one means to be known.
@@ -21,6 +22,7 @@ from prometheus_client import make_wsgi_app
 from nodemanager.core.reasons import Event
 from nodemanager.httpserver import HttpServer, WsgiApp
 from nodemanager.log import get, hide
+from nodemanager.web.commands import Commands, add_commands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
 
@@ -51,10 +53,11 @@ class ManagementServer:
         listen: tuple[str, int],
         token: str | None,
         healthy_for: float,
+        commands: Commands | None = None,
     ) -> None:
         hide(token)
         self._http = HttpServer(
-            application(board, metrics, token=token, healthy_for=healthy_for),
+            application(board, metrics, token=token, healthy_for=healthy_for, commands=commands),
             *listen,
             option="[Manage] port",
             threads=THREADS,
@@ -80,7 +83,12 @@ class ManagementServer:
 
 
 def application(
-    board: Board, metrics: Metrics, *, token: str | None, healthy_for: float
+    board: Board,
+    metrics: Metrics,
+    *,
+    token: str | None,
+    healthy_for: float,
+    commands: Commands | None = None,
 ) -> WsgiApp:
     """The WSGI application of the management server."""
     door = _Door(token)
@@ -89,6 +97,8 @@ def application(
     app.add_error_handler(Exception, _failed)
     app.add_route("/status.json", _StatusPage(board, door))
     app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
+    if commands is not None:
+        add_commands(app, commands, door)
     return _only_get(app, make_wsgi_app(metrics.registry))
 
 
@@ -113,6 +123,17 @@ class _Door:
             )
         return True
 
+    def lets_in(self, request: falcon.Request) -> None:
+        """Raise for whoever has no token, or where there is none to have."""
+        if not self.exists:
+            raise falcon.HTTPNotFound(title="disabled", description="there is no token")
+        if not self.opens(request):
+            raise falcon.HTTPUnauthorized(
+                title="authorization required",
+                description="send the header `Authorization: Bearer TOKEN`",
+                challenges=["Bearer"],
+            )
+
 
 class _StatusPage:
     def __init__(self, board: Board, door: _Door) -> None:
@@ -136,14 +157,7 @@ class _HealthPage:
         self._healthy_for = healthy_for
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        if not self._door.exists:
-            raise falcon.HTTPNotFound(title="disabled", description="there is no token")
-        if not self._door.opens(request):
-            raise falcon.HTTPUnauthorized(
-                title="authorization required",
-                description="send the header `Authorization: Bearer TOKEN`",
-                challenges=["Bearer"],
-            )
+        self._door.lets_in(request)
         age_s = self._board.age()
         if age_s <= self._healthy_for:
             response.media = {"health": "OK"}
@@ -175,7 +189,7 @@ def _only_get(app: WsgiApp, metrics_app: WsgiApp) -> WsgiApp:
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
             return start_response(status, [*headers, *_HEADERS], *exc_info)
 
-        if environ["REQUEST_METHOD"] != "GET":
+        if environ["REQUEST_METHOD"] != "GET" and not environ["PATH_INFO"].startswith("/api/"):
             body = json.dumps({"title": "405 Method Not Allowed"}).encode()
             start(
                 falcon.HTTP_405,

@@ -20,8 +20,8 @@ import pykka
 
 from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.daemon import Once
 from nodemanager.actors.messages import ApplySettings, Beat, Stop
+from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ManualTimer
 from nodemanager.config import load
 from nodemanager.core.model import CloudNode, Job, Record

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
@@ -399,3 +400,55 @@ def test_nothing_is_finished_in_another_store_than_the_known_one(
     assert rig.store.calls["clean"] == rig.store.calls["read"] == 0
     rig.store.id = "store-1"
     until(rig, "record.cleaned", within=120, record=record.uuid, reason="after_shutdown")
+
+
+# Operators' commands.
+
+
+def test_an_operators_reset_closes_the_breaker_for_good(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean")
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    rig.cloud.machines.clear()
+    until(rig, "breaker.opened", within=120)
+    said: list[str | None] = []
+    rig.system.daemon.tell(ResetBreaker("anna", said.append))
+    rig.flush()
+    assert said == [None]
+    assert rig.lines("operator.breaker_reset", by="anna")
+    restart(rig)
+    rig.turn(300)
+    assert rig.lines("breaker.opened") == []
+    assert rig.summary()["breaker"] == "closed"
+
+
+def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
+    rig.start()
+    said: list[str | None] = []
+    rig.system.daemon.tell(HoldId(leaked.uuid, "to look at", "anna", said.append))
+    rig.flush()
+    rig.turn(300)
+    restart(rig)
+    rig.turn(300)
+    assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
+    rig.system.daemon.tell(ReleaseId(leaked.uuid, "anna", said.append))
+    until(rig, "record.cleaned", within=300, record=leaked.uuid)
+    assert said == [None, None]
+    assert rig.journal.holds() == ()
+
+
+def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is full")
+    said: list[str | None] = []
+    rig.system.daemon.tell(HoldId("i-1", "", "anna", said.append))
+    rig.flush()
+    assert len(said) == 1
+    assert "the disk is full" in str(said[0])
+    assert rig.lines("operator.hold") == []

@@ -22,6 +22,7 @@ from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Expected, Flight, Limits
 from nodemanager.core.store_clock import Future, StoreClock
+from nodemanager.core.verdict import Verdict
 from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
 from nodemanager.journal.listings import NODES, RECORDS
@@ -29,7 +30,7 @@ from tests.journal.random_world import bare
 
 TYPES = [
     *(CloudNode, Record, Claim, Size, Job, StoreTime, Settings, Breaker, Limits, Flight, Expected),
-    *(Absence, Heard, Unpaired, KnownSets, Future, StoreClock),
+    *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, StoreClock),
     *(CleanOrder, ShutdownOrder, BootOrder),
     *(CloudPollBegun, DemandSeen, NodesAnswered, PollMissed),
 ]
@@ -69,6 +70,9 @@ def values(of: Any, depth: int = 0) -> st.SearchStrategy[Any]:
         cls = origin or of
         if isinstance(cls, type) and issubclass(cls, Enum):
             return st.sampled_from(list(cls))
+        if isinstance(cls, type) and hasattr(cls, "_fields"):
+            hints = typing.get_type_hints(cls)
+            return st.builds(cls, **{name: values(one, depth) for name, one in hints.items()})
         if dataclasses.is_dataclass(cls):
             hints = typing.get_type_hints(cls)
             if depth > 2:

@@ -66,6 +66,9 @@ def merged(*layers: Sections) -> dict[str, dict[str, object]]:
 class Cluster:
     """One pool: a directory that holds all there is of it."""
 
+    module = "nodemanager"
+    """What its daemons run."""
+
     def __init__(self, home: Path, *layers: Sections) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
@@ -92,6 +95,7 @@ class Cluster:
             *arguments,
             command=command,
             log=self.home / f"{command}-{number}.log",
+            module=self.module,
         )
         self.daemons.append(daemon)
         return daemon

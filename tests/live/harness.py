@@ -117,7 +117,13 @@ class Daemon:
     """
 
     def __init__(
-        self, config: Path, state: Path, *arguments: str, command: str = "run", log: Path
+        self,
+        config: Path,
+        state: Path,
+        *arguments: str,
+        command: str = "run",
+        log: Path,
+        module: str = "nodemanager",
     ) -> None:
         self.log = log
         self._lines: list[Line] = []
@@ -125,7 +131,7 @@ class Daemon:
         with open(log, "wb") as output:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "nodemanager", command),
+                    *(sys.executable, "-m", module, command),
                     *("--config", str(config), *arguments),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -100,9 +100,7 @@ class CleanRules:
 
     # Orders.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         if not plan.cleans:
             return
         ears, now = self.told.ears[manager.name], self.world.engine.now

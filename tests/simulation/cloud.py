@@ -101,9 +101,7 @@ class SimCloud:
 
     # What is so.
 
-    def start(
-        self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True
-    ) -> Instance:
+    def start(self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True) -> Instance:
         """A new node is there, from now on."""
         now = self.engine.now
         random = self._random

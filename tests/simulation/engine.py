@@ -137,7 +137,7 @@ class Strand:
             self._handler()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - told to the engine's side
+        except BaseException as error:
             self._error = error
 
     def _go(self, resume: Callable[..., None], *args: Any) -> None:

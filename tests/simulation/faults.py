@@ -106,7 +106,11 @@ KINDS: dict[str, Kind] = {}
 
 
 def fault(
-    name: str, *, weight: float = 1.0, lasts: tuple[float, float] = (0.0, 0.0), breaks: str | None = None
+    name: str,
+    *,
+    weight: float = 1.0,
+    lasts: tuple[float, float] = (0.0, 0.0),
+    breaks: str | None = None,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
         KINDS[name] = Kind(name, effect, weight, lasts, breaks)
@@ -119,7 +123,9 @@ SHORT, MIDDLING, LONG = (20.0, 120.0), (60.0, 400.0), (300.0, 1500.0)
 
 
 def spell(
-    methods: str, fate: Callable[[Scene], Callable[[], Fate]], often: tuple[float, float] = (0.3, 1.0)
+    methods: str,
+    fate: Callable[[Scene], Callable[[], Fate]],
+    often: tuple[float, float] = (0.3, 1.0),
 ) -> Effect:
     """Calls of these methods meet that fate, some of them, while it lasts."""
 
@@ -609,8 +615,8 @@ def at_a_call(act: Effect) -> Effect:
         if manager is None or not manager.alive:
             return
         method = scene.random.choice(
-            "cloud.create cloud.destroy cloud.ask cloud.find cloud.list store.create store.claim "
-            "store.clean store.read store.list store.update".split()
+            [f"cloud.{one}" for one in ("create", "destroy", "ask", "find", "list")]
+            + [f"store.{one}" for one in ("create", "claim", "clean", "read", "list", "update")]
         )
         stage = scene.random.choice(("sent", "done"))
         steps = scene.random.randrange(4)

@@ -120,7 +120,8 @@ class Liveness:
 
     def due(self, record: Record, pool: Pool, bereft_at: float) -> float:
         settings = pool.settings
-        assert self.begun is not None and pool.manager is not None
+        assert self.begun is not None
+        assert pool.manager is not None
         t0 = max(
             self.begun,
             bereft_at,

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.daemon import NodeManagerDaemonActor, Role
+from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import ApplySettings, Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
 from nodemanager.actors.observer import Nobody
 from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.actors.role import Role
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings

@@ -1,10 +1,11 @@
-"""A monitor for each of the rules on nodes, pairs, boots and listings: D7-D10, P1, P2, U1-U7, L3, L4.
+"""A monitor for each rule on nodes, pairs, boots and listings: D7-D10, P1, P2, U1-U7, L3, L4.
 
 As with the cleans, what a manager orders is held against what it was told by then.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -70,9 +71,7 @@ class NodeRules:
 
     # Plans.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -95,9 +94,7 @@ class NodeRules:
         if plan.boots:
             self._boots(manager, plan, records, settings)
 
-    def _remember(
-        self, manager: Manager, cloud: Heard, records: Heard, settings: Settings
-    ) -> None:
+    def _remember(self, manager: Manager, cloud: Heard, records: Heard, settings: Settings) -> None:
         memory, now = self.memory[manager.name], self.world.engine.now
         lonely: dict[str, Lonely] = {}
         for node in cloud.items.values():
@@ -123,9 +120,7 @@ class NodeRules:
             if order.node_id in doubled:
                 self._wrong("L4", manager, f"destroys {order.node_id}, listed twice")
 
-    def _collapse(
-        self, manager: Manager, plan: Plan, ears: Ears, settings: Settings
-    ) -> None:
+    def _collapse(self, manager: Manager, plan: Plan, ears: Ears, settings: Settings) -> None:
         memory = self.memory[manager.name]
         gone = memory.ended | {
             node_id
@@ -238,9 +233,7 @@ class NodeRules:
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
 
-    def _unpaired(
-        self, manager: Manager, node_id: str, ears: Ears, settings: Settings
-    ) -> None:
+    def _unpaired(self, manager: Manager, node_id: str, ears: Ears, settings: Settings) -> None:
         lonely, now = self.memory[manager.name].lonely.get(node_id), self.world.engine.now
         if lonely is None:
             self._wrong("D7", manager, f"destroys {node_id} as unpaired, and its record is listed")
@@ -273,7 +266,7 @@ class NodeRules:
         limit = settings.node_stale_after if pinged else settings.boot_fail_after
         answered = 0.0
         probes = list(ears.probes)
-        for before, after in zip(probes, probes[1:], strict=False):
+        for before, after in itertools.pairwise(probes):
             if after - before <= settings.poll_stale_after:
                 answered += max(0.0, after - max(before, since))
         if answered <= limit - EXACT_S:
@@ -338,13 +331,9 @@ class NodeRules:
 
     # U1-U3, U6, U7.
 
-    def _boots(
-        self, manager: Manager, plan: Plan, records: Heard, settings: Settings
-    ) -> None:
+    def _boots(self, manager: Manager, plan: Plan, records: Heard, settings: Settings) -> None:
         holding = [one for one in records.items.values() if one.slot_number is not None]
-        waiting = [
-            one for one in records.items.values() if one.slot_number is None and one.claim
-        ]
+        waiting = [one for one in records.items.values() if one.slot_number is None and one.claim]
         free = self.world.shape.slots - len(holding) - len(waiting)
         if len(plan.boots) > free:
             self._wrong("U7", manager, f"boots {len(plan.boots)}, {free} slots are free")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from unittest import mock
 
-from nodemanager.actors import daemon as daemon_module
+from nodemanager.actors import setup_desk
 from nodemanager.core import breaker as breakers
 from tests.simulation import faults
 from tests.simulation.cleans import CleanRules
@@ -58,7 +58,7 @@ def play(scenario: Scenario, *, without: Collection[int] = (), verbose: bool = F
     script = tuple(one for one in scenario.script if one.number not in without)
     scenario = replace(scenario, script=script)
     world = World(str(scenario.seed), scenario.shape, verbose=verbose)
-    with mock.patch.object(daemon_module, "secrets", SimpleNamespace(token_hex=world.token_hex)):
+    with mock.patch.object(setup_desk, "secrets", SimpleNamespace(token_hex=world.token_hex)):
         _play(world, scenario)
     digest = hashlib.sha256(
         repr((world.engine.steps, world.weather.calls, world.registry.rows)).encode()

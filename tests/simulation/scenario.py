@@ -110,9 +110,7 @@ def _pool(
     return settings, poll_time
 
 
-def _script(
-    random: Random, shape: Shape, breaks: str | None, stormy: float
-) -> tuple[Fault, ...]:
+def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> tuple[Fault, ...]:
     allowed = [kind for kind in KINDS.values() if kind.breaks is None or kind.breaks == breaks]
     weights = [_weight(kind, breaks) for kind in allowed]
     count = random.randrange(2, 5 + int(stormy / 200))

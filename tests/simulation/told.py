@@ -110,9 +110,7 @@ class Told:
             ears for name, ears in self.ears.items() if self.world.managers[name].pool.name == pool
         ]
 
-    def _nodes(
-        self, manager: str, started: float, ended: float, listed: Listed[CloudNode]
-    ) -> None:
+    def _nodes(self, manager: str, started: float, ended: float, listed: Listed[CloudNode]) -> None:
         items: dict[str, CloudNode] = {}
         doubled = set()
         for node in listed.items:
@@ -124,9 +122,7 @@ class Told:
         heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
         self._polled[manager, "cloud", ended] = heard
 
-    def _records(
-        self, manager: str, started: float, ended: float, listed: Listed[Record]
-    ) -> None:
+    def _records(self, manager: str, started: float, ended: float, listed: Listed[Record]) -> None:
         items = {record.uuid: record for record in listed.items}
         self._polled[manager, "records", ended] = Heard(started, ended, listed.complete, items)
 
@@ -140,7 +136,7 @@ class Told:
             return
         heard = self._polled.pop((manager, source, message.listing.ended_at), None)
         ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
-        if heard is None or message.listing.complete and not heard.complete:
+        if heard is None or (message.listing.complete and not heard.complete):
             self.world.violate("L1", f"{manager} takes a {source} listing that nobody gave")
         elif set(ids) != set(heard.items):
             self.world.violate("L1", f"{manager} takes another {source} listing than was given")

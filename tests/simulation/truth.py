@@ -113,9 +113,11 @@ class Truth:
             one
             for one in world.cloud.living()
             if one is made
-            or not one.twin
-            and one.tags.pool == tags.pool
-            and self._is_evident(one, manager, ordered_at)
+            or (
+                not one.twin
+                and one.tags.pool == tags.pool
+                and self._is_evident(one, manager, ordered_at)
+            )
         ]
         # One that was denied, or came too late, is nobody's to count.
         countable = not world.broken.keys() & {"A1", "A2"}

@@ -266,9 +266,7 @@ class World:
 
     # What is told.
 
-    def planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         self.planned_count += 1
         self.open_breakers[manager.name] = plan.breaker.is_open
         for told in self.plans:

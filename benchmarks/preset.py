@@ -1,0 +1,58 @@
+"""The daemon's own command, over a dummy cloud that begins with tagged nodes.
+
+`python -m benchmarks.preset COUNT ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the
+dummy cloud lives in the daemon's memory, so that nobody outside can put nodes into it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from libcloud.compute.base import Node
+from libcloud.compute.drivers.dummy import DummyNodeDriver
+from libcloud.compute.types import NodeState
+
+from benchmarks import pools
+from nodemanager import cli
+from nodemanager.cloud import dummy
+from nodemanager.core.model import Tags
+
+
+def fill(book: dummy.Book, count: int, launched_at: float) -> None:
+    """Replace what libcloud's dummy begins with by the nodes of a pool of `count`."""
+    driver: Any = book.driver
+    assert isinstance(driver, DummyNodeDriver)
+    nodes = [_node(number, driver) for number in range(count)]
+    driver.nl[:] = nodes
+    book.nodes.clear()
+    book.entries.clear()
+    for number, node in enumerate(nodes):
+        tags = Tags(pools.POOL, pools.uuid_of(number), pools.incarnation_of(number))
+        book.nodes[node.id] = node
+        book.entries[node.id] = dummy.Entry(launched_at, tags, pools.SIZE.instance_type)
+
+
+def _node(number: int, driver: DummyNodeDriver) -> Node:
+    name = f"compute-{number:012x}-{pools.POOL}"
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    node = Node(pools.instance_of(number), name, NodeState.RUNNING, [address], [], driver)
+    node.id = pools.instance_of(number)
+    return node
+
+
+def main() -> None:
+    count = int(sys.argv.pop(1))
+
+    class Preset(dummy.DummyCloud):
+        def _open_book(self) -> dummy.Book:
+            book = super()._open_book()
+            fill(book, count, self.clock.wall() - 50_000.0)
+            return book
+
+    dummy.DummyCloud = Preset  # type: ignore[misc]
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

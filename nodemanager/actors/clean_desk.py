@@ -1,0 +1,265 @@
+"""The daemon's cleaning: from an order over the last look to the write (SAFETY.md C11, C12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.actors.desk import Desk
+from nodemanager.actors.intents import (
+    clean_intent,
+    clean_key,
+    destroy_key,
+)
+from nodemanager.actors.messages import (
+    CleanAgain,
+    CleanFailed,
+    CleanLooked,
+    Fence,
+    FenceLifted,
+    FenceRecord,
+    FreeRecord,
+    LiftFence,
+    LookBeforeClean,
+    RecordCleaned,
+    RecordFenced,
+)
+from nodemanager.actors.narrator import record_fields
+from nodemanager.core.model import Guarantee, Outcome, Record
+from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.records import (
+    CleanEvidence,
+    CleanOrder,
+    confirm_clean,
+    fenced_order,
+    order_release,
+)
+from nodemanager.core.verdict import Verdict
+from nodemanager.errors import Throttled
+from nodemanager.log import WARNING
+
+
+class CleanDesk(Desk):
+    """Hands out looks, fences and writes; core confirms each before the next."""
+
+    def _afresh(self, order: CleanOrder) -> CleanOrder:
+        """A clean of its own right, ordered again now."""
+        return order_release(
+            order.uuid,
+            order.reason,
+            self._snapshot(order.plan_id),
+            incarnation=order.incarnation,
+            instance_id=order.instance_id,
+            slot=order.slot,
+            hostname=order.hostname,
+        )
+
+    def _begin_clean(self, order: CleanOrder) -> None:
+        if order.is_exception:
+            # A stale record will be stale after a restart; this one only we know of.
+            self._scribe.intend([clean_intent(order)])
+        self._flights.clean_begun(order, self._clock.boottime())
+        self._cleaner.give(order.uuid, LookBeforeClean(order))
+
+    def on_CleanLooked(self, message: CleanLooked) -> None:
+        order, found = message.order, message.found
+        key = clean_key(order.uuid)
+        self._recovery.answered(key, found.error)
+        if isinstance(message.error, Throttled):
+            self._throttled(message.error)
+        if not self._flights.is_clean(order):
+            if message.fenced is not None:
+                self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced))
+                return
+            self._cleaner.done(order.uuid)
+            self._settled()
+            return
+        verdict = confirm_clean(
+            order, found, self._snapshot(order.plan_id, without=order.uuid), self._settings
+        )
+        if verdict.kind is not Kind.CLEAN or self._stopping is not None:
+            reason, measures = why_not(verdict)
+            self._log.event(
+                Event.RECORD_CLEAN_SKIPPED,
+                **{**record_fields(found.record, order.uuid), "reason": reason, **measures},
+                plan=order.plan_id,
+            )
+            self._role.observer.clean_skipped(reason)
+            again = reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
+            done = self._scribe.may_be_written(key) and _is_done(order, found)
+            if message.fenced is not None and not done:
+                self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced, again))
+                return
+            if done:
+                self._flights.unfenced(order.uuid)
+            self._cleaner.done(order.uuid)
+            self._clean_ended(order, "cleaned" if done else reason.value, again=again)
+            return
+        assert found.record is not None
+        self._write_clean(order, found.record, message.fenced)
+
+    def _write_clean(self, order: CleanOrder, record: Record, fence: Fence | None) -> None:
+        """Fence or free the record, once its pre-image is on the disk."""
+        fences = self._role.guarantee is Guarantee.FENCED and fence is None
+        judged = record if fence is None else fence.judged
+        if not self._scribe.intend([clean_intent(order, judged, fence=fences)]):
+            self._log.event(
+                Event.RECORD_CLEAN_SKIPPED,
+                **record_fields(record, order.uuid),
+                reason=Reason.READ_ONLY,
+                detail=self._scribe.problem,
+                plan=order.plan_id,
+            )
+            self._role.observer.clean_skipped(Reason.READ_ONLY)
+            if fence is not None:
+                self._cleaner.go_on(order.uuid, LiftFence(order, fence, again=True))
+                return
+            self._cleaner.done(order.uuid)
+            self._clean_ended(order, Reason.READ_ONLY.value, again=True)
+        elif fences:
+            self._cleaner.go_on(order.uuid, FenceRecord(order, record))
+        else:
+            self._cleaner.go_on(order.uuid, FreeRecord(order, record))
+
+    def on_RecordFenced(self, message: RecordFenced) -> None:
+        order, fence = message.order, message.fence
+        self._flights.fenced(fence, order)
+        behind = fenced_order(order, fence.judged, fence.fenced)
+        if behind is None or self._stopping is not None:
+            self._cleaner.go_on(order.uuid, LiftFence(order, fence))
+            return
+        self._cleaner.done(order.uuid)
+        self._flights.clean_begun(behind, self._clock.boottime())
+        look = LookBeforeClean(behind, fence)
+        self._timer.after(self._role.fence_wait, self.actor_ref, look)
+
+    def on_LookBeforeClean(self, message: LookBeforeClean) -> None:
+        """The timer says that the fence has stood for long enough (C12)."""
+        if self._stopping is None and self._flights.is_clean(message.order):
+            self._cleaner.give(message.order.uuid, message)
+
+    def on_FenceLifted(self, message: FenceLifted) -> None:
+        order, error = message.order, message.error
+        self._cleaner.done(order.uuid)
+        if error is not None:
+            self._log.event(
+                Event.RECORD_CLEAN_FAILED,
+                level=WARNING,
+                record=order.uuid,
+                action="unfence",
+                error=error,
+                plan=order.plan_id,
+            )
+            if self._stopping is None and not getattr(error, "definite", False):
+                # Its node may live, and can't ping before it has its secret back.
+                wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+                again = LiftFence(order, message.fence, message.again)
+                self._timer.after(wait_s, self.actor_ref, again)
+                return
+            if not getattr(error, "definite", False):
+                # Its intent stays open: the next start lifts it.
+                self._flights.unfenced(order.uuid)
+                self._flights.clean_ended(order.uuid, self._clock.boottime())
+                self._settled()
+                return
+        self._flights.unfenced(order.uuid)
+        self._clean_ended(order, "lifted" if error is None else "failed", again=message.again)
+
+    def on_LiftFence(self, message: LiftFence) -> None:
+        """The timer says that a fence that could not be lifted is to be tried again."""
+        uuid = message.order.uuid
+        if uuid in self._flights.fences and not self._cleaner.has(uuid):
+            self._cleaner.give(uuid, message)
+
+    def on_RecordCleaned(self, message: RecordCleaned) -> None:
+        order, before = message.order, message.before
+        self._cleaner.done(order.uuid)
+        self._flights.unfenced(order.uuid)
+        self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
+        self._flights.forget_questions(order.uuid)
+        self._log.event(
+            Event.RECORD_CLEANED,
+            reason=order.reason,
+            **record_fields(before, order.uuid),
+            guarantee=self._role.guarantee,
+            plan=order.plan_id,
+        )
+        self._role.observer.cleaned(order.reason)
+        self._clean_ended(order, "cleaned", again=False)
+
+    def on_CleanFailed(self, message: CleanFailed) -> None:
+        order = message.order
+        self._log.event(
+            Event.RECORD_CLEAN_FAILED,
+            level=WARNING,
+            record=order.uuid,
+            slot=order.slot,
+            host=order.hostname,
+            action=message.stage,
+            error=message.error,
+            plan=order.plan_id,
+        )
+        self._role.observer.clean_failed()
+        if message.fence is not None:
+            # Nobody knows whether the fence is up.
+            self._flights.fenced(message.fence, order)
+        fence = self._flights.fences.get(order.uuid)
+        if fence is not None:
+            self._cleaner.go_on(order.uuid, LiftFence(order, fence[0], again=True))
+            return
+        self._cleaner.done(order.uuid)
+        definite = getattr(message.error, "definite", False)
+        self._clean_ended(order, "failed" if definite else "unknown", again=True)
+
+    def _clean_ended(self, order: CleanOrder, outcome: str, *, again: bool) -> None:
+        """A clean of its own right that failed is tried again; a stale one is judged afresh."""
+        now = self._clock.boottime()
+        key = clean_key(order.uuid)
+        since = self._flights.clean_ended(order.uuid, now)
+        if outcome == "cleaned":
+            self._flights.skipped.pop(order.uuid, None)
+        if self._stopping is not None and again:
+            # Its intent stays open for the next start.
+            self._settled()
+            return
+        retries = again and (order.is_exception or self._recovery.has(key))
+        if retries and since is not None and now - since < self._settings.action_timeout:
+            wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+            self._flights.clean_begun(order, since)
+            self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
+        elif outcome == "cleaned" or not self._recovery.goes_on(key):
+            self._clean_concluded(order, outcome)
+        self._settled()
+
+    def _clean_concluded(self, order: CleanOrder, outcome: str) -> None:
+        self._conclude(clean_key(order.uuid), outcome, reason=order.reason.value)
+        if order.reason is Reason.AFTER_SHUTDOWN and order.instance_id is not None:
+            self._conclude(destroy_key(order.instance_id), Outcome.GONE.value)
+        relieved = outcome == "lifted" and order.not_after == float("-inf")
+        if relieved and order.is_exception and self._stopping is None:
+            self._begin_clean(self._afresh(order))
+
+    def on_CleanAgain(self, message: CleanAgain) -> None:
+        order = message.order
+        if self._stopping is not None or not self._flights.is_clean(order):
+            return
+        fence = self._flights.fences.get(order.uuid)
+        if order.is_exception and fence is None:
+            order = self._afresh(order)
+            self._scribe.intend([clean_intent(order)])
+        self._flights.clean_begun(order, self._flights.cleans[order.uuid][1])
+        self._cleaner.give(order.uuid, LookBeforeClean(order, fence[0] if fence else None))
+
+
+def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
+    """Whether the record no longer is what was to be freed: a write of ours took effect."""
+    record = found.record
+    if found.error is not None or record is None:
+        return False
+    return not record.holds_anything or record.incarnation != order.incarnation
+
+
+def why_not(verdict: Verdict) -> tuple[Reason, dict[str, Any]]:
+    """Why an order ends at the last look: what forbids it now, or that we stop."""
+    if verdict.kind is Kind.KEEP:
+        return verdict.reason, dict(verdict.measures or {})
+    return Reason.STOPPING, {}

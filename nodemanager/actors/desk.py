@@ -1,0 +1,172 @@
+"""What the daemon's desks share: its books, the picture of this moment, and how it ends."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.crew import Crew
+from nodemanager.actors.flights import Flights
+from nodemanager.actors.messages import (
+    BackOff,
+    Decide,
+    Stop,
+    Team,
+)
+from nodemanager.actors.narrator import Narrator
+from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.role import Role
+from nodemanager.actors.scribe import Scribe
+from nodemanager.actors.timer import Timer, tell
+from nodemanager.clock import Clock
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.history import History, Nodes
+from nodemanager.core.model import Job
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Expected, Limits, Snapshot
+from nodemanager.errors import RemoteError
+from nodemanager.log import WARNING, Logger
+
+
+class Desk(RoleActor):
+    """The daemon actor's state, and what every one of its subjects needs."""
+
+    # Given with Begin, before any other message.
+    _team: Team
+    _setups: Crew
+    _shutdowns: Crew
+    _cleaner: Crew
+    _recovery: Recovery
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        role: Role,
+        timer: Timer,
+        clock: Clock,
+        log: Logger,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        self._settings = settings
+        self._role = role
+        self._timer = timer
+        self._clock = clock
+        self._log = log
+        self._narrator = Narrator(log, settings, role.mode)
+        self._history = History()
+        self._breaker = Breaker()
+        self._limits = Limits()
+        self._flights = Flights()
+        self._expected: dict[str, Expected] = {}
+        self._own_cleans: dict[str, tuple[str, float]] = {}
+        self._demand: tuple[Job, ...] | None = () if not settings.demand_polled else None
+        self._demand_at: float | None = None
+        self._slots: int | None = None
+        self._store_id: str | None = None
+        self._read_only: dict[str, str] = {}
+        self._identified: set[str] = set()
+        self._first_clean, self._backlog = role.backlog.load()
+        self._had_lease = True
+        self._plan_numbers = itertools.count(1)
+        self._plan: Plan | None = None
+        self._deciding = False
+        self._new_records = False
+        self._asked_after: Nodes | None = None
+        self._stopping: Stop | None = None
+        self._scribe = Scribe(role.journal, log)
+        self._creates: dict[int, tuple[str, str]] = {}
+        self._once_listings: set[float] = set()
+        self._once_applied = False
+
+    def _snapshot(self, plan_id: str, *, without: str | None = None) -> Snapshot:
+        """The picture of this moment; `without` leaves one order's own flight out."""
+        flights = self._flights
+        reasons = sorted(self._read_only.values())
+        if self._scribe.problem is not None:
+            reasons.append(self._scribe.problem)
+        return Snapshot(
+            plan_id=plan_id,
+            now=self._clock.boottime(),
+            wall=self._clock.wall(),
+            history=self._history,
+            demand=self._demand,
+            demand_at=self._demand_at,
+            slots=self._slots,
+            record_flights=flights.by_record(without),
+            node_flights=flights.by_node(without),
+            cleaned_lately=flights.cleaned_lately,
+            destroyed_lately=flights.destroyed_lately,
+            boots_unclaimed=flights.unclaimed(),
+            claimed_sizes=dict(flights.sizes),
+            expected=dict(self._expected),
+            holds=self._scribe.holds,
+            limits=self._limits,
+            breaker=self._breaker,
+            read_only="; ".join(reasons) if reasons else None,
+            own_cleans=frozenset(self._own_cleans),
+            lease=self._holds_lease(),
+            first_clean=self._first_clean,
+            backlog=self._backlog,
+            skipped=dict(flights.skipped),
+            touched=dict(flights.touched),
+            gone=dict(flights.gone),
+        )
+
+    def _holds_lease(self) -> bool:
+        holds = self._role.holds_lease()
+        if self._had_lease and not holds:
+            self._log.event(Event.LEASE_LOST, level=WARNING, pool=self._settings.pool)
+        self._had_lease = holds
+        return holds
+
+    def _set_breaker(self, breaker: Breaker) -> None:
+        if breaker != self._breaker:
+            self._scribe.save_breaker(breaker)
+        self._narrator.breaker_changed(self._breaker, breaker)
+        self._breaker = breaker
+
+    def _decide_soon(self) -> None:
+        if not self._deciding:
+            self._deciding = True
+            self.actor_ref.tell(Decide())
+
+    def _conclude(self, key: str, outcome: str, **details: object) -> None:
+        self._scribe.conclude(key, outcome, **details)
+        self._recovery.ended(key, outcome)
+
+    def _throttled(self, error: RemoteError) -> None:
+        """D6: back off all calls."""
+        wait_s = error.retry_after or self._settings.max_poll_time
+        until = self._clock.boottime() + wait_s
+        self._limits = replace(
+            self._limits, throttled_until=max(self._limits.throttled_until, until)
+        )
+        tell(self._team.cloud_list, BackOff(until))
+
+    def _nodes_now(self) -> int:
+        """The nodes there are, those created since the last listing among them."""
+        planned = self._plan.counts.get("nodes", 0) if self._plan is not None else 0
+        present = self._history.present
+        return planned + sum(one.node_id not in present for one in self._expected.values())
+
+    def _settled(self) -> None:
+        """Something of ours ended. The next decision waits for the next poll: what it would be
+        taken from does not show the outcome yet."""
+        self._finish_once()
+        self._finish_stop()
+
+    def _finish_stop(self) -> None:
+        crews = (self._setups, self._shutdowns, self._cleaner)
+        if self._stopping is not None and not any(crew.busy for crew in crews):
+            self._stopping.done()
+
+    def _finish_once(self) -> None:
+        if self._role.once is None or not self._once_applied or not self._flights.is_empty:
+            return
+        self._narrator.summary_again()
+        self._role.once.finished(0)

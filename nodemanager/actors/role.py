@@ -1,0 +1,69 @@
+"""What the daemon actor is given once and for all."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodemanager.actors.observer import Observer
+from nodemanager.core.model import Guarantee
+from nodemanager.journal.api import Journal
+from nodemanager.journal.memory import MemoryJournal
+
+
+class Identity(Protocol):
+    """Remembers the account and the store over restarts (L5)."""
+
+    def check(self, kind: str, seen: str) -> str | None:
+        """None when `seen` is what was known (or the first), else a line that says what differs."""
+        ...
+
+
+class BacklogKeeper(Protocol):
+    """Remembers over restarts what the first plan with cleans in it held back (S5)."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        """Whether there was no such plan yet, and what is held back."""
+        ...
+
+    def save(self, backlog: frozenset[str]) -> None: ...
+
+
+class NoBacklog:
+    """Every record is ours to judge from the start."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        return False, frozenset()
+
+    def save(self, backlog: frozenset[str]) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """`--once`: one plan is applied, its outcomes are awaited, then `finished` gets the code."""
+
+    finished: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Role:
+    """What the daemon actor is given once and for all.
+
+    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token.
+    """
+
+    manager: str
+    mode: str
+    guarantee: Guarantee
+    fence_wait: float
+    identity: Identity
+    observer: Observer
+    backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
+    holds_lease: Callable[[], bool] = lambda: True
+    token: int = 0
+    once: Once | None = None
+    run_id: str = field(default_factory=lambda: secrets.token_hex(2))
+    journal: Journal = field(default_factory=lambda: MemoryJournal(keeps_entries=False))

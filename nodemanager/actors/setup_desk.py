@@ -1,0 +1,148 @@
+"""The daemon's set-ups: the claim, the create, and what a refusal means (SAFETY.md U5, U6, D6)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from nodemanager.actors.clean_desk import CleanDesk
+from nodemanager.actors.flights import SetUp
+from nodemanager.actors.intents import (
+    LooseCreate,
+    create_intent,
+    create_key,
+)
+from nodemanager.actors.messages import (
+    NodeCreated,
+    RecordClaimed,
+    SetupFailed,
+    SetUpNode,
+)
+from nodemanager.actors.narrator import record_fields
+from nodemanager.core.demand import after_refusal, after_success
+from nodemanager.core.model import Claim
+from nodemanager.core.plan import BootOrder
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.records import (
+    order_release,
+)
+from nodemanager.core.settings import ORDER_TTL_S
+from nodemanager.core.snapshot import Expected
+from nodemanager.errors import Throttled
+from nodemanager.journal.api import Intent
+from nodemanager.log import WARNING
+
+
+class SetupDesk(CleanDesk):
+    """Hands out set-ups; a claim whose create was refused is released at once (U6)."""
+
+    def _doubt_create(self, order_id: int, now: float) -> None:
+        incarnation, size = self._creates.pop(order_id)
+        self._recovery.doubt(LooseCreate(create_key(incarnation), incarnation, size, now))
+
+    def _begin_setups(self, boots: Iterable[BootOrder], now: float) -> None:
+        prepared = [(boot, self._claim_for()) for boot in boots]
+        intents: list[Intent] = [create_intent(boot, claim) for boot, claim in prepared]
+        if not intents or not self._scribe.intend(intents):
+            return
+        for boot, claim in prepared:
+            self._begin_setup(boot, claim, now)
+
+    def _claim_for(self) -> Claim:
+        incarnation = secrets.token_hex(16)
+        return Claim(
+            pool=self._settings.pool,
+            manager=self._role.manager,
+            token=self._role.token,
+            at=0.0,
+            node_name=f"compute-{incarnation[:12]}-{self._settings.pool}",
+            incarnation=incarnation,
+        )
+
+    def _begin_setup(self, boot: BootOrder, claim: Claim, now: float) -> None:
+        clock = self._history.clock
+        assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
+        order_id = self._flights.setup_begun(boot, now)
+        self._creates[order_id] = (claim.incarnation, boot.size.name)
+        assert self._store_id is not None, "the same poll told the store's id"
+        order = SetUpNode(order_id, boot, claim, self._store_id, clock.offset, now + ORDER_TTL_S)
+        self._setups.give(str(order_id), order)
+
+    def on_RecordClaimed(self, message: RecordClaimed) -> None:
+        record = message.record
+        self._flights.claimed(message.order_id, record)
+        self._log.event(
+            Event.RECORD_CLAIMED,
+            **record_fields(record, record.uuid),
+            name=record.claim.node_name if record.claim else None,
+            incarnation=record.incarnation,
+        )
+
+    def on_NodeCreated(self, message: NodeCreated) -> None:
+        self._flights.setup_lands(message.order_id, self._clock.boottime())
+        self._setups.done(str(message.order_id))
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
+        record, node, now = message.record, message.node, self._clock.boottime()
+        size = setup.boot.size.name if setup is not None else node.size or ""
+        self._expected[record.uuid] = Expected(node.id, size, now)
+        self._creates.pop(message.order_id, None)
+        if record.incarnation is not None:
+            key = create_key(record.incarnation)
+            self._conclude(key, "created", record=record.uuid, node=node.id)
+        self._limits = after_success(self._limits, self._nodes_now())
+        self._log.event(
+            Event.NODE_CREATED,
+            node=node.id,
+            name=node.name,
+            **record_fields(record, record.uuid),
+            size=size,
+            took_s=message.took_s,
+        )
+        self._role.observer.booted(size)
+        self._settled()
+
+    def on_SetupFailed(self, message: SetupFailed) -> None:
+        in_doubt = not message.definite
+        self._flights.setup_lands(message.order_id, self._clock.boottime(), in_doubt=in_doubt)
+        self._setups.done(str(message.order_id))
+        setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
+        record, error = message.record, message.error
+        uuid = record.uuid if record is not None else None
+        self._log.event(
+            Event.NODE_SETUP_FAILED,
+            level=WARNING,
+            **(record_fields(record, record.uuid) if record is not None else {}),
+            size=setup.boot.size.name if setup is not None else None,
+            action=message.stage,
+            definite=message.definite,
+            error=error,
+        )
+        self._role.observer.create_failed(type(error).__name__)
+        if setup is not None and message.stage == "create":
+            self._refused(setup, error)
+        if record is not None and uuid is not None and message.definite:
+            order = order_release(
+                uuid,
+                Reason.CREATE_REFUSED,
+                self._snapshot(setup.boot.plan_id if setup is not None else ""),
+                incarnation=record.incarnation,
+                instance_id=None,
+                slot=record.slot_number,
+                hostname=record.hostname,
+            )
+            self._narrator.clean_ordered(order)
+            self._begin_clean(order)
+        if message.definite and message.order_id in self._creates:
+            incarnation, _ = self._creates.pop(message.order_id)
+            self._conclude(create_key(incarnation), "refused", stage=message.stage)
+        elif message.order_id in self._creates:
+            self._doubt_create(message.order_id, self._clock.boottime())
+        self._settled()
+
+    def _refused(self, setup: SetUp, error: Exception) -> None:
+        if isinstance(error, Throttled):
+            self._throttled(error)
+        now = self._clock.boottime()
+        self._limits = after_refusal(
+            self._limits, error, setup.boot.size.name, self._nodes_now(), now, self._settings
+        )

@@ -1,0 +1,89 @@
+"""Talks to a running daemon through its management server, for the commands that need one."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from nodemanager.config import Config
+from nodemanager.errors import NodeManagerError
+
+TIMEOUT_S = 30.0
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, never bound
+
+
+class ClientError(NodeManagerError):
+    """The daemon could not be reached, or said no."""
+
+
+class Client:
+    """The daemon that serves `config`'s pool: address, port and token are from the same file."""
+
+    def __init__(self, config: Config) -> None:
+        manage = config.manage
+        if not manage.port:
+            raise ClientError(
+                f"{config.path}: [Manage] port is not set, so the daemon takes no commands; "
+                "set one and restart it"
+            )
+        host = _WILDCARDS.get(manage.address, manage.address)
+        host = f"[{host}]" if ":" in host else host
+        self._url = f"http://{host}:{manage.port}"
+        self._config = config
+
+    def reset_breaker(self) -> None:
+        self._post("/api/breaker/reset", {})
+
+    def hold(self, id: str, reason: str) -> None:
+        self._post(f"/api/hold/{quote(id, safe='')}", {"reason": reason})
+
+    def release(self, id: str) -> None:
+        self._post(f"/api/release/{quote(id, safe='')}", {})
+
+    def _token(self) -> str:
+        given = self._config.manage.management_token
+        if given is not None:
+            return given.reveal()
+        path = self._config.daemon.state_dir / "management.token"
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError as error:
+            raise ClientError(self._nobody()) from error
+        except OSError as error:
+            raise ClientError(
+                f"{path}: {error.strerror}; run this as the user that the daemon runs as"
+            ) from error
+
+    def _nobody(self) -> str:
+        return (
+            f"no daemon answers at {self._url}; start it: "
+            f"nodemanager run --config {self._config.path}"
+        )
+
+    def _post(self, path: str, body: dict[str, str]) -> None:
+        headers = {"Authorization": f"Bearer {self._token()}"}
+        said = {"by": getpass.getuser(), **body}
+        try:
+            with requests.Session() as session:
+                # A proxy of the environment has no business with loopback, nor with our token.
+                session.trust_env = False
+                answer = session.post(
+                    f"{self._url}{path}", json=said, headers=headers, timeout=TIMEOUT_S
+                )
+        except requests.ConnectionError as error:
+            raise ClientError(self._nobody()) from error
+        except requests.RequestException as error:
+            raise ClientError(f"{self._url}: {type(error).__name__}") from error
+        if answer.status_code != 200:
+            raise ClientError(f"{self._url}{path}: {_why(answer)}")
+
+
+def _why(answer: requests.Response) -> str:
+    try:
+        told: Any = answer.json()
+        return f"{told.get('title', answer.status_code)}: {told.get('description', '')}"
+    except ValueError:
+        return f"HTTP {answer.status_code}"

@@ -1,0 +1,276 @@
+"""Kills the daemon at random points, again and again: python -m tests.live.chaos --kills 200.
+
+Everything is real: the daemon, the registry and the nodes are processes, the database is a file.
+One seed makes the same choices again; what the machine makes of them differs from run to run.
+Ends with 1, the seed and the directory of the run when the slot ledger did not balance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import requests
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.live import ledger
+from tests.live.cluster import DirectedCluster
+from tests.live.harness import Daemon
+from tests.live.hasty import CREATE_MARGIN_S
+from tests.live.ledger import Ledger, Windows
+
+SLOTS = 3
+WINDOW_S = 6.0
+SETTLE_S = 1.5
+BOOT_FAIL_S = 5.0
+POLL_S = 0.3
+MAX_POLL_S = 1.0
+SECTIONS = {
+    "Daemon": {
+        "poll_time": POLL_S,
+        "max_poll_time": MAX_POLL_S,
+        "poll_stale_after": 3,
+        "node_stale_after": WINDOW_S,
+        "boot_fail_after": BOOT_FAIL_S,
+        "max_nodes": SLOTS,
+    },
+    "Registry": {"slots": SLOTS},
+    "Cleaning": {"settle": SETTLE_S, "action_timeout": 5},
+    "Cloud Create": {"boot_delay": 0.2, "ping_interval": 0.5},
+}
+WINDOWS = Windows(stale_s=WINDOW_S, claim_s=BOOT_FAIL_S + CREATE_MARGIN_S)
+ROUNDS_S = SETTLE_S + 4 * MAX_POLL_S
+"""What the Liveness bound adds to a window, for at most SLOTS records."""
+MACHINE_S = 6.0
+"""For processes to start, and a machine that is busy with other things."""
+QUIET_S = max(WINDOWS.stale_s, WINDOWS.claim_s) + ROUNDS_S + BOOT_FAIL_S + MACHINE_S
+"""Within this of the last fault every slot is used by a live node, or free."""
+
+ANY = ("daemon.started", "cycle.done")
+GROWS = ("node.setup_started", "record.claimed", "node.created", "node.paired")
+SHRINKS = ("node.shutdown_started", "node.gone", "record.clean", "record.cleaned")
+EVENT_WAIT_S = 2.0
+"""For so long a kill waits for its event; it then comes without."""
+NEVER = ("invariant.broken", "record.false_clean", "actor.died", "server.failed")
+SETTLE_EVERY = 10
+LOOK_EVERY_S = 0.1
+
+
+class Unbalanced(AssertionError):
+    """The slot ledger does not balance, or the daemon said that it broke its promise."""
+
+
+class HastyCluster(DirectedCluster):
+    """A cluster whose daemons give a lost create up early."""
+
+    module = "tests.live.hasty"
+
+
+@dataclass
+class Run:
+    """So many kills of the daemon of one cluster."""
+
+    home: Path
+    seed: int
+    kills: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    readings: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.cluster = HastyCluster(self.home, SECTIONS)
+        self.daemon: Daemon | None = None
+        self.since = time.time()
+
+    def play(self, kills: int, tick: Callable[[], None] = lambda: None) -> None:
+        """All of it; raises Unbalanced."""
+        try:
+            self.cluster.serve_registry()
+            for number in range(1, kills + 1):
+                self._round()
+                self.kills = number
+                tick()
+                if number % SETTLE_EVERY == 0 or number == kills:
+                    self._settle()
+        except (AssertionError, pytest.fail.Exception) as error:
+            told = "" if self.daemon is None else f"\n{self.daemon.told()}"
+            raise Unbalanced(
+                f"seed {self.seed}, after {self.kills} kills, in {self.home}: {error}{told}"
+            ) from error
+        finally:
+            self.cluster.close()
+
+    # One round: start, let it run, hurt it, kill it, look.
+
+    def _round(self) -> None:
+        live = len(self.cluster.running())
+        least = self.random.choice((0, 0, 1, SLOTS, SLOTS, SLOTS))
+        state = self.random.choice(("idle", "idle", "busy"))
+        self.cluster.everyone(state)
+        self._start(least)
+        self._hurt()
+        events = ANY
+        if live < least:
+            events = GROWS
+        elif live > least and state == "idle":
+            events = SHRINKS
+        self._run_until_kill(self.random.choice(events))
+        assert self.daemon is not None
+        self.daemon.kill()
+        self._said_nothing_bad()
+        self._look()
+
+    def _hurt(self) -> None:
+        act = self.random.choices(
+            (self._nothing, self._kill_a_node, self._restart_registry, self._pause),
+            weights=(12, 4, 2, 2),
+        )[0]
+        act()
+
+    def _run_until_kill(self, event: str) -> None:
+        assert self.daemon is not None
+        if self.random.random() < 0.3:
+            self.counts["after a delay"] += 1
+            self._watch(self.random.uniform(0.05, 1.5))
+            return
+        delay = self.random.choice((0.0, self.random.uniform(0.0, 0.1)))
+        deadline = time.monotonic() + EVENT_WAIT_S
+        while not self.daemon.lines(event):
+            if time.monotonic() > deadline:
+                self.counts["event never came"] += 1
+                return
+            time.sleep(0.005)
+        self.counts[f"after {event}"] += 1
+        time.sleep(delay)
+
+    def _nothing(self) -> None:
+        pass
+
+    def _kill_a_node(self) -> None:
+        running = sorted(self.cluster.running())
+        if running:
+            self.counts["nodes killed"] += 1
+            try:
+                self.cluster.kill_node(self.random.choice(running))
+            except (KeyError, ProcessLookupError):
+                return  # The daemon was faster.
+
+    def _restart_registry(self) -> None:
+        """kill -9 while the daemon and its nodes use it."""
+        self.counts["registry restarts"] += 1
+        assert self.cluster.registry_process is not None
+        self.cluster.registry_process.kill()
+        self.cluster.serve_registry()
+
+    def _pause(self) -> None:
+        self.counts["pauses"] += 1
+        assert self.daemon is not None
+        self._watch(self.random.uniform(0.2, 1.0))
+        self.daemon.signal(signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 0.8))
+        self.daemon.signal(signal.SIGCONT)
+
+    def _start(self, least: int) -> None:
+        self.cluster.change({"Daemon": {"min_nodes": least}})
+        self.daemon = self.cluster.start()
+        self.since = time.time()
+
+    # What must be true.
+
+    def _watch(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_EVERY_S))
+            self._look()
+
+    def _look(self) -> Ledger:
+        """Read the ledger; a slot is overdue only where the daemon had not the time for it."""
+        try:
+            read = ledger.read(self.cluster, WINDOWS, SLOTS)
+        except requests.RequestException as error:
+            raise Unbalanced(f"the registry did not answer: {error}") from error
+        self.readings += 1
+        if read.broken:
+            raise Unbalanced("; ".join(read.broken))
+        if read.held > SLOTS:
+            raise Unbalanced(f"{read}, but there are {SLOTS}")
+        ran = time.time() - self.since
+        for uuid, late in read.overdue.items():
+            if min(late, ran) > ROUNDS_S + MACHINE_S:
+                raise Unbalanced(f"{uuid} holds a slot for {late:.1f} s too long, run {ran:.1f} s")
+        return read
+
+    def _settle(self) -> None:
+        """No faults: in the end every slot is used by a live node that pings, within the bound."""
+        self.cluster.everyone("busy")
+        self._start(least=SLOTS)
+        assert self.daemon is not None
+        deadline = time.monotonic() + QUIET_S
+        while True:
+            now = self._look()
+            balanced = len(now.live) == SLOTS and not now.waiting and not now.overdue
+            if balanced and self.daemon.lines("cycle.done", paired=SLOTS, booting=0):
+                break
+            if time.monotonic() > deadline:
+                raise Unbalanced(f"{now} {QUIET_S:g} s after the last fault")
+            time.sleep(LOOK_EVERY_S)
+        self.counts["times settled"] += 1
+        self._said_nothing_bad()
+        self.daemon.kill()
+        self._look()
+
+    def _said_nothing_bad(self) -> None:
+        assert self.daemon is not None
+        for event in NEVER:
+            for line in self.daemon.lines(event):
+                raise Unbalanced(f"the daemon said: {dict(line)}")
+        for event in (*GROWS, *SHRINKS):
+            self.counts[f"seen {event}"] += len(self.daemon.lines(event))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="how many (200)")
+    parser.add_argument("--seed", type=int, default=None, help="of its choices (a new one)")
+    asked = parser.parse_args()
+    seed = secrets.randbelow(1 << 32) if asked.seed is None else asked.seed
+    console = Console()
+    console.print(f"seed {seed}")
+    home = Path(tempfile.mkdtemp(prefix="nodemanager-chaos-"))
+    run = Run(home / "cluster", seed)
+    began = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    try:
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("kills", total=asked.kills)
+            run.play(asked.kills, lambda: progress.advance(task))
+    except Unbalanced as error:
+        console.print(str(error), highlight=False, markup=False)
+        return 1
+    shutil.rmtree(home, ignore_errors=True)
+    took = time.monotonic() - began
+    console.print(f"{run.kills} kills in {took:.0f} s, {run.readings} readings, all balanced")
+    for what, count in sorted(run.counts.items()):
+        console.print(f"  {count:6} {what}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

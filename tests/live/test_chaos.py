@@ -1,0 +1,102 @@
+"""kill -9 of the daemon at random points: `make chaos KILLS=200` plays more of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live import ledger
+from tests.live.chaos import Run
+from tests.live.ledger import Live, Windows
+
+pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+
+SEED = int(os.environ.get("SEED", "1"))
+KILLS = int(os.environ.get("KILLS", "20"))
+
+
+@pytest.mark.timeout(90 + 10 * KILLS)
+def test_after_each_kill_9_the_slots_held_are_live_nodes_and_records_within_their_window(
+    tmp_path: Path,
+):
+    run = Run(tmp_path / "cluster", SEED)
+
+    run.play(KILLS)
+
+    assert run.kills == KILLS
+    assert run.readings > KILLS
+    for deed in ("record.claimed", "node.created", "node.paired"):
+        assert run.counts[f"seen {deed}"], f"no kill came near {deed}: it proves nothing"
+
+
+ONE, TWO = Live(11, "r1", "a" * 32), Live(12, "r2", "b" * 32)
+
+
+def row(slot: int | None, incarnation: str | None) -> dict[str, Any]:
+    claim = {"incarnation": incarnation, "at": time.time()}
+    return {
+        "slot_number": slot,
+        "properties": {"nodemanager_claim": claim if incarnation else None},
+    }
+
+
+HEALTHY = {"r1": row(1, ONE.incarnation), "r2": row(2, TWO.incarnation)}
+
+
+def test_the_ledger_finds_nothing_wrong_with_two_nodes_of_two_records():
+    assert ledger.broken({"n1": ONE, "n2": TWO}, HEALTHY, most=2) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rows", "told"),
+    [
+        pytest.param({"n1": ONE, "n2": ONE}, HEALTHY, "2 live nodes for record r1", id="shared"),
+        pytest.param({"n1": ONE, "n2": TWO, "n3": TWO}, HEALTHY, "3 live nodes", id="too-many"),
+        pytest.param({"n1": ONE}, {"r1": row(None, None)}, "it was freed", id="freed"),
+        pytest.param({"n1": ONE}, {"r1": row(1, "c" * 32)}, "lost its claim", id="reused"),
+        pytest.param({"n1": ONE}, {}, "is no more", id="deleted"),
+        pytest.param(
+            {}, {**HEALTHY, "r2": row(1, TWO.incarnation)}, "held by 2 records", id="slot-twice"
+        ),
+    ],
+)
+def test_the_ledger_tells_what_breaks_the_promise(
+    nodes: dict[str, Live], rows: dict[str, dict[str, Any]], told: str
+):
+    assert any(told in one for one in ledger.broken(nodes, rows, most=2))
+
+
+@pytest.mark.parametrize(
+    ("pinged_s_ago", "claimed_s_ago", "left_s"),
+    [
+        pytest.param(2, 60, 4, id="window-from-the-last-ping"),
+        pytest.param(None, 2, 9, id="claim-that-never-pinged"),
+        pytest.param(20, 60, -14, id="overdue"),
+    ],
+)
+def test_a_record_nobody_uses_holds_its_slot_until_its_window_ends(
+    pinged_s_ago: float | None, claimed_s_ago: float, left_s: float
+):
+    now = time.time()
+
+    def ago(seconds: float | None) -> str | None:
+        return None if seconds is None else datetime.fromtimestamp(now - seconds, UTC).isoformat()
+
+    record = {
+        "slot_number": 1,
+        "modified_at": ago(60),
+        "first_ping_at": ago(pinged_s_ago),
+        "last_ping_at": ago(pinged_s_ago),
+        "properties": {
+            "nodemanager_claim": {"incarnation": "a" * 32, "at": now - claimed_s_ago},
+        },
+    }
+
+    ends = ledger.expiry(record, Windows(stale_s=6, claim_s=11))
+
+    assert ends == pytest.approx(now + left_s, abs=0.01)
