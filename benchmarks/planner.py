@@ -7,7 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks import pools
 from nodemanager.core import breaker as breakers
@@ -21,15 +21,18 @@ from nodemanager.core.snapshot import Snapshot
 
 WARM_UP = 3
 """Polls before the first that is measured: enough for absence to settle."""
+OTHER_WORK, PAGE, LINE = 256 << 20, 4096, 64
+"""Bytes of memory walked to fill any cache, of a page, and of a line of a cache."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round that was measured."""
+    """One round that was measured; `cold_s` is that of one with nothing of it in a cache."""
 
     cpu_s: float
     gc_s: float
     plan: Plan
+    cold_s: float = 0.0
 
 
 def cpu(work: Callable[[], object], times: int) -> float:
@@ -107,17 +110,37 @@ def rounds(count: int, *, stale: int, measured: int) -> Round:
     for number in range(WARM_UP):
         planner.round(pool.poll(number))
     taken: list[Round] = []
-    for number in range(WARM_UP, WARM_UP + measured):
+    colds: list[float] = []
+    for number in range(WARM_UP, WARM_UP + 2 * measured):
+        is_cold = number % 2 == 1
         poll = pool.poll(number)
         gc.collect()
+        if is_cold:
+            _forget_cached()
         pauses = _Pauses()
         gc.callbacks.append(pauses)
         began = time.process_time()
         made = planner.round(poll)
         spent = time.process_time() - began
         gc.callbacks.remove(pauses)
-        taken.append(Round(spent, pauses.seconds, made))
-    return sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
+        if is_cold:
+            colds.append(spent)
+        else:
+            taken.append(Round(spent, pauses.seconds, made))
+    median = sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
+    return replace(median, cold_s=statistics.median(colds))
+
+
+def _forget_cached() -> None:
+    """Have the processor's caches hold other memory, as after a minute of other work.
+
+    10,000 nodes fit in a cache that 100,000 do not fit in; right after the poll before, their
+    ratio measures that cache.
+    """
+    other = bytearray(OTHER_WORK)
+    for start in range(0, OTHER_WORK, PAGE):
+        other[start] = 1
+    assert sum(memoryview(other)[::LINE]) == OTHER_WORK // PAGE
 
 
 def decoding(count: int) -> float:

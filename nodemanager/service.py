@@ -25,6 +25,7 @@ from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.memory import tune_collector
 from nodemanager.operators import OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
@@ -312,6 +313,7 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.catch_uncaught()
     log.hide(*wiring.secrets_of(config))
+    tune_collector()
     return Service(config, dry_run=dry_run, once=once).run()
 
 

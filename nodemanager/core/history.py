@@ -196,7 +196,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         return history
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
-    twice = _records_twice(listing)
+    # One set says at once whether any is there twice; which ones takes longer, and is rare.
+    uuids = frozenset([record.uuid for record in listing.items])
+    twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
         listing = _in_order(listing)
     heard: dict[str, Heard] = {}
@@ -237,15 +239,13 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         future=future,
         idle=idle,
         idle_since=idle_since,
-        known_records=history.known_records.with_set(listing.started_at, frozenset(heard)),
+        known_records=history.known_records.with_set(listing.started_at, uuids),
     )
 
 
 def _records_twice(listing: Records) -> frozenset[str]:
-    uuids = [record.uuid for record in listing.items]
-    if len(set(uuids)) == len(uuids):
-        return frozenset()
-    return frozenset(uuid for uuid, count in Counter(uuids).items() if count > 1)
+    counts = Counter(record.uuid for record in listing.items)
+    return frozenset(uuid for uuid, count in counts.items() if count > 1)
 
 
 def _in_order(listing: Records) -> Records:

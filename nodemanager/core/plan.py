@@ -282,7 +282,7 @@ def _shutdowns(
     wanting: list[NodeView] = []
     for view in views:
         node_id = view.node.id
-        if node_id in surplus:
+        if surplus and node_id in surplus:
             idle_polls = snapshot.history.idle.get(node_id, 0)
             measures = {"idle_polls": idle_polls, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
