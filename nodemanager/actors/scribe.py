@@ -8,10 +8,11 @@ written once that is possible again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
@@ -26,6 +27,7 @@ class Loaded:
     breaker: Breaker | None
     holds: tuple[Hold, ...]
     intents: tuple[OpenIntent, ...]
+    late: Late = field(default_factory=dict)
 
 
 class Scribe:
@@ -39,6 +41,7 @@ class Scribe:
         self._open: dict[str, bool] = {}
         self._owed: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._breaker: Breaker | None = None
+        self._late: Late = {}
         self._holds: dict[str, Hold] = {}
 
     @property
@@ -52,12 +55,15 @@ class Scribe:
         """What a former run left; None when that can't be read now. Asked for once."""
         journal = self._journal
         try:
-            loaded = Loaded(journal.breaker(), journal.holds(), journal.open_intents())
+            loaded = Loaded(
+                journal.breaker(), journal.holds(), journal.open_intents(), journal.late_writes()
+            )
         except JournalError as error:
             self._failed(error)
             return None
         self._loaded = True
         self._breaker = loaded.breaker
+        self._late = loaded.late
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
         if journal.failure is not None:
@@ -141,6 +147,16 @@ class Scribe:
         except JournalError as error:
             self._failed(error)
 
+    def save_late(self, late: Late) -> None:
+        """Before the outcome of what may be late is written: until then its intent tells of it."""
+        self._late = late
+        if self._failure is not None or not self._loaded:
+            return
+        try:
+            self._journal.save_late_writes(late)
+        except JournalError as error:
+            self._failed(error)
+
     def hold(self, hold: Hold) -> bool:
         """Whether the hold is on the disk."""
         try:
@@ -187,6 +203,7 @@ class Scribe:
         """All of it again, since the file may be another now."""
         if self._breaker is not None:
             self._journal.save_breaker(self._breaker)
+        self._journal.save_late_writes(self._late)
         for hold in self._holds.values():
             self._journal.hold(hold)
         self._write_conclusions()

@@ -189,7 +189,8 @@ def _versions(records: Records | None) -> dict[str, str]:
 def records_listed(history: History, listing: Records, settings: Settings) -> History:
     """Fold a record listing in: who was heard, which stamps are not believed, idle counts.
 
-    Of an incomplete one, and of one that is late or repeated, only signs of life count.
+    Of an incomplete one, and of one that is late or repeated, only signs of life count. Behind a
+    fence no node can be heard: its silence counts from when the fence is gone (D8).
     """
     newest = history.records
     if newest is not None and listing.started_at <= newest.started_at:
@@ -215,6 +216,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             before is not None
             and before.last_ping_at == record.last_ping_at
             and before.incarnation == incarnation
+            and not record.fenced
         ):
             heard[uuid] = before
         else:

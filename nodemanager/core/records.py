@@ -182,7 +182,10 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
         if record.held:
             return keep(uuid, Reason.HELD)
-        return self._marked(record) if self.any_marks else None
+        marked = self._marked(record) if self.any_marks else None
+        if marked is None and self._is_fenced(record):
+            return Verdict(Kind.KEEP, Reason.FENCED, uuid)
+        return marked
 
     def _marked(self, record: Record) -> Verdict | None:
         """Kept for what an operator or an action of ours put on it, or on the node it names."""
@@ -201,6 +204,10 @@ class RecordJudge:
                 uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
             )
         return None
+
+    def _is_fenced(self, record: Record) -> bool:
+        """A fence keeps it quiet, and moved modified_at: that is not its node's silence (C12)."""
+        return record.fenced and not self.settings.compare_and_set
 
     def _kept_by_its_node(self, record: Record) -> Verdict | None:
         history, uuid = self.history, record.uuid
@@ -477,12 +484,16 @@ def order_release(
     )
 
 
-def fenced_order(order: CleanOrder, judged: Record, fenced: Record) -> CleanOrder | None:
+def fenced_order(
+    order: CleanOrder, judged: Record, fenced: Record, now: float
+) -> CleanOrder | None:
     """The order as it stands behind the fence, or None when something moved before it (C12).
 
-    The fence was the first write, so not-after is met; what must not have changed from here on is
-    the fenced version.
+    The fence was the first write: not-after binds it, counted to its answer, and nothing after it.
+    What must not have changed from here on is the fenced version.
     """
+    if now > order.not_after:
+        return None
     if (
         judged.last_ping_at != fenced.last_ping_at
         or judged.first_ping_at != fenced.first_ping_at

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
 from nodemanager.core.model import Record
 from nodemanager.journal.facts import Decision, Fact, Start
 
@@ -172,6 +173,15 @@ class Journal(Protocol):
         ...
 
     def save_breaker(self, breaker: Breaker) -> None: ...
+
+    def late_writes(self) -> Late:
+        """What may still be written to records, as last saved, on this boot's CLOCK_BOOTTIME.
+
+        After another boot all of it counts from now.
+        """
+        ...
+
+    def save_late_writes(self, late: Late) -> None: ...
 
     def holds(self) -> tuple[Hold, ...]:
         """All holds, oldest first."""

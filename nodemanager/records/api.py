@@ -84,8 +84,12 @@ class RecordStore(Protocol):
         """Lock the record's node out: a new ping secret, nothing else (C12, FENCED only)."""
         ...
 
-    def unfence(self, record: Record, ping_secret: str) -> Record:
-        """Give the node its old secret back (C12, FENCED only)."""
+    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+        """Give the node its old secret back (C12, FENCED only).
+
+        Without `ping_secret` the one that the store kept, or nothing where no fence stands. A
+        fence that stands shows as `Record.fenced`.
+        """
         ...
 
     def ping_url(self, record: Record) -> str:

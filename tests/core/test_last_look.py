@@ -189,7 +189,7 @@ def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
     made = gone()
     order, before = made.clean_order("r1"), made.records[0]
     after = made.change("r1", version="fenced", modified_at=made.store_now)
-    behind = fenced_order(order, before, after)
+    behind = fenced_order(order, before, after, made.now)
     assert behind is not None
     assert last_look(made, order=behind) == STALE
     made.change("r1", version="moved")
@@ -202,7 +202,15 @@ def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
 def test_what_moved_before_the_fence_lifts_it_c12(moved: dict[str, Any]) -> None:
     made = gone()
     order, before = made.clean_order("r1"), made.records[0]
-    assert fenced_order(order, before, made.change("r1", **moved)) is None
+    assert fenced_order(order, before, made.change("r1", **moved), made.now) is None
+
+
+def test_a_fence_answered_after_the_orders_not_after_is_lifted_c11() -> None:
+    made = gone()
+    order, before = made.clean_order("r1"), made.records[0]
+    fenced = made.change("r1")
+    assert fenced_order(order, before, fenced, order.not_after) is not None
+    assert fenced_order(order, before, fenced, order.not_after + 0.001) is None
 
 
 # C20, U6: cleans of their own right.

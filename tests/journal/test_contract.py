@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.snapshot import LateWrite
 from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
@@ -194,6 +195,20 @@ def test_the_breaker_survives_whole(again: Again) -> None:
     assert again().breaker() == breaker
     again().save_breaker(Breaker(generation=5))
     assert again().breaker() == Breaker(generation=5)
+
+
+def test_late_writes_survive_and_after_another_boot_count_from_now(
+    opened, clock: ManualClock
+) -> None:
+    assert opened().late_writes() == {}
+    late = {"r1": LateWrite(900.0, 800.0), "r2": LateWrite(950.0)}
+    opened().save_late_writes(late)
+    assert opened().late_writes() == late
+    booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
+    moved = opened(clock=booted, boot_id="boot-2").late_writes()
+    assert moved == {"r1": LateWrite(20.0, 20.0), "r2": LateWrite(20.0)}
+    opened().save_late_writes({})
+    assert opened().late_writes() == {}
 
 
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:

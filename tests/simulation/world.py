@@ -141,7 +141,9 @@ class World:
             pool.clock_read_at < before[0] for pool in self.pools.values()
         ):
             self.clock_lies += abs(step) + abs(before[1])
-            self.break_assumption("A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured")
+            self.break_assumption(
+                "A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured"
+            )
 
     def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
         if method == "store.time":
