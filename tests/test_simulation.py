@@ -27,6 +27,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(917, "U3", id="a-late-claim-after-the-same-record-was-ordered-again"),
         pytest.param(672, "C12", id="a-late-clean-after-its-fence-was-lifted"),
         pytest.param(1557, "C12", id="a-late-clean-behind-another-fence"),
+        pytest.param(191, "C3", id="a-step-of-the-stores-clock-over-a-restart"),
         pytest.param(506, "C11", id="a-fence-that-a-pause-made-late"),
     ],
 )

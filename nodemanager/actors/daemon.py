@@ -77,6 +77,7 @@ from nodemanager.journal.facts import (
     SettingsTaken,
     Start,
     State,
+    StoreClockKept,
 )
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -113,7 +114,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         loaded = self._scribe.load()
         if loaded is not None:
             self._adopt(loaded)
-        state = State(breaker=self._breaker, demand=self._demand)
+        state = State(history=self._history, breaker=self._breaker, demand=self._demand)
         self._scribe.begin(
             Start(
                 self._settings.pool,
@@ -138,6 +139,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._scribe.save_breaker(after)
             self._scribe.note(BreakerSet(after, self._clock.boottime()))
         now = self._clock.boottime()
+        if loaded.clock is not None:
+            self._history = histories.store_clock_kept(self._history, loaded.clock)
+            self._scribe.note(StoreClockKept(loaded.clock, now))
         for uuid, late in loaded.late.items():
             self._may_be_late(uuid, late.at)
             if late.clean_at is not None:
@@ -190,6 +194,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._narrator.malformed("records", listing.problems + problems)
         self._observe_listing("records", listing)
         history = histories.store_clock_read(self._history, message.store_time)
+        if history.clock is not None:
+            self._scribe.save_clock(history.clock)
         if message.answered_at is not None:
             history = histories.store_answered(history, message.answered_at, self._settings)
         self._history = history

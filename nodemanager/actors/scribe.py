@@ -14,6 +14,7 @@ from typing import Any
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
 from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
 from nodemanager.journal.facts import Decision, Fact, Start
@@ -28,6 +29,7 @@ class Loaded:
     holds: tuple[Hold, ...]
     intents: tuple[OpenIntent, ...]
     late: Late = field(default_factory=dict)
+    clock: StoreClock | None = None
 
 
 class Scribe:
@@ -42,6 +44,7 @@ class Scribe:
         self._owed: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._breaker: Breaker | None = None
         self._late: Late = {}
+        self._clock: StoreClock | None = None
         self._holds: dict[str, Hold] = {}
 
     @property
@@ -56,7 +59,11 @@ class Scribe:
         journal = self._journal
         try:
             loaded = Loaded(
-                journal.breaker(), journal.holds(), journal.open_intents(), journal.late_writes()
+                journal.breaker(),
+                journal.holds(),
+                journal.open_intents(),
+                journal.late_writes(),
+                journal.store_clock(),
             )
         except JournalError as error:
             self._failed(error)
@@ -147,6 +154,17 @@ class Scribe:
         except JournalError as error:
             self._failed(error)
 
+    def save_clock(self, clock: StoreClock) -> None:
+        """The store's clock, where it is not as it was kept: a later run must know of a step."""
+        if self._failure is not None or not self._loaded or not is_news(self._clock, clock):
+            return
+        try:
+            self._journal.save_store_clock(clock)
+        except JournalError as error:
+            self._failed(error)
+            return
+        self._clock = clock
+
     def save_late(self, late: Late) -> None:
         """Before the outcome of what may be late is written: until then its intent tells of it."""
         self._late = late
@@ -204,6 +222,8 @@ class Scribe:
         if self._breaker is not None:
             self._journal.save_breaker(self._breaker)
         self._journal.save_late_writes(self._late)
+        # The next reading is written whatever it is.
+        self._clock = None
         for hold in self._holds.values():
             self._journal.hold(hold)
         self._write_conclusions()

@@ -31,7 +31,7 @@ from nodemanager.core.settings import (
     CLOCK_STEP_S,
     Settings,
 )
-from nodemanager.core.store_clock import Future, StoreClock, first_reading
+from nodemanager.core.store_clock import Future, StoreClock, first_reading, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +338,12 @@ def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
     clock = history.clock
     return replace(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+
+
+def store_clock_kept(history: History, kept: StoreClock) -> History:
+    """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
+    clock = history.clock
+    return replace(history, clock=kept if clock is None else joined(kept, clock))
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

@@ -17,6 +17,7 @@ from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
 from nodemanager.core.model import Record
 from nodemanager.core.snapshot import LateWrite
+from nodemanager.core.store_clock import StoreClock, after_boot
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -34,6 +35,7 @@ _ANY = codec_of(Any)
 _LATE = codec_of(Mapping[str, LateWrite])
 _IS_OPEN = intents.c.concluded_at.is_(None)
 BREAKER = "breaker"
+CLOCK = "store_clock"
 LATE = "late_writes"
 
 
@@ -237,6 +239,23 @@ def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: f
     if boot_id and data["boot_id"] == boot_id:
         return breaker
     return _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+
+
+def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
+    return {
+        "clock": codec_of(StoreClock).encode(clock),
+        "boot_id": boot_id,
+        "boottime": boottime,
+        "wall": wall,
+    }
+
+
+def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
+    """The store's clock against this boot's."""
+    clock: StoreClock = codec_of(StoreClock).decode(data["clock"])
+    if boot_id and data["boot_id"] == boot_id:
+        return clock
+    return after_boot(clock, (data["boottime"] - data["wall"]) - (boottime - wall))
 
 
 def late_data(late: Late, boot_id: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from nodemanager.clock import Clock, ManualClock
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import (
@@ -53,6 +54,7 @@ class MemoryJournal:
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _breaker: Breaker | None = None
+    _store_clock: Mapping[str, Any] | None = None
     _late: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[tuple[str, str], Leftover] = field(default_factory=dict)
@@ -156,6 +158,19 @@ class MemoryJournal:
     def save_breaker(self, breaker: Breaker) -> None:
         self._call("save_breaker")
         self._breaker = breaker
+
+    def store_clock(self) -> StoreClock | None:
+        self._call("store_clock")
+        if self._store_clock is None:
+            return None
+        clock = self.clock
+        kept = self._store_clock
+        return durable.clock_from(kept, self.boot_id, clock.boottime(), clock.wall())
+
+    def save_store_clock(self, clock: StoreClock) -> None:
+        self._call("save_store_clock")
+        ours = self.clock
+        self._store_clock = durable.clock_data(clock, self.boot_id, ours.boottime(), ours.wall())
 
     def late_writes(self) -> Late:
         self._call("late_writes")

@@ -150,7 +150,7 @@ class World:
             self.managers[manager].pool.clock_read_at = self.engine.now
 
     def _missed_steps(self) -> None:
-        """A manager that starts has not measured the steps before: stamps from before one lie."""
+        """A shadow starts without a journal: it has not measured the steps before."""
         for at, step in self.clock_steps:
             if self.engine.now - at < STEP_MATTERS_S and abs(step) > CLOCK_STEP_S:
                 self.clock_lies += abs(step)
@@ -160,7 +160,8 @@ class World:
 
     def start(self, pool: Pool, *, mode: str = "apply") -> Manager:
         pool.starts += 1
-        self._missed_steps()
+        if mode != "apply":
+            self._missed_steps()
         manager = Manager(self, pool, f"{pool.name}-{pool.starts}", mode=mode)
         self.managers[manager.name] = manager
         if mode == "apply":
