@@ -240,7 +240,7 @@ class RecordJudge:
     def _absent_and_permitted(
         self, record: Record, claimed: bool, measures: dict[str, object]
     ) -> Verdict:
-        """C5-C7 and C10, once the record itself says that its time is up."""
+        """C5-C7, C10, and C11 where there is nothing to ask the cloud by, once its time is up."""
         history, settings, uuid = self.history, self.settings, record.uuid
         reason: Reason | None = None
         absence = history.absence.get(uuid)
@@ -249,6 +249,7 @@ class RecordJudge:
         elif (
             history.base_index.get(uuid) != record.version
             or history.glimpsed.get(uuid, record.version) != record.version
+            or uuid in history.vetoed
         ):
             reason = Reason.CHANGED_SINCE_LISTING
         elif self.snapshot.now - history.base.started_at > settings.poll_stale_after:
@@ -267,6 +268,8 @@ class RecordJudge:
             }
             if listings < settings.absent_listings or absent_s < settings.settle:
                 reason = Reason.NOT_SETTLED
+            elif record.claim is None and record.instance_id is None:
+                reason = Reason.UNVERIFIABLE
         if reason is not None:
             return Verdict(Kind.KEEP, reason, uuid, measures)
         if self.block is not None:

@@ -173,8 +173,12 @@ def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() 
 
 
 def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
-    made = gone(claimed=False, instance_id=None)
-    assert last_look(made, found={"asked_id": False}) == (Kind.KEEP, Reason.UNVERIFIABLE)
+    made = gone()
+    order = made.clean_order("r1")
+    record = replace(made.records[0], claim=None, instance_id=None)
+    order = replace(order, incarnation=None, instance_id=None)
+    found = {"record": record, "asked_id": False}
+    assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.UNVERIFIABLE)
 
 
 def test_our_claim_is_enough_to_ask_by_c11() -> None:

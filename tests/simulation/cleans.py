@@ -209,10 +209,9 @@ class CleanRules:
         if judged is None or judged.version != version:
             return f"it was judged at {version}, the listing before showed {judged}"
         heard_since = [one for one in ordered.ears.records if one.ended <= ordered.at]
-        newest = ordered.records[-1]
         for heard in heard_since:
             seen = heard.items.get(uuid)
-            if heard.started < newest.started or seen is None:
+            if heard.started <= before[-1].started or seen is None:
                 continue
             if seen.version != version:
                 return f"a later listing showed {seen.version}"
