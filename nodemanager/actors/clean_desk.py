@@ -199,7 +199,7 @@ class CleanDesk(Desk):
     def on_FenceLifted(self, message: FenceLifted) -> None:
         order, error = message.order, message.error
         self._cleaner.done(order.uuid)
-        if error is not None and not error.definite:
+        if error is not None and not (error.definite or error.unsent):
             self._may_be_late(order.uuid)
         if error is not None:
             self._log.event(
@@ -268,7 +268,7 @@ class CleanDesk(Desk):
             self._flights.fenced(message.fence, order)
         definite = getattr(message.error, "definite", False)
         fence = self._flights.fences.get(order.uuid)
-        if not definite:
+        if not definite and not getattr(message.error, "unsent", False):
             self._may_be_late(order.uuid, clean=message.stage == "write")
             if fence is not None and message.stage == "write":
                 now = self._clock.boottime()

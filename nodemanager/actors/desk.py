@@ -178,7 +178,13 @@ class Desk(RoleActor):
             self._stopping.done()
 
     def _finish_once(self) -> None:
-        if self._role.once is None or not self._once_applied or not self._flights.is_empty:
+        if self._role.once is None or not self._once_applied:
+            return
+        if not self._flights.is_empty:
+            waited = self._clock.boottime() - self._settings.action_timeout
+            if self._flights.unknown and self._flights.is_only_unknown(waited):
+                # The next run goes on with them.
+                self._role.once.finished(1)
             return
         self._narrator.summary_again()
         self._role.once.finished(0)

@@ -57,6 +57,11 @@ class Flights:
     def is_empty(self) -> bool:
         return not (self._setups or self._shutdowns or self.cleans or self.fences)
 
+    def is_only_unknown(self, since: float) -> bool:
+        """Whether all that is left are cleans of which nobody has known the outcome since then."""
+        others = self._setups or self._shutdowns or self.cleans.keys() - self.unknown.keys()
+        return not others and all(one.since <= since for one in self.unknown.values())
+
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
         """Drop what takes longer than action_timeout: it is judged afresh. Says what it was."""
         expired: list[Mapping[str, Any]] = []

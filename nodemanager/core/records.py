@@ -87,6 +87,19 @@ def worker_state(
     return record.worker_state
 
 
+def word_of(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
+    """The same, by what we saw, too: a ping that stayed the newest for the whole window is old,
+    though the store's clock was set back since and its stamp looks young."""
+    history = snapshot.history
+    heard = history.heard.get(record.uuid)
+    silent_s = 0.0
+    if heard is not None and heard.last_ping_at == record.last_ping_at:
+        silent_s = history.answered_s - heard.answered_s
+    if silent_s > settings.node_stale_after:
+        return WorkerState.UNKNOWN
+    return worker_state(record, history.clock, snapshot.now, settings)
+
+
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
     """The first configured poll that is older than poll_stale_after, and its age (C7)."""
     history, now = snapshot.history, snapshot.now
@@ -164,7 +177,7 @@ class RecordJudge:
         if not quiet_s > window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        state = worker_state(record, clock, self.snapshot.now, self.settings)
+        state = word_of(record, self.snapshot, self.settings)
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
@@ -444,7 +457,7 @@ def _still_stale(
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
     if not order.fenced and (quiet_s is None or not quiet_s > window_s):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = worker_state(record, clock, snapshot.now, settings)
+    state = word_of(record, snapshot, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at

@@ -14,7 +14,8 @@ class RecordStore(Protocol):
     """A record API as the manager sees it.
 
     Every call ends within the configured time-out and raises only `nodemanager.errors.StoreError`
-    and its subclasses. A store is used by several threads at once.
+    and its subclasses. A store is used by several threads at once. One that can't compare says of
+    an error of a write whether it came before anything was written (`unsent`).
     """
 
     provider: str

@@ -23,6 +23,7 @@ from nodemanager.errors import (
     StartError,
     StoreError,
     StoreRefused,
+    before_writing,
 )
 from nodemanager.records import wire
 from nodemanager.records.arvados_client import ArvadosClient
@@ -134,7 +135,8 @@ class ArvadosRecordStore:
 
     def create(self, claim: Claim) -> Record:
         """A new record with claim and slot, or the one that an earlier try made after all."""
-        made = self._made_before(claim)
+        with before_writing():
+            made = self._made_before(claim)
         if made is None:
             attributes = {"properties": _claimed({}, claim)}
             try:
@@ -211,7 +213,8 @@ class ArvadosRecordStore:
         `record` may be the fenced one or, when the fence's answer was lost, the one judged.
         Raises Conflict where someone else made a new secret since: a clean, a claim.
         """
-        now = self._read(record.uuid)
+        with before_writing():
+            now = self._read(record.uuid)
         fenced = _text(now.info, wire.FENCED_SECRET)
         if fenced is None and (ping_secret is None or _opens(ping_secret, now)):
             return now
@@ -259,7 +262,8 @@ class ArvadosRecordStore:
 
     def _unmoved(self, record: Record) -> Record:
         """The record as it is now, if it still is at the version judged; else Conflict."""
-        now = self._read(record.uuid)
+        with before_writing():
+            now = self._read(record.uuid)
         if now.version != record.version:
             raise Conflict(f"record {now.uuid} is at version {now.version}, not {record.version}")
         return now

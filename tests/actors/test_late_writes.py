@@ -229,6 +229,32 @@ def test_what_may_be_late_is_known_over_another_boot(fenced_rig: FencedRig) -> N
     assert rig.turn_until("record.claimed", within=300)["record"] != record.uuid
 
 
+def test_a_claim_that_failed_before_it_was_sent_is_not_late(fenced_rig: FencedRig) -> None:
+    """Or a server that is away for a minute would keep us from booting for hours."""
+    rig = fenced_rig(max_nodes=3)
+    record = rig.store.add_cleaned(quiet_for=10 * HOUR)
+    unsent = StoreError("timed out")
+    unsent.unsent = True
+    rig.jobs = (Job("a"),)
+    rig.store.on("claim", fail(unsent))
+    rig.start()
+    assert len(rig.lines("node.setup_failed", action="claim")) == 1
+    assert rig.turn_until("record.claimed", within=300)["record"] == record.uuid
+
+
+def test_one_run_ends_though_nobody_knows_of_a_clean(fenced: Leaking) -> None:
+    rig, _ = fenced(action_timeout=600)
+    rig.store.on("clean", fail(TIMED_OUT))
+    rig.start(once=True)
+    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig.store.always("read", fail(TIMED_OUT))
+    rig.turn(400)
+    assert rig.codes == []
+    rig.turn(900)
+    assert set(rig.codes) == {1}
+    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
+
+
 # A fence.
 
 

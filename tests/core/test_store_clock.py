@@ -126,6 +126,16 @@ def test_a_busy_word_from_the_future_is_not_fresh_for_ever_t6() -> None:
     assert made.of_record("r1").kind is Kind.CLEAN
 
 
+def test_a_word_whose_stamp_a_step_back_made_young_is_fresh_for_one_window_t6() -> None:
+    made = world()
+    made.add_record("r1", worker_state=WorkerState.BUSY)
+    made.change("r1", last_ping_at=made.store_now + 3000.0)
+    made.round(110)
+    assert made.of_record("r1").reason is not Reason.STALE_SLOT
+    made.round(8)
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
 def test_the_round_trip_is_taken_off_every_age_t1() -> None:
     clock = first_reading(StoreTime(1000.0, 10.0, error_s=5.0))
     assert clock.age(900.0, 10.0) == 95.0
