@@ -130,7 +130,10 @@ class CleanDesk(Desk):
             self._flights.unknown.pop(uuid, None)
             self._cleaner.go_on(uuid, LiftFence(order, fence))
         elif verdict.kind is Kind.CLEAN and self._stopping is None and found.record is not None:
-            self._write_clean(order, found.record, fence)
+            if order.fenced:
+                self._write_clean(order, found.record, fence)
+            else:
+                self._cleaner.go_on(uuid, FenceRecord(order, found.record))
         else:
             self._tell_skipped(order, found, verdict)
             self._look_again(order)
@@ -183,6 +186,9 @@ class CleanDesk(Desk):
         self._flights.fenced(fence, order)
         behind = fenced_order(order, fence.judged, fence.fenced, self._clock.boottime())
         due = self._flights.is_clean(order) and self._stopping is None
+        if (behind is None or not due) and order.uuid in self._flights.unknown:
+            self._look_again(order)
+            return
         if behind is None or not due:
             self._cleaner.go_on(order.uuid, LiftFence(order, fence))
             return

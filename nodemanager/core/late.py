@@ -58,7 +58,8 @@ def after_unknown(
     """What becomes of a clean of unknown outcome, and the order as it stands now (C12).
 
     KEEP with HOLDS_NOTHING: it took effect. CLEAN: nothing but our own late writes moved the
-    record, and the cloud denies its node again, so it is written once more. LIFT: it never will
+    record, and the cloud denies its node again, so it is written once more; where such a write took
+    the fence away, the order is not `fenced`, and it is put up again first. LIFT: it never will
     take effect, or the record is another's by now. Any other KEEP: not now; the fence stays.
     """
     order, record = unknown.order, found.record
@@ -72,7 +73,7 @@ def after_unknown(
         order = replace(order, version=record.version)
     verdict = confirm_clean(order, found, snapshot, settings)
     if verdict.kind is Kind.CLEAN:
-        return order, verdict
+        return replace(order, fenced=record.fenced), verdict
     waited_s = snapshot.now - unknown.since
     if waited_s > settings.node_stale_after:
         return order, _lift(order, verdict.reason.value, waited_s, settings)

@@ -73,6 +73,20 @@ def test_after_an_unknown_clean_the_fence_stays_and_it_is_written_again(fenced: 
     assert rig.store.calls["unfence"] == 0
 
 
+def test_a_late_lift_before_an_unknown_clean_has_the_fence_put_up_again(fenced: Leaking) -> None:
+    rig, record = fenced()
+    rig.store.on("clean", fail(TIMED_OUT))
+    rig.start()
+    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig.store.unfence(rig.store.rows[record.uuid], None)
+    rig.turn(5)
+    assert rig.store.rows[record.uuid].fenced
+    fenced_at = rig.clock.boottime()
+    rig.turn_until("record.cleaned", within=120, record=record.uuid)
+    assert rig.clock.boottime() - fenced_at >= rig.store.settle_wait - 5
+    assert rig.store.calls["fence"] == 2
+
+
 def test_an_unknown_clean_that_took_effect_is_found_and_not_written_again(fenced: Leaking) -> None:
     rig, record = fenced()
     rig.store.on("clean", lose(TIMED_OUT))

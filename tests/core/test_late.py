@@ -202,7 +202,7 @@ def test_denied_again_it_is_written_again_c12() -> None:
     made, one, after = unknown()
     order, verdict = looked(made, one, after)
     assert verdict.kind is Kind.CLEAN
-    assert order.version == after.version
+    assert (order.version, order.fenced) == (after.version, True)
 
 
 def test_our_own_late_write_moves_the_version_and_is_no_sign_of_life_c12() -> None:
@@ -210,6 +210,17 @@ def test_our_own_late_write_moves_the_version_and_is_no_sign_of_life_c12() -> No
     late = made.change("r1", modified_at=made.store_now)
     order, verdict = looked(made, one, late)
     assert (verdict.kind, order.version) == (Kind.CLEAN, late.version)
+
+
+def test_a_late_lift_has_the_fence_put_up_again_first_c12() -> None:
+    made, one, _ = unknown()
+    bare = made.change("r1", modified_at=made.store_now, fenced=False)
+    order, verdict = looked(made, one, bare)
+    assert (verdict.kind, order.fenced) == (Kind.CLEAN, False)
+    again = made.change("r1", modified_at=made.store_now, fenced=True)
+    behind = fenced_order(order, bare, again, made.now)
+    assert behind is not None
+    assert behind.fenced
 
 
 def test_where_it_took_effect_that_is_the_end_of_it_c12() -> None:
