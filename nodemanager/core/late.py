@@ -62,7 +62,7 @@ def after_unknown(
     the fence away, the order is not `fenced`, and it is put up again first. LIFT: it never will
     take effect, or the record is another's by now. Any other KEEP: not now; the fence stays.
     """
-    order, record = unknown.order, found.record
+    order, record = replace(unknown.order, fenced=True), found.record
     if found.error is not None:
         return order, keep(order.uuid, Reason.EVIDENCE_MISSING, error=found.error)
     if record is None or record.incarnation not in (None, order.incarnation):
