@@ -6,6 +6,9 @@ above a port ever sees a library's own exception.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class NodeManagerError(Exception):
     """Root of all errors raised on purpose by this program."""
@@ -35,13 +38,25 @@ class RemoteError(NodeManagerError):
 
     `definite` says that nothing was done and nothing will be (SAFETY.md U6); otherwise the
     request may still have taken effect. `retry_after` is in seconds, where the server named it.
+    `unsent` says that it failed before anything was written: nothing of it can come late.
     """
 
     definite = False
+    unsent = False
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+@contextlib.contextmanager
+def before_writing() -> Iterator[None]:
+    """What fails in here fails before anything is written."""
+    try:
+        yield
+    except RemoteError as error:
+        error.unsent = True
+        raise
 
 
 class CloudError(RemoteError):

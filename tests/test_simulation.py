@@ -20,6 +20,23 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
             pytest.fail(told(*shrink(seed, result.violations[0].rule)))
 
 
+@pytest.mark.parametrize(
+    ("seed", "rule"),
+    [
+        pytest.param(411, "U2", id="a-late-claim-over-a-newer-one"),
+        pytest.param(917, "U3", id="a-late-claim-after-the-same-record-was-ordered-again"),
+        pytest.param(672, "C12", id="a-late-clean-after-its-fence-was-lifted"),
+        pytest.param(1557, "C12", id="a-late-clean-behind-another-fence"),
+        pytest.param(191, "C3", id="a-step-of-the-stores-clock-over-a-restart"),
+        pytest.param(394, "MAX", id="an-empty-listing-of-few-records"),
+        pytest.param(402, "C6", id="a-listing-that-shows-an-older-version-again"),
+        pytest.param(506, "C11", id="a-fence-that-a-pause-made-late"),
+    ],
+)
+def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
+    assert rule not in {one.rule for one in run(seed).violations}
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.desk import Desk
@@ -24,6 +25,7 @@ from nodemanager.actors.messages import (
     RecordFenced,
 )
 from nodemanager.actors.narrator import record_fields
+from nodemanager.core.late import NEVER, Unknown, after_unknown
 from nodemanager.core.model import Guarantee, Outcome, Record
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.records import (
@@ -60,6 +62,23 @@ class CleanDesk(Desk):
         self._flights.clean_begun(order, self._clock.boottime())
         self._cleaner.give(order.uuid, LookBeforeClean(order))
 
+    def _lift_left(self, order: CleanOrder) -> None:
+        """Lift a fence that a listing shows, and that nothing of ours is behind any more."""
+        record = self._listed(order.uuid)
+        if record is None or not self._scribe.intend([clean_intent(order, record, fence=True)]):
+            return
+        fields = record_fields(record, order.uuid)
+        self._log.event(Event.RECORD_UNFENCED, **fields, reason=order.reason, plan=order.plan_id)
+        fence = Fence(record, record)
+        self._flights.clean_begun(order, self._clock.boottime())
+        self._flights.fenced(fence, order)
+        self._cleaner.give(order.uuid, LiftFence(order, fence))
+
+    def _listed(self, uuid: str) -> Record | None:
+        listing = self._history.records
+        items = listing.items if listing is not None else ()
+        return next((record for record in items if record.uuid == uuid), None)
+
     def on_CleanLooked(self, message: CleanLooked) -> None:
         order, found = message.order, message.found
         key = clean_key(order.uuid)
@@ -73,17 +92,16 @@ class CleanDesk(Desk):
             self._cleaner.done(order.uuid)
             self._settled()
             return
+        unknown = self._flights.unknown.get(order.uuid)
+        if unknown is not None and message.fenced is not None:
+            self._look_behind(replace(unknown, order=order), message.fenced, found)
+            return
         verdict = confirm_clean(
             order, found, self._snapshot(order.plan_id, without=order.uuid), self._settings
         )
         if verdict.kind is not Kind.CLEAN or self._stopping is not None:
-            reason, measures = why_not(verdict)
-            self._log.event(
-                Event.RECORD_CLEAN_SKIPPED,
-                **{**record_fields(found.record, order.uuid), "reason": reason, **measures},
-                plan=order.plan_id,
-            )
-            self._role.observer.clean_skipped(reason)
+            self._tell_skipped(order, found, verdict)
+            reason, _ = why_not(verdict)
             again = reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
             done = self._scribe.may_be_written(key) and _is_done(order, found)
             if message.fenced is not None and not done:
@@ -96,6 +114,46 @@ class CleanDesk(Desk):
             return
         assert found.record is not None
         self._write_clean(order, found.record, message.fenced)
+
+    def _look_behind(self, unknown: Unknown, fence: Fence, found: CleanEvidence) -> None:
+        """A clean of unknown outcome: its fence stays until that is known (C12)."""
+        uuid = unknown.order.uuid
+        snapshot = self._snapshot(unknown.order.plan_id, without=uuid)
+        order, verdict = after_unknown(unknown, found, snapshot, self._settings)
+        if order is not unknown.order:
+            self._flights.clean_begun(order, self._flights.cleans[uuid][1])
+        if verdict.reason is Reason.HOLDS_NOTHING:
+            self._cleaner.done(uuid)
+            self._freed(order, fence.judged)
+        elif verdict.kind is Kind.LIFT and self._stopping is None:
+            self._tell_skipped(order, found, verdict)
+            self._flights.unknown.pop(uuid, None)
+            self._cleaner.go_on(uuid, LiftFence(order, fence))
+        elif verdict.kind is Kind.CLEAN and self._stopping is None and found.record is not None:
+            if order.fenced:
+                self._write_clean(order, found.record, fence)
+            else:
+                self._cleaner.go_on(uuid, FenceRecord(order, found.record))
+        else:
+            self._tell_skipped(order, found, verdict)
+            self._look_again(order)
+
+    def _look_again(self, order: CleanOrder) -> None:
+        """Later; or by the next run, which finds the intent open."""
+        self._cleaner.done(order.uuid)
+        if self._stopping is None:
+            wait_s = self._flights.next_question_s(order.uuid, self._settings.max_poll_time)
+            self._timer.after(wait_s, self.actor_ref, CleanAgain(order))
+        self._settled()
+
+    def _tell_skipped(self, order: CleanOrder, found: CleanEvidence, verdict: Verdict) -> None:
+        reason, measures = why_not(verdict)
+        self._log.event(
+            Event.RECORD_CLEAN_SKIPPED,
+            **{**record_fields(found.record, order.uuid), "reason": reason, **measures},
+            plan=order.plan_id,
+        )
+        self._role.observer.clean_skipped(reason)
 
     def _write_clean(self, order: CleanOrder, record: Record, fence: Fence | None) -> None:
         """Fence or free the record, once its pre-image is on the disk."""
@@ -110,6 +168,9 @@ class CleanDesk(Desk):
                 plan=order.plan_id,
             )
             self._role.observer.clean_skipped(Reason.READ_ONLY)
+            if fence is not None and order.uuid in self._flights.unknown:
+                self._look_again(order)
+                return
             if fence is not None:
                 self._cleaner.go_on(order.uuid, LiftFence(order, fence, again=True))
                 return
@@ -123,8 +184,12 @@ class CleanDesk(Desk):
     def on_RecordFenced(self, message: RecordFenced) -> None:
         order, fence = message.order, message.fence
         self._flights.fenced(fence, order)
-        behind = fenced_order(order, fence.judged, fence.fenced)
-        if behind is None or self._stopping is not None:
+        behind = fenced_order(order, fence.judged, fence.fenced, self._clock.boottime())
+        due = self._flights.is_clean(order) and self._stopping is None
+        if (behind is None or not due) and order.uuid in self._flights.unknown:
+            self._look_again(order)
+            return
+        if behind is None or not due:
             self._cleaner.go_on(order.uuid, LiftFence(order, fence))
             return
         self._cleaner.done(order.uuid)
@@ -140,6 +205,8 @@ class CleanDesk(Desk):
     def on_FenceLifted(self, message: FenceLifted) -> None:
         order, error = message.order, message.error
         self._cleaner.done(order.uuid)
+        if error is not None and not (error.definite or error.unsent):
+            self._may_be_late(order.uuid)
         if error is not None:
             self._log.event(
                 Event.RECORD_CLEAN_FAILED,
@@ -171,10 +238,13 @@ class CleanDesk(Desk):
             self._cleaner.give(uuid, message)
 
     def on_RecordCleaned(self, message: RecordCleaned) -> None:
-        order, before = message.order, message.before
+        order = message.order
         self._cleaner.done(order.uuid)
-        self._flights.unfenced(order.uuid)
         self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
+        self._freed(order, message.before)
+
+    def _freed(self, order: CleanOrder, before: Record) -> None:
+        self._flights.unfenced(order.uuid)
         self._flights.forget_questions(order.uuid)
         self._log.event(
             Event.RECORD_CLEANED,
@@ -202,12 +272,20 @@ class CleanDesk(Desk):
         if message.fence is not None:
             # Nobody knows whether the fence is up.
             self._flights.fenced(message.fence, order)
+        definite = getattr(message.error, "definite", False)
         fence = self._flights.fences.get(order.uuid)
+        if not definite and not getattr(message.error, "unsent", False):
+            self._may_be_late(order.uuid, clean=message.stage == "write")
+            if fence is not None and message.stage == "write":
+                now = self._clock.boottime()
+                self._flights.unknown[order.uuid] = Unknown(order, fence[0].judged, now)
+        if fence is not None and order.uuid in self._flights.unknown:
+            self._look_again(order)
+            return
         if fence is not None:
             self._cleaner.go_on(order.uuid, LiftFence(order, fence[0], again=True))
             return
         self._cleaner.done(order.uuid)
-        definite = getattr(message.error, "definite", False)
         self._clean_ended(order, "failed" if definite else "unknown", again=True)
 
     def _clean_ended(self, order: CleanOrder, outcome: str, *, again: bool) -> None:
@@ -234,7 +312,7 @@ class CleanDesk(Desk):
         self._conclude(clean_key(order.uuid), outcome, reason=order.reason.value)
         if order.reason is Reason.AFTER_SHUTDOWN and order.instance_id is not None:
             self._conclude(destroy_key(order.instance_id), Outcome.GONE.value)
-        relieved = outcome == "lifted" and order.not_after == float("-inf")
+        relieved = outcome == "lifted" and order.not_after == NEVER
         if relieved and order.is_exception and self._stopping is None:
             self._begin_clean(self._afresh(order))
 
@@ -260,6 +338,6 @@ def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
 
 def why_not(verdict: Verdict) -> tuple[Reason, dict[str, Any]]:
     """Why an order ends at the last look: what forbids it now, or that we stop."""
-    if verdict.kind is Kind.KEEP:
+    if verdict.kind is not Kind.CLEAN:
         return verdict.reason, dict(verdict.measures or {})
     return Reason.STOPPING, {}

@@ -17,6 +17,7 @@ from nodemanager.actors.intents import (
     clean_key,
     create_key,
     destroy_key,
+    may_be_under_way,
 )
 from nodemanager.actors.messages import (
     ApplySettings,
@@ -52,6 +53,7 @@ from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core.history import Nodes, Records
+from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
@@ -75,6 +77,7 @@ from nodemanager.journal.facts import (
     SettingsTaken,
     Start,
     State,
+    StoreClockKept,
 )
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -111,7 +114,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         loaded = self._scribe.load()
         if loaded is not None:
             self._adopt(loaded)
-        state = State(breaker=self._breaker, demand=self._demand)
+        state = State(history=self._history, breaker=self._breaker, demand=self._demand)
         self._scribe.begin(
             Start(
                 self._settings.pool,
@@ -135,7 +138,17 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._breaker = after
             self._scribe.save_breaker(after)
             self._scribe.note(BreakerSet(after, self._clock.boottime()))
-        self._recovery.load(loaded.intents, self._clock.boottime())
+        now = self._clock.boottime()
+        if loaded.clock is not None:
+            self._history = histories.store_clock_kept(self._history, loaded.clock)
+            self._scribe.note(StoreClockKept(loaded.clock, now))
+        for uuid, late in loaded.late.items():
+            self._may_be_late(uuid, late.at)
+            if late.clean_at is not None:
+                self._may_be_late(uuid, late.clean_at, clean=True)
+        for uuid, cleans in may_be_under_way(loaded.intents):
+            self._may_be_late(uuid, now, clean=cleans)
+        self._recovery.load(loaded.intents, now)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
         self._settings = message.settings
@@ -181,6 +194,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._narrator.malformed("records", listing.problems + problems)
         self._observe_listing("records", listing)
         history = histories.store_clock_read(self._history, message.store_time)
+        if history.clock is not None:
+            self._scribe.save_clock(history.clock)
         if message.answered_at is not None:
             history = histories.store_answered(history, message.answered_at, self._settings)
         self._history = history
@@ -311,6 +326,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._flights.forget_landed(self._history)
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
+        self._flights.late = still_late(self._flights.late, now, self._settings)
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
             self._took_too_long(what, now)
@@ -382,6 +398,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             return
         for clean in made.cleans:
             self._begin_clean(clean)
+        for lift in made.lifts:
+            self._lift_left(lift)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
@@ -410,12 +428,19 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         if order.is_exception and not fenced:
             self._begin_clean(self._afresh(order))
             return
-        # Nothing is freed on what a former run judged: it is only looked at.
-        past = replace(order, not_after=float("-inf"))
-        self._flights.clean_begun(past, self._clock.boottime())
+        now = self._clock.boottime()
+        written = order.fenced and fenced
+        if order.is_exception and written:
+            past = replace(self._afresh(order), not_after=float("inf"), fenced=True)
+        else:
+            # Nothing is freed on what a former run judged: it is only looked at.
+            past = replace(order, not_after=NEVER)
+        self._flights.clean_begun(past, now)
         fence = Fence(before, before, before.ping_secret) if fenced and before else None
         if fence is not None:
             self._flights.fenced(fence, past)
+            if written:
+                self._flights.unknown[order.uuid] = Unknown(past, fence.judged, now)
         self._cleaner.give(order.uuid, LookBeforeClean(past, fence))
 
     def ask_tagged(self, records: tuple[str, ...]) -> None:
@@ -423,6 +448,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
 
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
         self._recovery.tagged(message.answers, self._history)
+
+    def may_be_late(self, uuid: str, at: float) -> None:
+        self._may_be_late(uuid, at)
 
     def expect(self, record: Record, node: CloudNode, size: str) -> None:
         self._flights.sizes[record.uuid] = size
@@ -434,6 +462,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         for order_id in [one for one in self._creates if not self._flights.is_setup(one)]:
             self._doubt_create(order_id, now)
         node_id, uuid = what.get("node"), what.get("record")
+        if uuid is not None:
+            self._may_be_late(str(uuid), now)
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
@@ -481,8 +511,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._flights.shutdown_ended(key, self._clock.boottime())
         self._cleaner.drop_waiting()
         for uuid, (fence, order) in list(self._flights.fences.items()):
-            # A step under way ends by itself; a lift behind a finished clean would undo it.
-            if not self._cleaner.has(uuid):
+            # A step under way ends by itself; a lift behind a finished clean would undo it. One
+            # of unknown outcome may be about to take effect: the next run finds its intent.
+            if not self._cleaner.has(uuid) and uuid not in self._flights.unknown:
                 self._cleaner.give(uuid, LiftFence(order, fence))
         self._log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
         self._finish_stop()

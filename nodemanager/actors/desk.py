@@ -22,7 +22,8 @@ from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History, Nodes
-from nodemanager.core.model import Job
+from nodemanager.core.late import still_late, with_late
+from nodemanager.core.model import Guarantee, Job
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
@@ -113,6 +114,7 @@ class Desk(RoleActor):
             first_clean=self._first_clean,
             backlog=self._backlog,
             skipped=dict(flights.skipped),
+            late=flights.late,
             touched=dict(flights.touched),
             gone=dict(flights.gone),
         )
@@ -138,6 +140,16 @@ class Desk(RoleActor):
     def _conclude(self, key: str, outcome: str, **details: object) -> None:
         self._scribe.conclude(key, outcome, **details)
         self._recovery.ended(key, outcome)
+
+    def _may_be_late(self, uuid: str, at: float | None = None, *, clean: bool = False) -> None:
+        """A write of ours to that record may still take effect, and nothing would refuse it."""
+        if self._role.guarantee is Guarantee.CAS:
+            return
+        at = self._clock.boottime() if at is None else at
+        late = with_late(self._flights.late, uuid, at, clean=clean)
+        if late != self._flights.late:
+            self._flights.late = late
+            self._scribe.save_late(still_late(late, self._clock.boottime(), self._settings))
 
     def _throttled(self, error: RemoteError) -> None:
         """D6: back off all calls."""
@@ -166,7 +178,13 @@ class Desk(RoleActor):
             self._stopping.done()
 
     def _finish_once(self) -> None:
-        if self._role.once is None or not self._once_applied or not self._flights.is_empty:
+        if self._role.once is None or not self._once_applied:
+            return
+        if not self._flights.is_empty:
+            waited = self._clock.boottime() - self._settings.action_timeout
+            if self._flights.unknown and self._flights.is_only_unknown(waited):
+                # The next run goes on with them.
+                self._role.once.finished(1)
             return
         self._narrator.summary_again()
         self._role.once.finished(0)

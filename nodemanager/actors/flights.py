@@ -9,6 +9,7 @@ from typing import Any
 
 from nodemanager.actors.messages import Fence
 from nodemanager.core.history import History
+from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Reason
@@ -49,10 +50,17 @@ class Flights:
         self.gone: dict[str, float] = {}
         self.skipped: dict[str, float] = {}
         self._doubtful: list[tuple[str, float]] = []
+        self.late: Late = {}
+        self.unknown: dict[str, Unknown] = {}
 
     @property
     def is_empty(self) -> bool:
         return not (self._setups or self._shutdowns or self.cleans or self.fences)
+
+    def is_only_unknown(self, since: float) -> bool:
+        """Whether all that is left are cleans of which nobody has known the outcome since then."""
+        others = self._setups or self._shutdowns or self.cleans.keys() - self.unknown.keys()
+        return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
         """Drop what takes longer than action_timeout: it is judged afresh. Says what it was."""
@@ -61,9 +69,10 @@ class Flights:
             if now - setup.since > action_timeout:
                 self.setup_lands(order_id, now)
                 self.setup_ended(order_id, now)
-                expired.append(
-                    {"action": "setup", "record": setup.record, "age_s": now - setup.since}
-                )
+                uuid = setup.record
+                if uuid is None and setup.boot.record is not None:
+                    uuid = setup.boot.record.uuid
+                expired.append({"action": "setup", "record": uuid, "age_s": now - setup.since})
         for node_id, (_, since) in list(self._shutdowns.items()):
             if now - since > action_timeout:
                 self.shutdown_ended(node_id, now)
@@ -245,7 +254,7 @@ class Flights:
             return None
         if ended[0].reason is Reason.CREATE_REFUSED:
             self._landed[uuid] = (_clean_flight(*ended), now)
-        else:
+        elif ended[0].not_after != NEVER:
             self._cleaned_at.append(now)
         return ended[1]
 
@@ -258,9 +267,11 @@ class Flights:
 
     def unfenced(self, uuid: str) -> None:
         self.fences.pop(uuid, None)
+        self.unknown.pop(uuid, None)
 
 
 def _clean_flight(order: CleanOrder, since: float) -> Flight:
-    # A claim counts as a node to be until it is seen to be released (U6).
-    released = order.reason is Reason.CREATE_REFUSED
-    return Flight("setup" if released else "clean", since)
+    if order.reason is Reason.CREATE_REFUSED:
+        # A claim counts as a node to be until it is seen to be released (U6).
+        return Flight("setup", since)
+    return Flight("unfence" if order.not_after == NEVER else "clean", since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,22 @@ def clean_intent(order: CleanOrder, judged: Record | None = None, *, fence: bool
         details={"order": codec_of(CleanOrder).encode(order)},
         pre_image=judged,
     )
+
+
+def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]]:
+    """The records that a former run may have been writing to, and whether that was a clean."""
+    for one in intents:
+        intent = one.intent
+        if intent.record is None:
+            continue
+        if intent.kind in (IntentKind.CLAIM, IntentKind.CREATE):
+            yield intent.record, False
+        elif intent.pre_image is not None:
+            try:
+                fenced = clean_order(intent).fenced
+            except ValueError:
+                fenced = True
+            yield intent.record, fenced
 
 
 @dataclass(slots=True)

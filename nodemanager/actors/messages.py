@@ -220,7 +220,10 @@ class LookBeforeClean:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A fence in place: the record as judged, as fenced, and the secret to give back."""
+    """A fence in place: the record as judged, as fenced, and the secret to give back.
+
+    Without a secret it is the one that the store kept with the fence.
+    """
 
     judged: Record
     fenced: Record

@@ -11,7 +11,7 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.core.model import Record, Tags
 from nodemanager.core.settings import CREATE_WITHIN_S
-from nodemanager.errors import RemoteError, StoreRefused
+from nodemanager.errors import RemoteError, StoreRefused, before_writing
 from nodemanager.records.api import RecordStore
 
 UserData = Callable[[Record, str], str]
@@ -52,7 +52,8 @@ class NodeSetupActor(RoleActor):
         self._create(order, record)
 
     def _claim(self, order: SetUpNode) -> Record:
-        found = self._store.store_id()
+        with before_writing():
+            found = self._store.store_id()
         if found != order.store_id:
             raise StoreRefused(f"the store is {found} now, and was {order.store_id} (L5)")
         claim = replace(order.claim, at=order.store_offset + self._clock.boottime())

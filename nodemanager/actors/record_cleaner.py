@@ -63,11 +63,10 @@ class RecordCleanerActor(RoleActor):
     def on_LiftFence(self, message: LiftFence) -> None:
         fence = message.fence
         error: RemoteError | None = None
-        if fence.ping_secret is not None:
-            try:
-                self._store.unfence(fence.fenced, fence.ping_secret)
-            except RemoteError as failed:
-                error = failed
+        try:
+            self._store.unfence(fence.fenced, fence.ping_secret)
+        except RemoteError as failed:
+            error = failed
         self._daemon.tell(FenceLifted(message.order, fence, message.again, error))
 
     def on_FreeRecord(self, message: FreeRecord) -> None:

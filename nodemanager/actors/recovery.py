@@ -39,6 +39,9 @@ class Deeds(Protocol):
     def ask_tagged(self, records: tuple[str, ...]) -> None:
         """Ask the cloud which nodes bear the tag of these records."""
 
+    def may_be_late(self, uuid: str, at: float) -> None:
+        """A write to that record, sent by then (CLOCK_BOOTTIME), may still take effect (C12)."""
+
     def expect(self, record: Record, node: CloudNode, size: str) -> None:
         """A node that was created, and that no listing shows yet (P4)."""
 
@@ -175,6 +178,8 @@ class Recovery:
             if records.started_at <= one.since:
                 continue
             record = claimed.get(one.incarnation)
+            if record is not None:
+                self._deeds.may_be_late(record.uuid, one.since)
             if record is None:
                 # Never claimed, or freed since: by C21 at the latest.
                 self._conclude(one, "released")

@@ -8,11 +8,13 @@ written once that is possible again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
 from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
 from nodemanager.journal.facts import Decision, Fact, Start
@@ -26,6 +28,8 @@ class Loaded:
     breaker: Breaker | None
     holds: tuple[Hold, ...]
     intents: tuple[OpenIntent, ...]
+    late: Late = field(default_factory=dict)
+    clock: StoreClock | None = None
 
 
 class Scribe:
@@ -39,6 +43,8 @@ class Scribe:
         self._open: dict[str, bool] = {}
         self._owed: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._breaker: Breaker | None = None
+        self._late: Late = {}
+        self._clock: StoreClock | None = None
         self._holds: dict[str, Hold] = {}
 
     @property
@@ -52,12 +58,19 @@ class Scribe:
         """What a former run left; None when that can't be read now. Asked for once."""
         journal = self._journal
         try:
-            loaded = Loaded(journal.breaker(), journal.holds(), journal.open_intents())
+            loaded = Loaded(
+                journal.breaker(),
+                journal.holds(),
+                journal.open_intents(),
+                journal.late_writes(),
+                journal.store_clock(),
+            )
         except JournalError as error:
             self._failed(error)
             return None
         self._loaded = True
         self._breaker = loaded.breaker
+        self._late = loaded.late
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
         if journal.failure is not None:
@@ -141,6 +154,27 @@ class Scribe:
         except JournalError as error:
             self._failed(error)
 
+    def save_clock(self, clock: StoreClock) -> None:
+        """The store's clock, where it is not as it was kept: a later run must know of a step."""
+        if self._failure is not None or not self._loaded or not is_news(self._clock, clock):
+            return
+        try:
+            self._journal.save_store_clock(clock)
+        except JournalError as error:
+            self._failed(error)
+            return
+        self._clock = clock
+
+    def save_late(self, late: Late) -> None:
+        """Before the outcome of what may be late is written: until then its intent tells of it."""
+        self._late = late
+        if self._failure is not None or not self._loaded:
+            return
+        try:
+            self._journal.save_late_writes(late)
+        except JournalError as error:
+            self._failed(error)
+
     def hold(self, hold: Hold) -> bool:
         """Whether the hold is on the disk."""
         try:
@@ -187,6 +221,9 @@ class Scribe:
         """All of it again, since the file may be another now."""
         if self._breaker is not None:
             self._journal.save_breaker(self._breaker)
+        self._journal.save_late_writes(self._late)
+        # The next reading is written whatever it is.
+        self._clock = None
         for hold in self._holds.values():
             self._journal.hold(hold)
         self._write_conclusions()

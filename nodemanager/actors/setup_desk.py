@@ -108,6 +108,11 @@ class SetupDesk(CleanDesk):
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, error = message.record, message.error
         uuid = record.uuid if record is not None else None
+        if in_doubt and message.stage == "claim" and not getattr(error, "unsent", False):
+            boot = setup.boot.record if setup is not None else None
+            claimed = record or boot
+            if claimed is not None:
+                self._may_be_late(claimed.uuid)
         self._log.event(
             Event.NODE_SETUP_FAILED,
             level=WARNING,

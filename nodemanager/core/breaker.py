@@ -134,7 +134,10 @@ def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
     )
 
 
-def collapses(lost: int, known: int, settings: Settings) -> bool:
+def collapses(lost: int, known: int, settings: Settings, *, cloud: bool = True) -> bool:
+    """Too many of them at once (L3). A few nodes may all go; records never go by our doing."""
+    if not cloud and lost == known > 0:
+        return True
     return known >= COLLAPSE_FLOOR and lost > settings.collapse_fraction * known
 
 
@@ -162,7 +165,7 @@ def after_listing(
     lost = known - ids
     part = breaker.part(cause)
     if part is None:
-        if not collapses(len(lost), len(known), settings):
+        if not collapses(len(lost), len(known), settings, cloud=cloud):
             return breaker
         detail = {"lost": len(lost), "known": len(known), "listed": len(ids)}
         return opened(breaker, cause, lost, at, detail)

@@ -201,8 +201,16 @@ def _leaving(snapshot: Snapshot) -> set[str]:
 
 
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """A cleaned record that may not be used again yet, for want of compare-and-set (U2)."""
-    if settings.compare_and_set or record.uuid in snapshot.own_cleans:
+    """A cleaned record that may not be used again yet, for want of compare-and-set (U2).
+
+    Our own cleans are free at once, unless another write of ours may still take effect (C12).
+    """
+    if settings.compare_and_set:
+        return False
+    late = snapshot.late.get(record.uuid)
+    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
+        return True
+    if record.uuid in snapshot.own_cleans:
         return False
     clock = snapshot.history.clock
     if clock is None or record.modified_at is None:

@@ -31,7 +31,7 @@ from nodemanager.core.settings import (
     CLOCK_STEP_S,
     Settings,
 )
-from nodemanager.core.store_clock import Future, StoreClock, first_reading
+from nodemanager.core.store_clock import Future, StoreClock, first_reading, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class History:
     listing that ended before `cloud` began (C6), and `pinned` the one that will be `base` when
     the cloud poll under way completes. `partial` holds nodes of incomplete listings since
     `cloud`, `glimpsed` the versions of records in incomplete listings since `records`: seen is
-    seen (C5, C6). `answered_s` is how long the store has answered pings (D8).
+    seen (C5, C6). `vetoed` are records of which a listing after `base`, begun then, showed another
+    version, whatever later ones show (C6). `answered_s` is how long the store answered pings (D8).
     """
 
     cloud: Nodes | None = None
@@ -87,6 +88,7 @@ class History:
     pinned: Records | None = None
     partial: tuple[CloudNode, ...] = ()
     glimpsed: Mapping[str, str] = field(default_factory=dict)
+    vetoed: Mapping[str, float] = field(default_factory=dict)
     nodes_twice: frozenset[str] = frozenset()
     records_twice: frozenset[str] = frozenset()
     bearers: Bearers = field(default_factory=dict)
@@ -139,6 +141,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         history,
         cloud=listing,
         base=base,
+        vetoed=_still_vetoed(history, base),
         base_index=history.base_index if base is history.base else _versions(base),
         partial=(),
         nodes_twice=listed_twice(listing.items, present),
@@ -189,7 +192,8 @@ def _versions(records: Records | None) -> dict[str, str]:
 def records_listed(history: History, listing: Records, settings: Settings) -> History:
     """Fold a record listing in: who was heard, which stamps are not believed, idle counts.
 
-    Of an incomplete one, and of one that is late or repeated, only signs of life count.
+    Of an incomplete one, and of one that is late or repeated, only signs of life count. Behind a
+    fence no node can be heard: its silence counts from when the fence is gone (D8).
     """
     newest = history.records
     if newest is not None and listing.started_at <= newest.started_at:
@@ -217,6 +221,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             before is not None
             and before.last_ping_at == record.last_ping_at
             and before.incarnation == incarnation
+            and not record.fenced
         ):
             heard[uuid] = before
         else:
@@ -235,12 +240,38 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         records=listing,
         records_twice=twice,
         glimpsed={},
+        vetoed=_vetoed(history, listing),
         heard=heard,
         future=future,
         idle=idle,
         idle_since=idle_since,
         known_records=history.known_records.with_set(listing.started_at, uuids),
     )
+
+
+def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
+    """With the records that the listing before, or incomplete ones since, showed as other than
+    `base` has them: an answer may be late, and show them again as they were."""
+    base, newest = history.base, history.records
+    if base is None or newest is None or (newest is base and not history.glimpsed):
+        return history.vetoed
+    known = history.base_index
+    vetoed = dict(history.vetoed)
+    if newest is not base:
+        for record in newest.items:
+            if known.get(record.uuid, record.version) != record.version:
+                vetoed[record.uuid] = newest.started_at
+    for uuid, version in history.glimpsed.items():
+        if known.get(uuid, version) != version:
+            vetoed[uuid] = listing.started_at
+    return vetoed
+
+
+def _still_vetoed(history: History, base: Records | None) -> Mapping[str, float]:
+    """Without those that were shown before the record listing that is judged now."""
+    if not history.vetoed or base is None or base is history.base:
+        return history.vetoed
+    return {uuid: at for uuid, at in history.vetoed.items() if at > base.started_at}
 
 
 def _records_twice(listing: Records) -> frozenset[str]:
@@ -336,6 +367,12 @@ def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
     clock = history.clock
     return replace(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+
+
+def store_clock_kept(history: History, kept: StoreClock) -> History:
+    """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
+    clock = history.clock
+    return replace(history, clock=kept if clock is None else joined(kept, clock))
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

@@ -163,7 +163,8 @@ class Record:
     `worker_state` is what the node itself reported in its last ping (None: it reported none);
     `derived_state` is the API's own crunch_worker_state, which is never evidence of `down` (T6).
     `version` is what a conditional write is conditional on. `pool` is the pool the record names
-    (T3), with or without a claim. `instance_id` is the cloud id the node pinged with.
+    (T3), with or without a claim. `instance_id` is the cloud id the node pinged with. `fenced`
+    says that a fence stands on it, which locks its node out (C12).
     `ping_secret` opens the record to a ping: never logged, never in a repr.
     """
 
@@ -185,6 +186,7 @@ class Record:
     info: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ping_secret: str | None = field(default=None, repr=False)
     problems: tuple[str, ...] = ()
+    fenced: bool = False
 
     @property
     def holds_slot(self) -> bool:

@@ -26,6 +26,7 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.history import History
+from nodemanager.core.late import left_fences
 from nodemanager.core.model import Record, Size
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
@@ -59,7 +60,8 @@ class Plan:
     """All that one snapshot calls for.
 
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
-    snapshot starts from. `ask` are node ids to ask the cloud for (B3).
+    snapshot starts from. `ask` are node ids to ask the cloud for (B3). `lifts` are fences that
+    nothing follows any more (C12).
     """
 
     plan_id: str
@@ -71,6 +73,7 @@ class Plan:
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
+    lifts: tuple[CleanOrder, ...] = ()
     ask: tuple[str, ...] = ()
     wants: Wants | None = None
     slots: Slots | None = None
@@ -132,6 +135,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         boots=_boots(snapshot, settings, wants, impossible.ids),
         shutdowns=shutdowns,
         cleans=cleans,
+        lifts=left_fences(snapshot, settings, impossible.ids),
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
         wants=wants,
         slots=slots,

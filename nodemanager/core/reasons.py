@@ -29,6 +29,7 @@ class Kind(StrEnum):
     DEFER = "defer"
     PAIR = "pair"
     SHUTDOWN = "shutdown"
+    LIFT = "lift"
 
 
 class Reason(Told):
@@ -93,6 +94,14 @@ class Reason(Told):
     )
     IMPOSSIBLE = "impossible", "The listing contradicts itself about it (L4)."
 
+    FENCED = (
+        "fenced",
+        "A fence locks its node out, so that its silence says nothing: it is lifted first (C12).",
+    )
+    FENCE_LEFT = (
+        "fence_left",
+        "A fence of ours stands, and no clean comes after it any more: it is lifted (C12).",
+    )
     BACKLOG_HELD = (
         "backlog_held",
         "It was leaked before the first start, with too many others; an operator decides (S5).",
@@ -218,6 +227,7 @@ class Event(Told):
     RECORD_CLEANED = "record.cleaned", "It is free."
     RECORD_CLEAN_SKIPPED = "record.clean_skipped", "Left alone at the last look."
     RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; it is judged afresh."
+    RECORD_UNFENCED = "record.unfenced", "A fence that was left standing is about to be lifted."
     RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."

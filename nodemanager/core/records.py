@@ -87,6 +87,19 @@ def worker_state(
     return record.worker_state
 
 
+def word_of(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
+    """The same, by what we saw, too: a ping that stayed the newest for the whole window is old,
+    though the store's clock was set back since and its stamp looks young."""
+    history = snapshot.history
+    heard = history.heard.get(record.uuid)
+    silent_s = 0.0
+    if heard is not None and heard.last_ping_at == record.last_ping_at:
+        silent_s = history.answered_s - heard.answered_s
+    if silent_s > settings.node_stale_after:
+        return WorkerState.UNKNOWN
+    return worker_state(record, history.clock, snapshot.now, settings)
+
+
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
     """The first configured poll that is older than poll_stale_after, and its age (C7)."""
     history, now = snapshot.history, snapshot.now
@@ -164,7 +177,7 @@ class RecordJudge:
         if not quiet_s > window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        state = worker_state(record, clock, self.snapshot.now, self.settings)
+        state = word_of(record, self.snapshot, self.settings)
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
@@ -182,7 +195,10 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
         if record.held:
             return keep(uuid, Reason.HELD)
-        return self._marked(record) if self.any_marks else None
+        marked = self._marked(record) if self.any_marks else None
+        if marked is None and self._is_fenced(record):
+            return Verdict(Kind.KEEP, Reason.FENCED, uuid)
+        return marked
 
     def _marked(self, record: Record) -> Verdict | None:
         """Kept for what an operator or an action of ours put on it, or on the node it names."""
@@ -201,6 +217,10 @@ class RecordJudge:
                 uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
             )
         return None
+
+    def _is_fenced(self, record: Record) -> bool:
+        """A fence keeps it quiet, and moved modified_at: that is not its node's silence (C12)."""
+        return record.fenced and not self.settings.compare_and_set
 
     def _kept_by_its_node(self, record: Record) -> Verdict | None:
         history, uuid = self.history, record.uuid
@@ -233,7 +253,7 @@ class RecordJudge:
     def _absent_and_permitted(
         self, record: Record, claimed: bool, measures: dict[str, object]
     ) -> Verdict:
-        """C5-C7 and C10, once the record itself says that its time is up."""
+        """C5-C7, C10, and C11 where there is nothing to ask the cloud by, once its time is up."""
         history, settings, uuid = self.history, self.settings, record.uuid
         reason: Reason | None = None
         absence = history.absence.get(uuid)
@@ -242,6 +262,7 @@ class RecordJudge:
         elif (
             history.base_index.get(uuid) != record.version
             or history.glimpsed.get(uuid, record.version) != record.version
+            or uuid in history.vetoed
         ):
             reason = Reason.CHANGED_SINCE_LISTING
         elif self.snapshot.now - history.base.started_at > settings.poll_stale_after:
@@ -260,6 +281,8 @@ class RecordJudge:
             }
             if listings < settings.absent_listings or absent_s < settings.settle:
                 reason = Reason.NOT_SETTLED
+            elif record.claim is None and record.instance_id is None:
+                reason = Reason.UNVERIFIABLE
         if reason is not None:
             return Verdict(Kind.KEEP, reason, uuid, measures)
         if self.block is not None:
@@ -434,7 +457,7 @@ def _still_stale(
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
     if not order.fenced and (quiet_s is None or not quiet_s > window_s):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = worker_state(record, clock, snapshot.now, settings)
+    state = word_of(record, snapshot, settings)
     if state in (WorkerState.BUSY, WorkerState.IDLE):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at
@@ -477,12 +500,16 @@ def order_release(
     )
 
 
-def fenced_order(order: CleanOrder, judged: Record, fenced: Record) -> CleanOrder | None:
+def fenced_order(
+    order: CleanOrder, judged: Record, fenced: Record, now: float
+) -> CleanOrder | None:
     """The order as it stands behind the fence, or None when something moved before it (C12).
 
-    The fence was the first write, so not-after is met; what must not have changed from here on is
-    the fenced version.
+    The fence was the first write: not-after binds it, counted to its answer, and nothing after it.
+    What must not have changed from here on is the fenced version.
     """
+    if now > order.not_after:
+        return None
     if (
         judged.last_ping_at != fenced.last_ping_at
         or judged.first_ping_at != fenced.first_ping_at

@@ -28,6 +28,18 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class LateWrite:
+    """Of writes of ours on one record nobody knows whether they took effect, or will (C12).
+
+    Times are CLOCK_BOOTTIME: when nobody waited for the last of them any more, and for the last
+    clean among them.
+    """
+
+    at: float
+    clean_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the cloud refused lately (D6); times are boottime.
 
@@ -79,5 +91,7 @@ class Snapshot:
     backlog: frozenset[str] = frozenset()
     skipped: Mapping[str, float] = field(default_factory=dict)
     """When the clean of a record was last left undone: others have their turn first (C10)."""
+    late: Mapping[str, LateWrite] = field(default_factory=dict)
+    """By record, on a store that can't compare: what may still be written to it (U2, C12)."""
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from nodemanager.core.model import StoreTime
 from nodemanager.core.settings import CLOCK_AGREE_POLLS, CLOCK_STEP_S
 
 STEPS_KEPT = 16
+KEEP_OFFSET_S = 1.0
 Steps = tuple[tuple[float, float], ...]
 
 
@@ -29,7 +30,8 @@ class StoreClock:
     `steps` are forward jumps as (store time after the jump, size): a stamp from before one looks
     too old by its size. `agreed` counts the polls since the last jump; `read_at` is CLOCK_BOOTTIME
     of the newest reading. `debts` are jumps back not made good yet, as (what the clock showed
-    before, size).
+    before, size). `known_since` is CLOCK_BOOTTIME: what is from before it may have any age, and
+    counts from then. `by_wall` says that the offset was carried over a boot by our wall clock.
     """
 
     offset: float
@@ -38,6 +40,8 @@ class StoreClock:
     steps: Steps = ()
     read_at: float = float("inf")
     debts: Steps = ()
+    known_since: float = float("-inf")
+    by_wall: bool = False
 
     def now(self, boottime: float) -> float:
         return self.offset + boottime
@@ -48,7 +52,7 @@ class StoreClock:
         for after, size in self.steps:
             if stamp < after:
                 age -= size
-        return age
+        return min(age, boottime - self.known_since)
 
     @property
     def trusted(self) -> bool:
@@ -69,6 +73,12 @@ class StoreClock:
                 error_s=seen.error_s,
                 agreed=min(self.agreed + 1, CLOCK_AGREE_POLLS),
                 read_at=seen.boottime,
+                by_wall=False,
+            )
+        if self.by_wall:
+            # Whose clock moved over the boot, the store's or ours, is not told.
+            return StoreClock(
+                offset, seen.error_s, 1, self.steps, seen.boottime, known_since=seen.boottime
             )
         # What the clock would show now without the jump, at the most.
         shown = self.now(seen.boottime) + seen.error_s + self.error_s
@@ -76,7 +86,9 @@ class StoreClock:
             steps, debts = _forward(self.steps, self.debts, shown, seen.at, step)
         else:
             steps, debts = _back(self.steps, self.debts, shown, seen.at, step)
-        return StoreClock(offset, seen.error_s, 1, steps, seen.boottime, debts)
+        return StoreClock(
+            offset, seen.error_s, 1, steps, seen.boottime, debts, known_since=self.known_since
+        )
 
 
 def _forward(
@@ -126,3 +138,30 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
 
 def first_reading(seen: StoreTime) -> StoreClock:
     return StoreClock(seen.at - seen.boottime, seen.error_s, read_at=seen.boottime)
+
+
+def is_news(kept: StoreClock | None, now: StoreClock) -> bool:
+    """Whether the clock differs from the one last kept by more than what polls always differ by."""
+    if kept is None or abs(now.offset - kept.offset) > KEEP_OFFSET_S:
+        return True
+    return replace(now, offset=kept.offset, error_s=kept.error_s, read_at=kept.read_at) != kept
+
+
+def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
+    """The clock that another boot of this machine left, before it is read again (R4).
+
+    `by_s` is how much less CLOCK_BOOTTIME shows now than it would have shown, by our wall clock.
+    """
+    return replace(
+        kept,
+        offset=kept.offset + by_s,
+        known_since=kept.known_since - by_s,
+        read_at=float("-inf"),
+        by_wall=True,
+    )
+
+
+def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
+    """`kept` and what was read since without it; a jump that both know makes stamps younger."""
+    read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
+    return replace(read, steps=(*read.steps, *now.steps), agreed=min(read.agreed, now.agreed))

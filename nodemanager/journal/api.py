@@ -11,7 +11,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
 from nodemanager.core.model import Record
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.facts import Decision, Fact, Start
 
 PARKED_AFTER = 5
@@ -172,6 +174,24 @@ class Journal(Protocol):
         ...
 
     def save_breaker(self, breaker: Breaker) -> None: ...
+
+    def store_clock(self) -> StoreClock | None:
+        """The store's clock as last saved, against this boot's CLOCK_BOOTTIME.
+
+        After another boot that is told by our wall clock, and only until it is read (T1).
+        """
+        ...
+
+    def save_store_clock(self, clock: StoreClock) -> None: ...
+
+    def late_writes(self) -> Late:
+        """What may still be written to records, as last saved, on this boot's CLOCK_BOOTTIME.
+
+        After another boot all of it counts from now.
+        """
+        ...
+
+    def save_late_writes(self, late: Late) -> None: ...
 
     def holds(self) -> tuple[Hold, ...]:
         """All holds, oldest first."""

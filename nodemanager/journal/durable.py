@@ -14,7 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
 from nodemanager.core.model import Record
+from nodemanager.core.snapshot import LateWrite
+from nodemanager.core.store_clock import StoreClock, after_boot
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -29,8 +32,11 @@ from nodemanager.journal.codec import codec_of, dump, load, to_text, without_sec
 from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images
 
 _ANY = codec_of(Any)
+_LATE = codec_of(Mapping[str, LateWrite])
 _IS_OPEN = intents.c.concluded_at.is_(None)
 BREAKER = "breaker"
+CLOCK = "store_clock"
+LATE = "late_writes"
 
 
 def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
@@ -233,6 +239,38 @@ def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: f
     if boot_id and data["boot_id"] == boot_id:
         return breaker
     return _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+
+
+def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
+    return {
+        "clock": codec_of(StoreClock).encode(clock),
+        "boot_id": boot_id,
+        "boottime": boottime,
+        "wall": wall,
+    }
+
+
+def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
+    """The store's clock against this boot's."""
+    clock: StoreClock = codec_of(StoreClock).decode(data["clock"])
+    if boot_id and data["boot_id"] == boot_id:
+        return clock
+    return after_boot(clock, (data["boottime"] - data["wall"]) - (boottime - wall))
+
+
+def late_data(late: Late, boot_id: str) -> dict[str, Any]:
+    return {"boot_id": boot_id, "writes": _LATE.encode(late)}
+
+
+def late_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Late:
+    """After another boot they count from now: how long ago that was, only a wall clock tells."""
+    late: Late = _LATE.decode(data["writes"])
+    if boot_id and data["boot_id"] == boot_id:
+        return late
+    return {
+        uuid: LateWrite(boottime, None if one.clean_at is None else boottime)
+        for uuid, one in late.items()
+    }
 
 
 def _moved(breaker: Breaker, by_s: float) -> Breaker:

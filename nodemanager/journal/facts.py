@@ -17,6 +17,7 @@ from nodemanager.core.model import CloudNode, Job, StoreTime
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.store_clock import StoreClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,14 @@ class BreakerSet:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class StoreClockKept:
+    """The store's clock as a former run left it, on this boot's CLOCK_BOOTTIME (T1, R4)."""
+
+    clock: StoreClock
+    at: float
+
+
 Fact = (
     CloudPollBegun
     | CloudSeen
@@ -104,6 +113,7 @@ Fact = (
     | NodesExplained
     | SettingsTaken
     | BreakerSet
+    | StoreClockKept
 )
 
 
@@ -168,6 +178,8 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, history=histories.explained(state.history, fact.node_ids))
         case BreakerSet():
             return replace(state, breaker=fact.breaker)
+        case StoreClockKept():
+            return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
         case PollMissed() | SettingsTaken():
             return state
 

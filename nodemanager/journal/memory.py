@@ -12,7 +12,10 @@ from typing import Any
 
 from nodemanager.clock import Clock, ManualClock
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
+from nodemanager.journal import durable
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -47,9 +50,12 @@ class MemoryJournal:
     fault: Fault = field(default=lambda call: None)
     keeps_entries: bool = True
     failure: str | None = None
+    boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _breaker: Breaker | None = None
+    _store_clock: Mapping[str, Any] | None = None
+    _late: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[tuple[str, str], Leftover] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
@@ -152,6 +158,29 @@ class MemoryJournal:
     def save_breaker(self, breaker: Breaker) -> None:
         self._call("save_breaker")
         self._breaker = breaker
+
+    def store_clock(self) -> StoreClock | None:
+        self._call("store_clock")
+        if self._store_clock is None:
+            return None
+        clock = self.clock
+        kept = self._store_clock
+        return durable.clock_from(kept, self.boot_id, clock.boottime(), clock.wall())
+
+    def save_store_clock(self, clock: StoreClock) -> None:
+        self._call("save_store_clock")
+        ours = self.clock
+        self._store_clock = durable.clock_data(clock, self.boot_id, ours.boottime(), ours.wall())
+
+    def late_writes(self) -> Late:
+        self._call("late_writes")
+        if self._late is None:
+            return {}
+        return durable.late_from(self._late, self.boot_id, self.clock.boottime())
+
+    def save_late_writes(self, late: Late) -> None:
+        self._call("save_late_writes")
+        self._late = durable.late_data(late, self.boot_id)
 
     def holds(self) -> tuple[Hold, ...]:
         self._call("holds")

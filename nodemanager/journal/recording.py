@@ -40,6 +40,7 @@ from nodemanager.journal.facts import (
     SettingsTaken,
     Start,
     State,
+    StoreClockKept,
     after_decision,
     settings_after,
 )
@@ -62,6 +63,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
         NodesExplained,
         SettingsTaken,
         BreakerSet,
+        StoreClockKept,
     )
 }
 """Those that are written as they are; listings are written as changes."""

@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from nodemanager import redact
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.late import Late
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Hold, Intent, Leftover, OpenIntent, PreImage
@@ -106,6 +108,27 @@ class SqliteJournal:
         clock = self._clock
         data = durable.breaker_data(breaker, self._boot_id, clock.boottime(), clock.wall())
         self.remember(durable.BREAKER, data)
+
+    def store_clock(self) -> StoreClock | None:
+        data = self.recall(durable.CLOCK)
+        if data is None:
+            return None
+        clock = self._clock
+        return durable.clock_from(data, self._boot_id, clock.boottime(), clock.wall())
+
+    def save_store_clock(self, clock: StoreClock) -> None:
+        ours = self._clock
+        data = durable.clock_data(clock, self._boot_id, ours.boottime(), ours.wall())
+        self.remember(durable.CLOCK, data)
+
+    def late_writes(self) -> Late:
+        data = self.recall(durable.LATE)
+        if data is None:
+            return {}
+        return durable.late_from(data, self._boot_id, self._clock.boottime())
+
+    def save_late_writes(self, late: Late) -> None:
+        self.remember(durable.LATE, durable.late_data(late, self._boot_id))
 
     def holds(self) -> tuple[Hold, ...]:
         with self._reading() as connection:

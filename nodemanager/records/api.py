@@ -14,7 +14,8 @@ class RecordStore(Protocol):
     """A record API as the manager sees it.
 
     Every call ends within the configured time-out and raises only `nodemanager.errors.StoreError`
-    and its subclasses. A store is used by several threads at once.
+    and its subclasses. A store is used by several threads at once. One that can't compare says of
+    an error of a write whether it came before anything was written (`unsent`).
     """
 
     provider: str
@@ -84,8 +85,12 @@ class RecordStore(Protocol):
         """Lock the record's node out: a new ping secret, nothing else (C12, FENCED only)."""
         ...
 
-    def unfence(self, record: Record, ping_secret: str) -> Record:
-        """Give the node its old secret back (C12, FENCED only)."""
+    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+        """Give the node its old secret back (C12, FENCED only).
+
+        Without `ping_secret` the one that the store kept, or nothing where no fence stands. A
+        fence that stands shows as `Record.fenced`.
+        """
         ...
 
     def ping_url(self, record: Record) -> str:

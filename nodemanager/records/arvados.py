@@ -23,6 +23,7 @@ from nodemanager.errors import (
     StartError,
     StoreError,
     StoreRefused,
+    before_writing,
 )
 from nodemanager.records import wire
 from nodemanager.records.arvados_client import ArvadosClient
@@ -32,9 +33,6 @@ from nodemanager.records.arvados_listing import (
     ask_for_administrator,
     require_administrator,
 )
-
-FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
-"""Under this key of info stands, behind a fence, the secret that the node knows."""
 
 _JUDGED = (
     "slot_number",
@@ -137,7 +135,8 @@ class ArvadosRecordStore:
 
     def create(self, claim: Claim) -> Record:
         """A new record with claim and slot, or the one that an earlier try made after all."""
-        made = self._made_before(claim)
+        with before_writing():
+            made = self._made_before(claim)
         if made is None:
             attributes = {"properties": _claimed({}, claim)}
             try:
@@ -163,7 +162,8 @@ class ArvadosRecordStore:
         attributes: dict[str, Any] = {"properties": _claimed(now.properties, claim)}
         if not renewed:
             # Without a secret the server makes a new one. A renewed claim's node has its own.
-            attributes["info"] = _without_secrets(now.info, wire.WORKER_STATE)
+            # A late write may have put back what a clean had emptied.
+            attributes["info"] = _without_secrets(now.info, wire.WORKER_STATE, wire.INSTANCE_ID)
         try:
             self._write(now.uuid, attributes, slot_asked=True)
         except NoFreeSlot:
@@ -198,24 +198,25 @@ class ArvadosRecordStore:
         """Lock the node out; its own secret is kept in info, so that the record tells of it."""
         now = self._unmoved(record)
         info = _without_secrets(now.info)
-        known = _text(now.info, FENCED_SECRET) or now.ping_secret
+        known = _text(now.info, wire.FENCED_SECRET) or now.ping_secret
         if known is not None:
-            info[FENCED_SECRET] = known
+            info[wire.FENCED_SECRET] = known
         self._write(now.uuid, {"info": info})
         after = self._read(now.uuid)
         if after.ping_secret is None or _opens(now.ping_secret, after):
             raise StoreError(f"the fence of record {now.uuid} did not hold")
         return after
 
-    def unfence(self, record: Record, ping_secret: str) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record:
         """Put the node's secret back where a fence still stands; no other field is touched.
 
         `record` may be the fenced one or, when the fence's answer was lost, the one judged.
         Raises Conflict where someone else made a new secret since: a clean, a claim.
         """
-        now = self._read(record.uuid)
-        fenced = _text(now.info, FENCED_SECRET)
-        if fenced is None and _opens(ping_secret, now):
+        with before_writing():
+            now = self._read(record.uuid)
+        fenced = _text(now.info, wire.FENCED_SECRET)
+        if fenced is None and (ping_secret is None or _opens(ping_secret, now)):
             return now
         if fenced is None and not _opens(record.ping_secret, now):
             raise Conflict(f"record {now.uuid} is behind no fence")
@@ -261,7 +262,8 @@ class ArvadosRecordStore:
 
     def _unmoved(self, record: Record) -> Record:
         """The record as it is now, if it still is at the version judged; else Conflict."""
-        now = self._read(record.uuid)
+        with before_writing():
+            now = self._read(record.uuid)
         if now.version != record.version:
             raise Conflict(f"record {now.uuid} is at version {now.version}, not {record.version}")
         return now
@@ -328,7 +330,7 @@ def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
 
 
 def _without_secrets(info: Mapping[str, Any], *others: str) -> dict[str, Any]:
-    gone = {wire.PING_SECRET, FENCED_SECRET, *others}
+    gone = {wire.PING_SECRET, wire.FENCED_SECRET, *others}
     return {key: value for key, value in info.items() if key not in gone}
 
 

@@ -18,6 +18,8 @@ POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"
 HOLD = "nodemanager_hold"
 PING_SECRET = "ping_secret"  # noqa: S105 - a key's name
+FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
+"""Under this key of info stands, behind a fence, the secret that the node knows."""
 INSTANCE_ID = "ec2_instance_id"
 WORKER_STATE = "worker_state"
 LAST_ACTION = "last_action"
@@ -205,6 +207,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         info=info,
         ping_secret=secret or None,
         problems=tuple(seen.problems),
+        fenced=bool(info.get(FENCED_SECRET)),
     )
 
 

@@ -452,3 +452,56 @@ def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) ->
     assert len(said) == 1
     assert "the disk is full" in str(said[0])
     assert rig.lines("operator.hold") == []
+
+
+# The store's clock.
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_a_step_of_the_stores_clock_over_a_restart_makes_no_record_stale(
+    make_rig: MakeRig, boot: str
+) -> None:
+    """T1, R4: quiet for an hour, and its stamps look three hours old."""
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=HOUR)
+    rig.start()
+    rig.turn(300)
+    rig.kill()
+    rig.store.skew += 2 * HOUR
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.boot_id = boot
+    restart(rig)
+    rig.turn(1200)
+    assert rig.store.rows[record.uuid].slot_number is not None
+    until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
+
+
+def test_the_stores_clock_is_kept_only_when_it_is_news(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    saved = []
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    journal.fault = lambda call: saved.append(call) if call == "save_store_clock" else None
+    rig.start()
+    rig.turn(HOUR)
+    assert len(saved) == 1
+    rig.store.skew += 90
+    rig.turn(60)
+    assert len(saved) > 1
+
+
+def test_a_journal_that_is_read_late_still_tells_of_a_step(make_rig: MakeRig) -> None:
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=HOUR)
+    rig.start()
+    rig.turn(300)
+    rig.kill()
+    rig.store.skew += 2 * HOUR
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is away")
+    restart(rig)
+    rig.turn(300)
+    rig.journal.heal()
+    rig.turn(1200)
+    assert rig.lines("journal.healed")
+    assert rig.store.rows[record.uuid].slot_number is not None

@@ -349,6 +349,20 @@ def test_a_fence_locks_the_node_out_and_unfence_lets_it_in(backend):
     assert backend.ping(back).status_code == 200
 
 
+@fenced_stores
+def test_a_fence_shows_in_a_listing_and_is_lifted_without_its_secret(backend):
+    record = pinged(backend)
+    fenced = backend.store.fence(record)
+    (listed,) = [one for one in backend.store.list_records().items if one.uuid == record.uuid]
+    assert (record.fenced, fenced.fenced, listed.fenced) == (False, True, True)
+    back = backend.store.unfence(listed, None)
+    assert not back.fenced
+    assert backend.ping(record).status_code == 200
+    # There is nothing to lift any more.
+    assert backend.store.unfence(listed, None) == read(backend, record)
+    assert backend.ping(record).status_code == 200
+
+
 @every_store
 def test_names_that_are_not_ascii_come_back_as_they_were(backend):
     mine = claim(pool="größe-☃")

@@ -77,6 +77,34 @@ def test_a_record_listing_that_lacks_over_collapse_fraction_opens_it_l3(
     assert made.breaker.cause is (Cause.RECORDS_COLLAPSED if opens else None)
 
 
+@pytest.mark.parametrize("known", [1, 4])
+def test_a_record_listing_that_lacks_all_is_not_believed_however_few_they_were_l3(
+    known: int,
+) -> None:
+    made = pool_of(known, min_nodes=known)
+    records, made.records = made.records, []
+    made.nodes.clear()
+    later(made)
+    assert made.breaker.cause is Cause.RECORDS_COLLAPSED
+    assert made.booted == []
+    made.records = records
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_a_few_of_few_records_may_go_l3() -> None:
+    made = pool_of(4)
+    made.records = made.records[3:]
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_an_empty_store_lacks_nothing_l3() -> None:
+    made = world()
+    made.round(3)
+    assert not made.breaker.is_open
+
+
 def test_nodes_lost_a_few_at_a_time_are_held_against_the_largest_set_of_ten_minutes_l3() -> None:
     made = pool_of(10)
     lose(made, 0, 1)

@@ -291,6 +291,33 @@ def test_an_incomplete_record_listing_makes_nothing_vanish_l1() -> None:
     assert reason(made) is Reason.STALE_SLOT
 
 
+def test_a_veto_stands_when_a_later_answer_shows_the_record_as_it_was_c6() -> None:
+    """A replica answers late: another version, and then the judged one again."""
+    made = world()
+    judged = made.add_record("r1", quiet=9000.0)
+    made.settle()
+    assert made.cleaned == ["r1"]
+    for version in ("moved", judged.version):
+        made.change("r1", version=version)
+        made.poll_records()
+    made.plan()
+    assert made.of_record("r1").reason is Reason.CHANGED_SINCE_LISTING
+    made.advance(1.0)
+    made.poll_cloud()
+    made.plan()
+    assert made.cleaned == ["r1"]
+
+
+def test_the_veto_of_an_incomplete_listing_stands_too_c6() -> None:
+    made = world()
+    judged = made.add_record("r1", quiet=9000.0)
+    made.settle()
+    made.poll_records([replace(judged, version="moved")], complete=False)
+    made.poll_records()
+    made.plan()
+    assert made.of_record("r1").reason is Reason.CHANGED_SINCE_LISTING
+
+
 def test_a_record_listing_that_comes_late_changes_nothing_c6() -> None:
     made = without_node()
     made.settle()

@@ -173,8 +173,12 @@ def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() 
 
 
 def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
-    made = gone(claimed=False, instance_id=None)
-    assert last_look(made, found={"asked_id": False}) == (Kind.KEEP, Reason.UNVERIFIABLE)
+    made = gone()
+    order = made.clean_order("r1")
+    record = replace(made.records[0], claim=None, instance_id=None)
+    order = replace(order, incarnation=None, instance_id=None)
+    found = {"record": record, "asked_id": False}
+    assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.UNVERIFIABLE)
 
 
 def test_our_claim_is_enough_to_ask_by_c11() -> None:
@@ -189,7 +193,7 @@ def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
     made = gone()
     order, before = made.clean_order("r1"), made.records[0]
     after = made.change("r1", version="fenced", modified_at=made.store_now)
-    behind = fenced_order(order, before, after)
+    behind = fenced_order(order, before, after, made.now)
     assert behind is not None
     assert last_look(made, order=behind) == STALE
     made.change("r1", version="moved")
@@ -202,7 +206,15 @@ def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
 def test_what_moved_before_the_fence_lifts_it_c12(moved: dict[str, Any]) -> None:
     made = gone()
     order, before = made.clean_order("r1"), made.records[0]
-    assert fenced_order(order, before, made.change("r1", **moved)) is None
+    assert fenced_order(order, before, made.change("r1", **moved), made.now) is None
+
+
+def test_a_fence_answered_after_the_orders_not_after_is_lifted_c11() -> None:
+    made = gone()
+    order, before = made.clean_order("r1"), made.records[0]
+    fenced = made.change("r1")
+    assert fenced_order(order, before, fenced, order.not_after) is not None
+    assert fenced_order(order, before, fenced, order.not_after + 0.001) is None
 
 
 # C20, U6: cleans of their own right.

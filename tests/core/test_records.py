@@ -154,7 +154,31 @@ NOTHING: dict[str, Any] = {
     ],
 )
 def test_a_record_that_holds_anything_is_cleaned_c1(holds: dict[str, Any]) -> None:
-    assert gone(**{**NOTHING, **holds}).cleaned == ["r1"]
+    known = {"instance_id": "i-r1"} if "claim" not in holds else {}
+    assert gone(**{**NOTHING, **known, **holds}).cleaned == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        pytest.param({}, (Kind.KEEP, Reason.UNVERIFIABLE), id="neither"),
+        pytest.param({"instance_id": "i-r1"}, STALE, id="an-instance-id"),
+        pytest.param({"claim": claim("r1", at=EPOCH)}, STALE, id="a-claim"),
+    ],
+)
+def test_a_stale_record_with_nothing_to_ask_by_is_kept_c11(
+    known: dict[str, Any], verdict: tuple[Kind, Reason]
+) -> None:
+    made = gone(**{"claim": None, "instance_id": None, **known})
+    assert judged(made) == verdict
+
+
+def test_what_can_not_be_verified_takes_nobodys_turn_c10() -> None:
+    made = world(max_cleans_per_cycle=1)
+    made.add_record("r1", quiet=90_000.0, claimed=False, instance_id=None)
+    made.add_record("r2", quiet=9000.0)
+    made.settle()
+    assert made.cleaned == ["r2"]
 
 
 def test_a_record_that_holds_nothing_is_left_alone_c1_c22() -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager.core import history as histories
 from nodemanager.core.model import StoreTime, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.store_clock import STEPS_KEPT, StoreClock, first_reading
+from nodemanager.core.store_clock import STEPS_KEPT, StoreClock, after_boot, first_reading, is_news
 from tests.core.build import World, world
 
 
@@ -125,6 +126,16 @@ def test_a_busy_word_from_the_future_is_not_fresh_for_ever_t6() -> None:
     assert made.of_record("r1").kind is Kind.CLEAN
 
 
+def test_a_word_whose_stamp_a_step_back_made_young_is_fresh_for_one_window_t6() -> None:
+    made = world()
+    made.add_record("r1", worker_state=WorkerState.BUSY)
+    made.change("r1", last_ping_at=made.store_now + 3000.0)
+    made.round(110)
+    assert made.of_record("r1").reason is not Reason.STALE_SLOT
+    made.round(8)
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
 def test_the_round_trip_is_taken_off_every_age_t1() -> None:
     clock = first_reading(StoreTime(1000.0, 10.0, error_s=5.0))
     assert clock.age(900.0, 10.0) == 95.0
@@ -154,3 +165,135 @@ def test_no_sequence_of_jumps_makes_a_stamp_look_older_than_it_is_t1(
         assert len(clock.steps) <= STEPS_KEPT
         if stamped is not None:
             assert clock.age(stamped[1], boot) <= boot - stamped[0] + 0.001
+
+
+# R4: over a restart.
+
+
+def restarted(made: World, *, boot: float | None = None) -> StoreClock:
+    """A new process that knows of the old one's clock alone; with `boot` after that much of it."""
+    kept = made.history.clock
+    assert kept is not None
+    made.restart()
+    if boot is not None:
+        kept = after_boot(kept, boot)
+    made.history = histories.store_clock_kept(made.history, kept)
+    return kept
+
+
+@pytest.mark.parametrize("step", [90.0, 7200.0, 50_000.0])
+def test_a_step_over_a_restart_is_taken_off_every_earlier_stamp_t1_r4(step: float) -> None:
+    made = gone(quiet=1000.0)
+    restarted(made)
+    made.store_step += step
+    assert rounds(made, 4) is Reason.WITHIN_WINDOW
+    measures = made.of_record("r1").measures
+    assert measures is not None
+    assert measures["idle_s"] <= 1000.0 + 3 * 61.0 + 400.0
+
+
+def test_a_step_over_a_restart_stops_cleans_until_three_polls_agree_t1_r4() -> None:
+    made = gone(quiet=20_000.0)
+    restarted(made)
+    made.store_step += 90.0
+    made.settle()
+    assert made.of_record("r1").reason is Reason.CLOCK_UNKNOWN
+    assert rounds(made, 1) is Reason.STALE_SLOT
+
+
+def test_a_step_before_a_restart_is_remembered_t1_r4() -> None:
+    made = gone(quiet=1000.0)
+    made.store_step += 50_000.0
+    rounds(made, 4)
+    restarted(made)
+    made.settle()
+    assert rounds(made, 1) is Reason.WITHIN_WINDOW
+
+
+def test_without_a_step_a_restart_changes_nothing_r3() -> None:
+    made = gone(quiet=20_000.0)
+    restarted(made)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
+@pytest.mark.parametrize(
+    ("moved", "reason"),
+    [
+        pytest.param(0.0, Reason.STALE_SLOT, id="not-moved"),
+        pytest.param(59.0, Reason.STALE_SLOT, id="by-less-than-a-minute"),
+        pytest.param(61.0, Reason.WITHIN_WINDOW, id="ahead"),
+        pytest.param(-61.0, Reason.WITHIN_WINDOW, id="back"),
+    ],
+)
+def test_over_another_boot_a_clock_that_moved_against_ours_tells_no_age_t1_r4(
+    moved: float, reason: Reason
+) -> None:
+    """CLOCK_BOOTTIME began anew, 90,000 s ago by our wall clock."""
+    made = gone(quiet=50_000.0)
+    made.now -= 90_000.0
+    made.store_step += 90_000.0
+    restarted(made, boot=90_000.0)
+    made.store_step += moved
+    made.settle()
+    assert rounds(made, 3) is reason
+
+
+def test_what_is_from_before_such_a_boot_counts_from_it_t1_r4() -> None:
+    made = gone(quiet=50_000.0)
+    restarted(made, boot=0.0)
+    made.store_step -= 1000.0
+    made.round(4)
+    made.advance(6700.0)
+    assert rounds(made, 2) is Reason.WITHIN_WINDOW
+    made.advance(600.0)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+
+
+def test_what_a_late_journal_tells_is_joined_with_what_was_read_since_t1_r4() -> None:
+    made = gone(quiet=1000.0)
+    kept = made.history.clock
+    assert kept is not None
+    made.restart()
+    made.store_step += 50_000.0
+    made.round(4)
+    made.history = histories.store_clock_kept(made.history, kept)
+    assert rounds(made, 3) is Reason.WITHIN_WINDOW
+
+
+def test_only_what_a_later_run_must_know_is_kept_anew() -> None:
+    clock = first_reading(StoreTime(1000.0, 10.0, error_s=0.1))
+    assert is_news(None, clock)
+    assert not is_news(clock, clock.read(StoreTime(1060.9, 70.0, error_s=0.2)))
+    assert is_news(clock, clock.read(StoreTime(1061.1, 70.0, error_s=0.2)))
+    assert is_news(clock, clock.read(StoreTime(1160.0, 70.0, error_s=0.2)))
+
+
+@given(
+    jumps=st.lists(
+        st.tuples(st.floats(1.0, 5000.0), st.floats(-9000.0, 9000.0), st.booleans()), max_size=30
+    ),
+    stamp_at=st.integers(0, 30),
+)
+def test_no_sequence_of_jumps_and_boots_makes_a_stamp_look_older_than_it_is_t1_r4(
+    jumps: list[tuple[float, float, bool]], stamp_at: int
+) -> None:
+    """A boot sets CLOCK_BOOTTIME back; the store's clock may jump over it, our wall may not."""
+    boot, offset, true = 5000.0, 1e9, 0.0
+    clock = first_reading(StoreTime(offset + boot, boot, 0.0))
+    stamped: tuple[float, float] | None = None
+    for index, (passed, jump, boots) in enumerate(jumps):
+        boot, true = boot + passed, true + passed
+        if index == stamp_at:
+            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+            stamped = (true, offset + boot)
+        if boots:
+            clock = after_boot(clock, boot)
+            boot, offset = 0.0, offset + boot
+        if abs(jump) > 60.0:
+            offset += jump
+        if boots or abs(jump) > 60.0:
+            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        if stamped is not None:
+            assert clock.age(stamped[1], boot) <= true - stamped[0] + 0.001

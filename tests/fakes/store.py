@@ -79,11 +79,9 @@ class FakeStore(Scripted):
     def fence(self, record: Record) -> Record:
         return self._call("fence", lambda: self._fence(record), write=record.uuid)
 
-    def unfence(self, record: Record, ping_secret: str) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record:
         return self._call(
-            "unfence",
-            lambda: self.write(record.uuid, ping_secret=ping_secret),
-            write=record.uuid,
+            "unfence", lambda: self._unfence(record.uuid, ping_secret), write=record.uuid
         )
 
     def ping_url(self, record: Record) -> str:
@@ -229,10 +227,27 @@ class FakeStore(Scripted):
             worker_state=None,
             claim=None,
             ping_secret=None,
+            info={},
+            fenced=False,
         )
 
     def _fence(self, record: Record) -> Record:
-        return self.write(record.uuid, ping_secret=f"fence-{next(self._versions)}")
+        row = self.rows[record.uuid]
+        known = row.info.get("fenced_ping_secret") or row.ping_secret
+        return self.write(
+            record.uuid,
+            ping_secret=f"fence-{next(self._versions)}",
+            info={**row.info, "fenced_ping_secret": known},
+            fenced=True,
+        )
+
+    def _unfence(self, uuid: str, ping_secret: str | None) -> Record:
+        row = self.rows[uuid]
+        info = dict(row.info)
+        known = info.pop("fenced_ping_secret", None) or ping_secret
+        if known is None:
+            return row
+        return self.write(uuid, ping_secret=known, info=info, fenced=False)
 
     def _at_version(self, record: Record) -> Record:
         row = self.rows.get(record.uuid)

@@ -38,6 +38,7 @@ from nodemanager.journal.facts import (
     SettingsTaken,
     Start,
     State,
+    StoreClockKept,
     after_decision,
     after_fact,
     decide,
@@ -53,6 +54,7 @@ class RandomWorld:
 
     def __init__(self, seed: int, journal: Journal, size: int = 8) -> None:
         self.dice = random.Random(seed)
+        self.clocks = random.Random(seed)
         self.journal = journal
         self.now = START + self.dice.random()
         self.settings = Settings(
@@ -215,7 +217,16 @@ class RandomWorld:
             lambda: self.fold(NodesExplained(tuple(list(self.nodes)[:1]), self.now)),
             *([self.reload] if self.dice.random() < 0.3 else []),
             *([self.close_breaker] if self.dice.random() < 0.3 else []),
+            *([self.keep_clock] if self.clocks.random() < 0.05 else []),
         ]
+
+    def keep_clock(self) -> None:
+        """A journal that could be read only now tells of the store's clock."""
+        clock = self.state.history.clock
+        if clock is not None:
+            moved = self.clocks.choice([0.0, 90.0, -90.0])
+            kept = replace(clock, offset=clock.offset + moved, read_at=self.now - 9.0)
+            self.fold(StoreClockKept(kept, self.now))
 
     def close_breaker(self) -> None:
         from nodemanager.core.breaker import closed

@@ -9,6 +9,8 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.snapshot import LateWrite
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
@@ -194,6 +196,36 @@ def test_the_breaker_survives_whole(again: Again) -> None:
     assert again().breaker() == breaker
     again().save_breaker(Breaker(generation=5))
     assert again().breaker() == Breaker(generation=5)
+
+
+def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
+    opened, clock: ManualClock
+) -> None:
+    assert opened().store_clock() is None
+    kept = StoreClock(1.7e9, 0.25, 2, ((1.6e9, 90.5),), 990.0, ((1.5e9, 70.0),), 900.0)
+    opened().save_store_clock(kept)
+    assert opened().store_clock() == kept
+    booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
+    moved = opened(clock=booted, boot_id="boot-2").store_clock()
+    assert moved.now(20.0) == kept.now(clock.boottime()) + 50.0
+    assert 20.0 - moved.known_since == clock.boottime() - kept.known_since + 50.0
+    assert (moved.steps, moved.debts, moved.agreed) == (kept.steps, kept.debts, kept.agreed)
+    assert moved.by_wall
+    assert not moved.trusted_at(20.0, 600.0)
+
+
+def test_late_writes_survive_and_after_another_boot_count_from_now(
+    opened, clock: ManualClock
+) -> None:
+    assert opened().late_writes() == {}
+    late = {"r1": LateWrite(900.0, 800.0), "r2": LateWrite(950.0)}
+    opened().save_late_writes(late)
+    assert opened().late_writes() == late
+    booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
+    moved = opened(clock=booted, boot_id="boot-2").late_writes()
+    assert moved == {"r1": LateWrite(20.0, 20.0), "r2": LateWrite(20.0)}
+    opened().save_late_writes({})
+    assert opened().late_writes() == {}
 
 
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:

@@ -73,6 +73,28 @@ def test_a_write_whose_answer_is_lost_is_an_unknown_failure_and_sent_once(store,
     assert wire.count("PUT ") == 1
 
 
+@pytest.mark.parametrize("write", ["clean", "fence", "unfence", "claim"])
+@pytest.mark.parametrize(
+    ("method", "unsent"), [("GET ", True), ("PUT ", False)], ids=["before-it", "in-it"]
+)
+def test_an_error_says_whether_a_write_may_still_come_late(store, wire, method, unsent, write):
+    mine = claim(at=time.time())
+    record = store.create(mine)
+    secret = record.ping_secret
+    if write == "unfence":
+        record = store.fence(record)
+    wire.faults[method] = swallow
+    calls = {
+        "clean": lambda: store.clean(record, "stale_slot"),
+        "fence": lambda: store.fence(record),
+        "unfence": lambda: store.unfence(record, secret),
+        "claim": lambda: store.claim(record, mine),
+    }
+    with pytest.raises(StoreError) as raised:
+        calls[write]()
+    assert (raised.value.definite, raised.value.unsent) == (False, unsent)
+
+
 @pytest.mark.parametrize("fault", [hang, drip, drip_body])
 def test_every_call_ends_within_its_time_out(store, wire, fault):
     record = store.create(claim())

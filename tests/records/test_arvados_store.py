@@ -16,7 +16,8 @@ from nodemanager.errors import (
     NoSuchRecord,
     StoreError,
 )
-from nodemanager.records.arvados import FENCED_SECRET, ArvadosRecordStore
+from nodemanager.records.arvados import ArvadosRecordStore
+from nodemanager.records.wire import FENCED_SECRET
 from tests.contract.stores import claim
 from tests.records.arvados_servers import (
     ERRORS,
@@ -235,6 +236,25 @@ def test_a_fence_keeps_the_nodes_secret_in_the_record_until_it_is_lifted(straigh
     assert back.ping_secret == record.ping_secret
     assert FENCED_SECRET not in back.info
     assert replace(back, version="", modified_at=0) == replace(record, version="", modified_at=0)
+
+
+def test_a_claim_drops_what_a_late_fence_put_back(registry, straight):
+    record = pinged(straight)
+    late = straight.fence(record).info
+    free = straight.clean(read(straight, record), "stale_slot")
+    requests.put(
+        f"{registry.url}{NODES}/{record.uuid}",
+        json={"info": late},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        timeout=10,
+    ).raise_for_status()
+    free = read(straight, free)
+    assert free.fenced
+    assert free.instance_id == record.instance_id
+    claimed = straight.claim(free, claim())
+    assert not claimed.fenced
+    assert claimed.instance_id is None
+    assert claimed.ping_secret not in (None, record.ping_secret)
 
 
 def test_a_fence_whose_answer_was_lost_is_lifted_by_the_record_as_judged(store, wire):

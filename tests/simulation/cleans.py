@@ -87,10 +87,15 @@ class CleanRules:
 
     def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         manager = self.world.managers.get(by)
-        if manager is not None and before is not None and what.startswith("clean"):
+        # One more on a record that is free already frees nobody.
+        frees = before is not None and before.holds_anything
+        if manager is not None and before is not None and frees and what.startswith("clean"):
             self.written(manager, before, what.removeprefix("clean").strip())
         if manager is not None and after is not None and what == "fence":
-            self.fenced_at[after.uuid] = self.world.engine.now
+            # A late one behind the first changes nothing: the node was locked out before.
+            self.fenced_at.setdefault(after.uuid, self.world.engine.now)
+        elif after is not None and (what in ("unfence", "claim") or what.startswith("clean")):
+            self.fenced_at.pop(after.uuid, None)
         if after is not None and what not in ("fence", "unfence"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
@@ -204,10 +209,9 @@ class CleanRules:
         if judged is None or judged.version != version:
             return f"it was judged at {version}, the listing before showed {judged}"
         heard_since = [one for one in ordered.ears.records if one.ended <= ordered.at]
-        newest = ordered.records[-1]
         for heard in heard_since:
             seen = heard.items.get(uuid)
-            if heard.started < newest.started or seen is None:
+            if heard.started <= before[-1].started or seen is None:
                 continue
             if seen.version != version:
                 return f"a later listing showed {seen.version}"

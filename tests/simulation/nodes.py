@@ -378,8 +378,9 @@ class NodeRules:
             # Nobody waits for it any more: it comes on top of what was tried since.
             return
         pool, settings = manager.pool.name, manager.pool.settings
-        records = self.told.ears[by].newest("records")
-        listed = records.items if records is not None else {}
+        # That everything vanished at once is not to be believed.
+        whole = [one for one in self.told.ears[by].records if one.complete and one.items]
+        listed = whole[-1].items if whole else {}
         waiting = [
             one
             for one in self.world.registry.records()

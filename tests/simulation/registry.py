@@ -343,7 +343,7 @@ class CasStore:
     def fence(self, record: Record) -> Record:
         raise AssertionError("a store that compares is never fenced")
 
-    def unfence(self, record: Record, ping_secret: str) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record:
         raise AssertionError("a store that compares is never fenced")
 
     def ping_url(self, record: Record) -> str:

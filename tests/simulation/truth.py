@@ -136,6 +136,10 @@ class Truth:
         if newest is None or records is None or one.id in newest.items:
             return True
         record = records.items.get(one.tags.record or "")
+        if record is None and not records.items:
+            # Everything vanished at once: that is not believed where anything was known.
+            known = [heard for heard in ears.records if heard.complete and heard.items]
+            return one.created_at >= records.started or bool(known)
         if record is None or record.incarnation != one.tags.incarnation or record.problems:
             return one.created_at >= records.started
         if record.last_ping_at is None:

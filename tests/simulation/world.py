@@ -141,14 +141,16 @@ class World:
             pool.clock_read_at < before[0] for pool in self.pools.values()
         ):
             self.clock_lies += abs(step) + abs(before[1])
-            self.break_assumption("A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured")
+            self.break_assumption(
+                "A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured"
+            )
 
     def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
         if method == "store.time":
             self.managers[manager].pool.clock_read_at = self.engine.now
 
     def _missed_steps(self) -> None:
-        """A manager that starts has not measured the steps before: stamps from before one lie."""
+        """A shadow starts without a journal: it has not measured the steps before."""
         for at, step in self.clock_steps:
             if self.engine.now - at < STEP_MATTERS_S and abs(step) > CLOCK_STEP_S:
                 self.clock_lies += abs(step)
@@ -158,7 +160,8 @@ class World:
 
     def start(self, pool: Pool, *, mode: str = "apply") -> Manager:
         pool.starts += 1
-        self._missed_steps()
+        if mode != "apply":
+            self._missed_steps()
         manager = Manager(self, pool, f"{pool.name}-{pool.starts}", mode=mode)
         self.managers[manager.name] = manager
         if mode == "apply":

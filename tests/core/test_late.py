@@ -1,0 +1,274 @@
+"""What may still be written to a record, on a store that can't compare (C12, U2, A4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.late import Unknown, after_unknown, still_late, with_late
+from nodemanager.core.model import CloudState, Record
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import CleanEvidence, CleanOrder, fenced_order
+from nodemanager.core.snapshot import Flight, LateWrite
+from nodemanager.core.verdict import Verdict
+from tests.core.build import START, World, claim, cleaned, node, world
+
+WINDOW = 7200.0
+
+
+def fenced_store(**settings: Any) -> World:
+    return world(compare_and_set=False, **settings)
+
+
+# U2: not used again while something may still be written to it.
+
+
+@pytest.mark.parametrize(
+    ("ago", "record"),
+    [
+        pytest.param(1.0, None, id="a-moment-ago"),
+        pytest.param(WINDOW, None, id="at-the-edge"),
+        pytest.param(WINDOW + 0.001, "r1", id="just-past"),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False], ids=["our-own-clean", "long-quiet"])
+def test_a_record_is_used_again_only_past_what_may_be_written_to_it_u2(
+    ago: float, record: str | None, own: bool
+) -> None:
+    made = fenced_store(min_nodes=1, max_nodes=4)
+    made.records.append(cleaned("r1", at=made.ago(5.0 if own else 9000.0)))
+    made.poll()
+    made.plan(
+        own_cleans=frozenset({"r1"}) if own else frozenset(),
+        late={"r1": LateWrite(made.now - ago)},
+    )
+    assert made.last is not None
+    (boot,) = made.last.boots
+    assert (boot.record.uuid if boot.record else None) == record
+
+
+def test_where_the_store_compares_nothing_can_be_late_u2() -> None:
+    made = world(min_nodes=1)
+    made.records.append(cleaned("r1", at=made.ago(5.0)))
+    made.poll()
+    made.plan(late={"r1": LateWrite(made.now)})
+    assert made.last is not None
+    assert [boot.record.uuid for boot in made.last.boots if boot.record] == ["r1"]
+
+
+def test_records_that_may_still_be_written_to_count_like_claims_u6() -> None:
+    made = fenced_store(min_nodes=1, max_nodes=1)
+    made.records.append(cleaned("r1", at=made.ago(9000.0)))
+    made.poll()
+    made.plan(late={"r1": LateWrite(made.now)})
+    assert made.booted == []
+
+
+def test_of_several_writes_the_last_counts_and_the_last_clean_by_itself() -> None:
+    late = with_late({}, "r1", 10.0, clean=True)
+    late = with_late(late, "r1", 20.0)
+    late = with_late(late, "r1", 15.0)
+    assert late == {"r1": LateWrite(20.0, 10.0)}
+    assert with_late(late, "r1", 30.0, clean=True) == {"r1": LateWrite(30.0, 30.0)}
+
+
+def test_what_is_over_is_forgotten_and_nothing_sooner() -> None:
+    settings = fenced_store().settings
+    late = {"old": LateWrite(0.0), "new": LateWrite(1.0)}
+    assert still_late(late, WINDOW, settings) == late
+    assert still_late(late, WINDOW + 0.5, settings).keys() == {"new"}
+
+
+# C12: a fence that a listing shows.
+
+
+def left(**fields: Any) -> World:
+    """A world of one live node, locked out by a fence that nothing is behind."""
+    made = fenced_store()
+    made.add_node("r1")
+    made.add_record("r1", quiet=100.0, **{"fenced": True, **fields})
+    return made
+
+
+def lifted(made: World, **flags: Any) -> list[str]:
+    made.poll()
+    return [order.uuid for order in made.plan(**flags).lifts]
+
+
+def test_a_fence_that_nothing_is_behind_is_lifted_as_soon_as_it_is_listed_c12() -> None:
+    made = left()
+    assert lifted(made) == ["r1"]
+    assert made.last is not None
+    (order,) = made.last.lifts
+    assert order.reason is Reason.FENCE_LEFT
+    assert order.not_after < made.now
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"fenced": False}, id="no-fence"),
+        pytest.param({"pool": "other"}, id="another-pools"),
+        pytest.param({"problems": ("hostname is not text",)}, id="unreadable"),
+    ],
+)
+def test_no_other_record_is_written_to_c12(fields: dict[str, Any]) -> None:
+    assert lifted(left(**fields)) == []
+
+
+def test_a_cleaned_record_has_nobody_to_let_in_c12() -> None:
+    made = fenced_store()
+    made.records.append(cleaned("r1", at=made.ago(9000.0), fenced=True))
+    assert lifted(made) == []
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"record_flights": {"r1": Flight("clean", START)}}, id="a-clean-under-way"),
+        pytest.param({"touched": {"r1": START + 1e6}}, id="listed-before-ours-ended"),
+        pytest.param({"lease": False}, id="no-lease"),
+        pytest.param({"read_only": "another store"}, id="read-only"),
+    ],
+)
+def test_a_fence_is_not_lifted_while_it_may_be_ours_or_we_may_not_write_c12(
+    flags: dict[str, Any],
+) -> None:
+    assert lifted(left(), **flags) == []
+
+
+@pytest.mark.parametrize(
+    ("ago", "lifts"),
+    [pytest.param(WINDOW, [], id="at-the-edge"), pytest.param(WINDOW + 5, ["r1"], id="past")],
+)
+def test_a_fence_stays_while_a_clean_may_still_take_effect_behind_it_c12(
+    ago: float, lifts: list[str]
+) -> None:
+    made = left()
+    at = made.now + 2.5 - ago
+    assert lifted(made, late={"r1": LateWrite(at, at)}) == lifts
+
+
+def test_a_store_that_compares_knows_no_fence_c12() -> None:
+    assert lifted(left().with_settings(compare_and_set=True)) == []
+
+
+def test_a_record_behind_a_fence_is_not_cleaned_for_its_silence_c12() -> None:
+    made = fenced_store()
+    made.add_record("r1", quiet=9000.0, fenced=True)
+    made.settle()
+    assert made.cleaned == []
+    assert made.of_record("r1").reason is Reason.FENCED
+    made.change("r1", fenced=False)
+    made.settle()
+    assert made.cleaned == ["r1"]
+
+
+def test_behind_a_fence_no_silence_counts_against_a_node_d8() -> None:
+    made = left()
+    made.round(200)
+    assert made.destroyed == []
+    made.change("r1", fenced=False)
+    made.round(100)
+    assert made.destroyed == []
+    made.round(40)
+    assert made.destroyed == ["i-r1"]
+
+
+# C12: a clean behind a fence, of which nobody knows whether it took effect.
+
+
+def unknown(**fields: Any) -> tuple[World, Unknown, Record]:
+    """The clean as it was sent, and the record as it is then: behind its fence."""
+    made = fenced_store()
+    judged = made.add_record("r1", quiet=9000.0, **fields)
+    made.settle()
+    order = made.clean_order("r1")
+    after = made.change("r1", modified_at=made.store_now, fenced=True)
+    behind = fenced_order(order, judged, after, made.now)
+    assert behind is not None
+    return made, Unknown(behind, judged, made.now), after
+
+
+def looked(
+    made: World, one: Unknown, record: Record | None, *, flags: Any = None, **found: Any
+) -> tuple[CleanOrder, Verdict]:
+    evidence = CleanEvidence(record, **{"tagged": (), "asked_id": True, **found})
+    return after_unknown(one, evidence, made.snapshot(**(flags or {})), made.settings)
+
+
+def test_denied_again_it_is_written_again_c12() -> None:
+    made, one, after = unknown()
+    order, verdict = looked(made, one, after)
+    assert verdict.kind is Kind.CLEAN
+    assert (order.version, order.fenced) == (after.version, True)
+
+
+def test_our_own_late_write_moves_the_version_and_is_no_sign_of_life_c12() -> None:
+    made, one, _ = unknown()
+    late = made.change("r1", modified_at=made.store_now)
+    order, verdict = looked(made, one, late)
+    assert (verdict.kind, order.version) == (Kind.CLEAN, late.version)
+
+
+def test_a_late_lift_has_the_fence_put_up_again_first_c12() -> None:
+    made, one, _ = unknown()
+    bare = made.change("r1", modified_at=made.store_now, fenced=False)
+    order, verdict = looked(made, one, bare)
+    assert (verdict.kind, order.fenced) == (Kind.CLEAN, False)
+    again = made.change("r1", modified_at=made.store_now, fenced=True)
+    behind = fenced_order(order, bare, again, made.now)
+    assert behind is not None
+    assert behind.fenced
+
+
+def test_where_it_took_effect_that_is_the_end_of_it_c12() -> None:
+    made, one, _ = unknown()
+    _, verdict = looked(made, one, cleaned("r1", at=made.store_now))
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.HOLDS_NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("found", "flags", "reason"),
+    [
+        pytest.param({"error": "time-out"}, {}, Reason.EVIDENCE_MISSING, id="no-answer"),
+        pytest.param({"tagged": (node("r1"),)}, {}, Reason.NODE_ALIVE, id="its-node-shows-up"),
+        pytest.param(
+            {"by_id": node("r1", state=CloudState.STOPPED)}, {}, Reason.NODE_ALIVE, id="by-its-id"
+        ),
+        pytest.param({}, {"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
+        pytest.param({}, {"lease": False}, Reason.NO_LEASE, id="no-lease"),
+    ],
+)
+def test_whatever_forbids_it_now_forbids_the_write_and_the_fence_stays_c12(
+    found: dict[str, Any], flags: dict[str, Any], reason: Reason
+) -> None:
+    made, one, after = unknown()
+    _, verdict = looked(made, one, after, flags=flags, **found)
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, reason)
+
+
+def test_a_ping_behind_the_fence_forbids_the_write_c12() -> None:
+    made, one, _ = unknown()
+    _, verdict = looked(made, one, made.ping("r1"))
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+def test_what_never_took_effect_and_is_forbidden_is_lifted_past_the_window_c12() -> None:
+    made, one, after = unknown()
+    alive = {"tagged": (node("r1"),)}
+    made.poll_records()
+    made.advance(WINDOW - 1.0)
+    assert looked(made, one, after, **alive)[1].kind is Kind.KEEP
+    made.advance(1.0)
+    assert looked(made, one, after, **alive)[1].kind is Kind.LIFT
+
+
+@pytest.mark.parametrize("whose", ["nobody", "another"])
+def test_a_record_that_is_anothers_by_now_is_left_to_it_c12(whose: str) -> None:
+    made, one, _ = unknown()
+    other = None
+    if whose == "another":
+        other = made.change("r1", claim=claim("r1", at=made.store_now, life=2))
+    assert looked(made, one, other)[1].kind is Kind.LIFT
