@@ -29,7 +29,7 @@ from tests.live import ledger
 from tests.live.cluster import DirectedCluster
 from tests.live.harness import Daemon
 from tests.live.hasty import CREATE_MARGIN_S
-from tests.live.ledger import Ledger, Windows
+from tests.live.ledger import Ledger, Processes, Windows
 
 SLOTS = 3
 WINDOW_S = 6.0
@@ -198,7 +198,7 @@ class Run:
     def _look(self) -> Ledger:
         """Read the ledger; a slot is overdue only where the daemon had not the time for it."""
         try:
-            read = ledger.read(self.cluster, WINDOWS, SLOTS)
+            read = ledger.read(Processes(self.cluster), WINDOWS, SLOTS)
         except requests.RequestException as error:
             raise Unbalanced(f"the registry did not answer: {error}") from error
         self.readings += 1
