@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodemanager.core import settings
 
-ORDER_TTL_S = 4.0
+ORDER_TTL_S = 3.0
 
 if __name__ == "__main__":
     settings.ORDER_TTL_S = ORDER_TTL_S

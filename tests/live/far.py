@@ -38,8 +38,14 @@ class FarCluster(Cluster):
     """One pool in one EC2 account; `close` ends all that it needs."""
 
     def __init__(
-        self, home: Path, *layers: Sections, call_s: float = 1.0, module: str = "nodemanager"
+        self,
+        home: Path,
+        *layers: Sections,
+        cloud_s: float = 1.0,
+        records_s: float = 1.0,
+        module: str = "nodemanager",
     ) -> None:
+        """`cloud_s` and `records_s` are the time-outs of one call."""
         self.module = module
         self._closing = ExitStack()
         home.mkdir(parents=True, exist_ok=True)
@@ -57,7 +63,7 @@ class FarCluster(Cluster):
                 "endpoint": self.cloud.url,
                 "key": KEY,
                 "secret": SECRET,
-                "timeout": call_s,
+                "timeout": cloud_s,
             },
             "Cloud List": {"tag_project": "live"},
             "Cloud Create": {
@@ -75,7 +81,7 @@ class FarCluster(Cluster):
         self.change(
             {
                 "Records": {"provider": "arvados", "slots": slots},
-                "Arvados": {"host": self.records.url, "token": TOKEN, "timeout": call_s},
+                "Arvados": {"host": self.records.url, "token": TOKEN, "timeout": records_s},
                 "Registry": {"listen": None, "token": None, "slots": None},
             }
         )
