@@ -41,7 +41,7 @@ soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a fa
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
 
-race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N"
+race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
 	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)
 
 test-deps: ## install the system servers that some tests need (apt-get, as root or by sudo)
