@@ -115,7 +115,7 @@ class Pair:
         own: random.Random,
         step_s: float,
     ) -> None:
-        """By `step_s` seconds the loser of a race has a better start in the next: both win often."""
+        """By `step_s` seconds the loser of a race starts better in the next, so both win often."""
         self._stores = stores
         self._direct = direct
         self._clean = clean
