@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak chaos test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak chaos race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -11,6 +11,7 @@ ARGS :=
 SEEDS := 1000
 FIRST := 0
 KILLS := 200
+RACES := 10000
 
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
@@ -39,6 +40,9 @@ soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a fa
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
+
+race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
+	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)
 
 test-deps: ## install the system servers that some tests need (apt-get, as root or by sudo)
 	@etc/install/test-deps

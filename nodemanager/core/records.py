@@ -265,9 +265,16 @@ class RecordJudge:
             or uuid in history.vetoed
         ):
             reason = Reason.CHANGED_SINCE_LISTING
-        elif self.snapshot.now - history.base.started_at > settings.poll_stale_after:
+        elif (age_s := self.snapshot.now - history.base.started_at) > settings.poll_stale_after:
             reason = Reason.POLL_STALE
-            measures["source"] = "records"
+            newest = history.records or history.base
+            # Where newer records are at hand, it is a cloud listing after them that lacks.
+            fresh = self.snapshot.now - newest.started_at <= settings.poll_stale_after
+            measures |= {
+                "source": "cloud" if fresh else "records",
+                "age_s": age_s,
+                "limit_s": settings.poll_stale_after,
+            }
         else:
             if absence is None or absence.incarnation != record.incarnation:
                 listings, absent_s = 0, 0.0

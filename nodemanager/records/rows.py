@@ -153,18 +153,21 @@ def take_address(db: Database, connection: sa.Connection, uuid: str, address: st
 
 
 def free_slot(connection: sa.Connection, naming: Naming) -> int:
-    """The smallest free of 1..slots; NoFreeSlot. Only inside a transaction that allots."""
-    first = sa.select(nodes.c.uuid).where(nodes.c.slot_number == 1)
-    if naming.slots >= 1 and connection.execute(first).first() is None:
-        return 1
+    """The smallest free of 1..slots; NoFreeSlot. Only inside a transaction that allots.
+
+    One statement: cleans don't wait for those that allot, and one between two looks could hide
+    the slots above the one that it freed.
+    """
     above = nodes.alias("above")
     taken = sa.exists().where(above.c.slot_number == nodes.c.slot_number + 1)
-    query = (
+    gap = (
         sa.select(nodes.c.slot_number + 1)
         .where(nodes.c.slot_number >= 1, nodes.c.slot_number < naming.slots, ~taken)
         .order_by(nodes.c.slot_number)
         .limit(1)
     )
+    first_taken = sa.exists().where(nodes.c.slot_number == 1)
+    query = sa.select(sa.case((~first_taken, 1), else_=gap.scalar_subquery()))
     slot = connection.scalar(query)
     if slot is None:
         raise NoFreeSlot(f"all {naming.slots} slots are held")

@@ -132,6 +132,29 @@ def test_without_a_free_slot_nothing_is_created_or_claimed(backend):
     assert written(read(backend, spare)) == written(spare)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("postgresql", id="postgresql", marks=pytest.mark.server("postgresql"))],
+)
+def test_a_slot_freed_while_another_is_looked_for_hides_none(kind, request):
+    """Only PostgreSQL has writes side by side."""
+    with open_backend(kind, request, slots=2) as backend:
+        first = backend.store.create(claim())
+        free = backend.store.clean(backend.store.create(claim()), "stale_slot")
+        other = backend.reopen()
+        looks = []
+
+        def clean_after_the_first_look(_connection, _cursor, statement, *_):
+            if "slot_number = " in statement and not looks:
+                looks.append(statement)
+                other.clean(first, "stale_slot")
+
+        engine = backend.store._db._engine
+        sa.event.listen(engine, "after_cursor_execute", clean_after_the_first_look)
+        assert backend.store.claim(free, claim()).slot_number == 2
+        assert looks
+
+
 @every_store
 def test_a_slot_zero_written_by_hand_is_a_slot(backend):
     record = backend.store.create(claim())

@@ -319,6 +319,33 @@ def test_a_poll_past_poll_stale_after_keeps_everything_c7(
     assert judged(made) == expected
 
 
+@pytest.mark.parametrize("lacking", ["cloud", "records"])
+def test_the_poll_that_is_blamed_is_the_one_that_lacks_c7(lacking: str) -> None:
+    """Records that were listed since are not old: no cloud listing began after them."""
+    made = gone(9000.0)
+    assert made.history.cloud is not None
+    assert made.history.records is not None
+    assert made.history.base is not None
+    made.now = made.history.base.started_at + 600.5
+    made.history = replace(
+        made.history,
+        cloud=replace(made.history.cloud, started_at=made.now - 600.0),
+        records=replace(
+            made.history.records, started_at=made.now if lacking == "cloud" else made.now - 600.5
+        ),
+    )
+    made.read_clock()
+    made.plan()
+    verdict = made.of_record("r1")
+    assert verdict.reason is Reason.POLL_STALE
+    assert verdict.measures is not None
+    assert {key: verdict.measures[key] for key in ("source", "age_s", "limit_s")} == {
+        "source": lacking,
+        "age_s": 600.5,
+        "limit_s": 600.0,
+    }
+
+
 @pytest.mark.parametrize(
     ("polled", "demand_at", "reason"),
     [

@@ -25,13 +25,13 @@ import requests
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.live import ledger
+from tests.live import hasty, ledger
 from tests.live.cluster import DirectedCluster
 from tests.live.harness import Daemon
 from tests.live.hasty import CREATE_MARGIN_S
-from tests.live.ledger import Ledger, Windows
+from tests.live.ledger import Ledger, Processes, Windows
 
-SLOTS = 3
+SLOTS = 4
 WINDOW_S = 6.0
 SETTLE_S = 1.5
 BOOT_FAIL_S = 5.0
@@ -61,7 +61,10 @@ QUIET_S = max(WINDOWS.stale_s, WINDOWS.claim_s) + ROUNDS_S + BOOT_FAIL_S + MACHI
 ANY = ("daemon.started", "cycle.done")
 GROWS = ("node.setup_started", "record.claimed", "node.created", "node.paired")
 SHRINKS = ("node.shutdown_started", "node.gone", "record.clean", "record.cleaned")
-EVENT_WAIT_S = 2.0
+AMID_WORK = 0.5
+WRITES = (1, 1, 2, 2, 3, 4)
+"""Which of its writes is the last: a claim and a create for each node, or a destroy and a clean."""
+EVENT_WAIT_S = 3.0
 """For so long a kill waits for its event; it then comes without."""
 NEVER = ("invariant.broken", "record.false_clean", "actor.died", "server.failed")
 SETTLE_EVERY = 10
@@ -116,17 +119,27 @@ class Run:
 
     def _round(self) -> None:
         live = len(self.cluster.running())
-        least = self.random.choice((0, 0, 1, SLOTS, SLOTS, SLOTS))
+        # A claim of an earlier run may hold a place until it expires.
+        taken = max(live, len(self.cluster.claimed()))
+        least = self.random.choice((0, 0, *range(1, SLOTS), SLOTS, SLOTS))
         state = self.random.choice(("idle", "idle", "busy"))
         self.cluster.everyone(state)
-        self._start(least)
+        # Half of the kills where there is work land right before or after one of its writes.
+        where = None
+        work = taken < least or (live > least and state == "idle")
+        if work and self.random.random() < AMID_WORK:
+            where = f"{self.random.choice(WRITES)}.{self.random.choice(hasty.MOMENTS)}"
+        self._start(least, where)
         self._hurt()
         events = ANY
-        if live < least:
+        if taken < least:
             events = GROWS
         elif live > least and state == "idle":
             events = SHRINKS
-        self._run_until_kill(self.random.choice(events))
+        if where is None:
+            self._run_until_kill(self.random.choice(events))
+        else:
+            self._run_until_it_dies()
         assert self.daemon is not None
         self.daemon.kill()
         self._said_nothing_bad()
@@ -139,6 +152,17 @@ class Run:
         )[0]
         act()
 
+    def _run_until_it_dies(self) -> None:
+        assert self.daemon is not None
+        deadline = time.monotonic() + EVENT_WAIT_S
+        while self.daemon.running:
+            if time.monotonic() > deadline:
+                self.counts["too few writes"] += 1
+                return
+            time.sleep(0.02)
+        assert self.daemon.ended() == -signal.SIGKILL, "it ended by itself"
+        self.counts["amid a write"] += 1
+
     def _run_until_kill(self, event: str) -> None:
         assert self.daemon is not None
         if self.random.random() < 0.3:
@@ -149,7 +173,7 @@ class Run:
         deadline = time.monotonic() + EVENT_WAIT_S
         while not self.daemon.lines(event):
             if time.monotonic() > deadline:
-                self.counts["event never came"] += 1
+                self.counts[f"no {event}"] += 1
                 return
             time.sleep(0.005)
         self.counts[f"after {event}"] += 1
@@ -178,13 +202,15 @@ class Run:
         self.counts["pauses"] += 1
         assert self.daemon is not None
         self._watch(self.random.uniform(0.2, 1.0))
+        if not self.daemon.running:
+            return  # Its write came first.
         self.daemon.signal(signal.SIGSTOP)
         time.sleep(self.random.uniform(0.1, 0.8))
         self.daemon.signal(signal.SIGCONT)
 
-    def _start(self, least: int) -> None:
+    def _start(self, least: int, dies_at: str | None = None) -> None:
         self.cluster.change({"Daemon": {"min_nodes": least}})
-        self.daemon = self.cluster.start()
+        self.daemon = self.cluster.start(told={hasty.DIES: dies_at} if dies_at else None)
         self.since = time.time()
 
     # What must be true.
@@ -198,7 +224,7 @@ class Run:
     def _look(self) -> Ledger:
         """Read the ledger; a slot is overdue only where the daemon had not the time for it."""
         try:
-            read = ledger.read(self.cluster, WINDOWS, SLOTS)
+            read = ledger.read(Processes(self.cluster), WINDOWS, SLOTS)
         except requests.RequestException as error:
             raise Unbalanced(f"the registry did not answer: {error}") from error
         self.readings += 1

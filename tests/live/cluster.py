@@ -86,7 +86,13 @@ class Cluster:
         self.layers = (*self.layers, changes)
         self.configure()
 
-    def start(self, *arguments: str, config: Path | None = None, command: str = "run") -> Daemon:
+    def start(
+        self,
+        *arguments: str,
+        config: Path | None = None,
+        command: str = "run",
+        told: Mapping[str, str] | None = None,
+    ) -> Daemon:
         """A daemon (or registry) of this cluster; it is ended with the cluster at the latest."""
         number = len(self.daemons) + 1
         daemon = Daemon(
@@ -96,6 +102,7 @@ class Cluster:
             command=command,
             log=self.home / f"{command}-{number}.log",
             module=self.module,
+            told=told,
         )
         self.daemons.append(daemon)
         return daemon

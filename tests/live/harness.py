@@ -124,7 +124,9 @@ class Daemon:
         command: str = "run",
         log: Path,
         module: str = "nodemanager",
+        told: Mapping[str, str] | None = None,
     ) -> None:
+        """`told` is added to its environment."""
         self.log = log
         self._lines: list[Line] = []
         self._read = 0
@@ -138,7 +140,7 @@ class Daemon:
                 stdout=output,
                 stderr=output,
                 cwd=log.parent,
-                env=environment(STATE_DIRECTORY=str(state)),
+                env=environment(STATE_DIRECTORY=str(state), **(told or {})),
                 start_new_session=True,
             )
 

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from tests.live.cluster import DirectedCluster
-from tests.live.harness import claim_of
+from tests.live.harness import Registry, claim_of
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,35 @@ class Ledger:
         )
 
 
-def read(cluster: DirectedCluster, windows: Windows, most: int) -> Ledger:
+class Watched(Protocol):
+    """A cluster whose live nodes and records can be seen from outside."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+    def live(self) -> dict[str, Live]: ...
+
+
+@dataclass(frozen=True)
+class Processes:
+    """A local cluster, watched: its live nodes are those whose process runs."""
+
+    cluster: DirectedCluster
+
+    @property
+    def registry(self) -> Registry:
+        return self.cluster.registry
+
+    def live(self) -> dict[str, Live]:
+        return live_nodes(self.cluster)
+
+
+def read(watched: Watched, windows: Windows, most: int) -> Ledger:
     """The ledger as it stands; needs the registry to answer."""
-    before = live_nodes(cluster)
-    rows = cluster.registry.rows()
+    before = watched.live()
+    rows = watched.registry.rows()
     now = time.time()
-    after = live_nodes(cluster)
+    after = watched.live()
     surely = {node_id: one for node_id, one in before.items() if after.get(node_id) == one}
     perhaps = {one.record for one in (*before.values(), *after.values())}
     waiting, overdue = set(), {}

@@ -1,0 +1,78 @@
+"""Pings race cleans over two registry processes (SAFETY.md A4, C12): `make race` runs more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core.model import Record
+from nodemanager.records import rows
+from tests.contract import race
+from tests.contract.duel import EVERY_STEP, behind_a_fence
+from tests.contract.race import KINDS, Arena, Kind, Tally
+from tests.contract.stores import postgres
+
+__all__ = ["postgres"]
+
+SOME = {"sqlite": 600, "postgresql": 600, "arvados": 150}
+"""So many are quick enough for every run; a fenced clean takes ten requests and more."""
+ENOUGH = 2000
+"""Within so many races a store without its safeguard has broken the rule."""
+FENCED = KINDS[-1]
+
+each_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=pytest.mark.server("postgresql"))
+        if kind.name == "postgresql"
+        else pytest.param(kind, id=kind.name)
+        for kind in KINDS
+    ],
+)
+
+
+@pytest.fixture
+def ring(
+    kind: Kind, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Arena]:
+    server = request.getfixturevalue("postgres") if kind.name == "postgresql" else None
+    with kind.arena(tmp_path_factory.mktemp("races"), server) as opened:
+        yield opened
+
+
+@each_kind
+def test_no_race_ends_with_a_ping_acknowledged_and_its_record_freed(ring: Arena, kind: Kind):
+    races = int(os.environ.get("RACES") or SOME[kind.name])
+
+    tally = race.run(ring, kind, races)
+
+    assert tally.broken == []
+    assert tally.races == races
+    assert min(tally.won["ping"], tally.won["clean"]) > races / 20, "one side had no chance"
+
+
+def freed_wrongly(tally: Tally) -> bool:
+    return any("acknowledged" in wrong for wrong in tally.broken)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(KINDS[0], id="sqlite")])
+def test_the_races_notice_a_store_that_compares_nothing(
+    ring: Arena, kind: Kind, monkeypatch: pytest.MonkeyPatch
+):
+    def whatever_version(connection: object, record: Record) -> rows.Row:
+        return rows.get(connection, record.uuid)
+
+    monkeypatch.setattr(rows, "get_at", whatever_version)
+
+    assert freed_wrongly(race.run(ring, kind, ENOUGH, enough=freed_wrongly))
+
+
+@pytest.mark.parametrize("kind", [pytest.param(FENCED, id="arvados")])
+@pytest.mark.parametrize("step", sorted(EVERY_STEP))
+def test_the_races_notice_a_fence_without_one_of_its_steps(ring: Arena, kind: Kind, step: str):
+    lacks = replace(kind, clean=behind_a_fence(EVERY_STEP - {step}))
+
+    assert freed_wrongly(race.run(ring, lacks, ENOUGH, enough=freed_wrongly))

@@ -1,0 +1,169 @@
+"""A proxy before an HTTP API, which can hang, hold single requests, and cut connections."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from urllib.parse import urlsplit
+
+UPSTREAM_S = 30.0
+
+
+class Fate(Enum):
+    """What befalls one request."""
+
+    CARRIED = auto()
+    HUNG = auto()
+    """Read, and never answered."""
+    REQUEST_CUT = auto()
+    """The API gets the first half of it, and nobody an answer."""
+    REPLY_CUT = auto()
+    """The API does what was asked, and its client gets the first half of the answer."""
+
+
+@dataclass
+class Held:
+    """A request that waits before the API: `arrived` says that there is one."""
+
+    matches: Callable[[bytes], bool]
+    arrived: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+class Proxy:
+    """Plain HTTP to `upstream` (a URL), one request a connection. `kind_of` names a request."""
+
+    def __init__(self, upstream: str, kind_of: Callable[[bytes], str]) -> None:
+        parts = urlsplit(upstream)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._upstream = (parts.hostname, parts.port)
+        self._kind_of = kind_of
+        self._fate: Callable[[str], Fate] = lambda _: Fate.CARRIED
+        self._held: Held | None = None
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self.met: Counter[tuple[str, Fate]] = Counter()
+        """How many requests of each kind met each fate."""
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._listening.close()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It accepts and reads, and nobody gets an answer; what came meanwhile is never asked."""
+        over, before = self._over, self._fate
+        self._over = threading.Event()
+        self._fate = lambda _: Fate.HUNG
+        try:
+            yield
+        finally:
+            self._fate = before
+            self._over.set()
+            self._over = over
+
+    @contextmanager
+    def cutting(self, share: float, seed: int) -> Iterator[None]:
+        """Of each kind the first request loses its reply and the second is cut; then by chance."""
+        own, before = random.Random(seed), self._fate
+
+        def fate(kind: str) -> Fate:
+            seen = sum(count for (other, _), count in self.met.items() if other == kind)
+            if seen < 2:
+                return (Fate.REPLY_CUT, Fate.REQUEST_CUT)[seen]
+            if own.random() >= share:
+                return Fate.CARRIED
+            return own.choice((Fate.REPLY_CUT, Fate.REQUEST_CUT))
+
+        self._fate = fate
+        try:
+            yield
+        finally:
+            self._fate = before
+
+    @contextmanager
+    def holding(self, matches: Callable[[bytes], bool]) -> Iterator[Held]:
+        """The first request of that content waits until it is released, by the end at the latest.
+
+        All others are carried.
+        """
+        self._held = held = Held(matches)
+        try:
+            yield held
+        finally:
+            self._held = None
+            held.released.set()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                request = _request(client)
+                if request:
+                    self._carry(client, request)
+            except OSError:
+                return  # One of the two went away: the other sees its connection end.
+
+    def _carry(self, client: socket.socket, request: bytes) -> None:
+        kind, over = self._kind_of(request), self._over
+        with self._lock:
+            fate = self._fate(kind)
+            self.met[kind, fate] += 1
+            held = self._held
+            if held is not None and held.matches(request):
+                self._held = None
+            else:
+                held = None
+        if fate is Fate.HUNG:
+            over.wait()
+            return
+        if held is not None:
+            held.arrived.set()
+            held.released.wait()
+        with socket.create_connection(self._upstream, timeout=UPSTREAM_S) as server:
+            if fate is Fate.REQUEST_CUT:
+                server.sendall(request[: len(request) // 2])
+                return
+            server.sendall(request)
+            answer = b""
+            while more := server.recv(65536):
+                answer += more
+        client.sendall(answer[: len(answer) // 2] if fate is Fate.REPLY_CUT else answer)
+
+
+def _request(client: socket.socket) -> bytes:
+    """One whole request, made to be the only one of its connection; empty when none came."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        more = client.recv(65536)
+        if not more:
+            return b""
+        got += more
+    head, _, body = got.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
+    length = next(
+        (int(line[15:]) for line in lines if line.lower().startswith(b"content-length:")), 0
+    )
+    while len(body) < length:
+        more = client.recv(65536)
+        if not more:
+            return b""
+        body += more
+    return b"\r\n".join([*lines, b"Connection: close", b"", b""]) + body

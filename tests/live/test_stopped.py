@@ -1,0 +1,92 @@
+"""A manager stopped past the not-after of its order, and woken: it decides anew (SAFETY.md C11)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.live import brief
+from tests.live.far import FarCluster
+from tests.live.harness import until
+
+pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+
+WINDOW_S = 6.0
+CLOUD_S = 20.0
+"""Longer than the stop: the answer that waited for it is no time-out."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[FarCluster]:
+    """One node that is busy; its daemon's orders stand for seconds."""
+    made = FarCluster(
+        tmp_path / "cluster",
+        {
+            "Daemon": {
+                "min_nodes": 1,
+                "max_nodes": 1,
+                "poll_time": 0.4,
+                "max_poll_time": 1,
+                "poll_stale_after": 60,
+                "node_stale_after": WINDOW_S,
+            },
+            "Registry": {"slots": 2},
+            "Cleaning": {"settle": 1},
+        },
+        cloud_s=CLOUD_S,
+        module=brief.__name__,
+    )
+    made.farm.everyone("busy")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_an_order_past_its_not_after_is_dropped_and_what_came_meanwhile_counts(cluster: FarCluster):
+    daemon = cluster.start()
+    daemon.wait_for("cycle.done", paired=1, busy=1)
+    (pair,) = daemon.lines("node.paired")
+    cluster.change({"Daemon": {"min_nodes": 0}})
+    daemon.reload()
+    cluster.moto.terminate(pair["node"])
+
+    def last_look(request: bytes) -> bool:
+        """The cleaner's own question for the nodes of that record."""
+        return pair["record"].encode() in request
+
+    with cluster.cloud.holding(last_look) as held:
+        ordered = daemon.wait_for("record.clean", record=pair["record"])
+        until("its last look", held.arrived.is_set, told=daemon.told)
+        daemon.signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+    until("not-after to pass", lambda: time.monotonic() - stopped_at > brief.ORDER_TTL_S + 1)
+    ping(cluster, pair["record"])
+    assert cluster.registry.row(pair["record"])["slot_number"] == int(pair["slot"])
+    daemon.signal(signal.SIGCONT)
+
+    kept = daemon.wait_for(
+        "record.keep", after=ordered, record=pair["record"], reason="within_window"
+    )
+    skipped = daemon.wait_for("record.clean_skipped", record=pair["record"])
+    again = daemon.wait_for("record.clean", after=kept, record=pair["record"])
+    freed = daemon.wait_for("record.cleaned", record=pair["record"])
+
+    assert (skipped["reason"], skipped["plan"]) == ("order_expired", ordered["plan"])
+    assert float(skipped["late_s"]) > 0
+    assert float(kept["idle_s"]) <= WINDOW_S < float(again["idle_s"])
+    assert freed["plan"] == again["plan"] != ordered["plan"]
+    assert len(daemon.lines("record.cleaned")) == 1
+    assert daemon.terminate() == 0
+
+
+def ping(cluster: FarCluster, record: str) -> None:
+    """A last one of its node, past the proxy."""
+    secret = cluster.registry.row(record)["info"]["ping_secret"]
+    url = f"{cluster.registry.url}/arvados/v1/nodes/{record}/ping"
+    assert requests.post(url, data={"ping_secret": secret}, timeout=10).status_code == 200
