@@ -209,6 +209,23 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class LatePing:
+    """The newest ping that bore a freed life's secret (U8); times are the store's epoch seconds.
+
+    `freed_at` is when that life of the record ended, `instance_id` and `address` what the ping
+    gave of itself.
+    """
+
+    record: str
+    incarnation: str | None
+    pool: str | None
+    freed_at: float
+    at: float
+    instance_id: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
     """What one list call of an adapter gave.
 
