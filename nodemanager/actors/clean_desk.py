@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.actors.desk import Desk
 from nodemanager.actors.intents import (
     clean_intent,
     clean_key,
@@ -24,6 +23,7 @@ from nodemanager.actors.messages import (
     RecordFenced,
 )
 from nodemanager.actors.narrator import record_fields
+from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core.model import Guarantee, Outcome, Record
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.records import (
@@ -38,7 +38,7 @@ from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 
 
-class CleanDesk(Desk):
+class CleanDesk(RestoreDesk):
     """Hands out looks, fences and writes; core confirms each before the next."""
 
     def _afresh(self, order: CleanOrder) -> CleanOrder:
@@ -217,6 +217,7 @@ class CleanDesk(Desk):
         since = self._flights.clean_ended(order.uuid, now)
         if outcome == "cleaned":
             self._flights.skipped.pop(order.uuid, None)
+            self._freed_by(order)
         if self._stopping is not None and again:
             # Its intent stays open for the next start.
             self._settled()

@@ -14,7 +14,7 @@ from typing import Any
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import JournalError
-from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
+from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent, PreImage
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
@@ -163,6 +163,14 @@ class Scribe:
     @property
     def holds(self) -> frozenset[str]:
         return frozenset(self._holds)
+
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
+        """Those the journal has, newest first; none while it can't be read."""
+        try:
+            return self._journal.pre_images(record=record, since=since)
+        except JournalError as error:
+            self._failed(error)
+            return ()
 
     # What was seen and decided.
 

@@ -160,9 +160,12 @@ class Journal(Protocol):
     # Pre-images.
 
     def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None
+        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:
-        """Those within retention, newest first; of one record or incarnation where given (U8)."""
+        """Those within retention, newest first; of one record or incarnation where given (U8).
+
+        `since` leaves out those taken before it (epoch seconds).
+        """
         ...
 
     # What must outlive the process (R4).

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.model import Record
+from nodemanager.core.model import FreedLife, Record
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -141,7 +141,7 @@ def _intent(row: Any) -> Intent:
 
 
 def find_pre_images(
-    connection: sa.Connection, record: str | None, incarnation: str | None
+    connection: sa.Connection, record: str | None, incarnation: str | None, since: float = 0.0
 ) -> tuple[PreImage, ...]:
     query = sa.select(
         pre_images, intents.c.key, intents.c.plan_id, intents.c.outcome, intents.c.concluded_at
@@ -150,6 +150,8 @@ def find_pre_images(
         query = query.where(pre_images.c.record == record)
     if incarnation is not None:
         query = query.where(pre_images.c.incarnation == incarnation)
+    if since:
+        query = query.where(pre_images.c.taken_at >= since)
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
         PreImage(
@@ -241,4 +243,10 @@ def _moved(breaker: Breaker, by_s: float) -> Breaker:
         opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
         denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
         others=tuple(_moved(other, by_s) for other in breaker.others),
+        told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
     )
+
+
+def _life_moved(life: FreedLife, by_s: float) -> FreedLife:
+    told_at = None if life.told_at is None else life.told_at + by_s
+    return replace(life, freed_at=life.freed_at + by_s, told_at=told_at)

@@ -29,10 +29,11 @@ def remember(connection: sa.Connection, row: rows.Row, now_ns: int) -> None:
     record = rows.record_of(row)
     if record.ping_secret is None:
         return
-    life = {"uuid": record.uuid, "secret_digest": _digest(record.ping_secret)}
-    forget(connection, **life)
-    life |= {"incarnation": record.incarnation, "pool": record.pool, "freed_at": now_ns}
-    connection.execute(sa.insert(freed).values(life))
+    digest = _digest(record.ping_secret)
+    forget(connection, record.uuid, digest)
+    life = {"incarnation": record.incarnation, "pool": record.pool, "freed_at": now_ns}
+    names = {"uuid": record.uuid, "secret_digest": digest}
+    connection.execute(sa.insert(freed).values({**names, **life}))
 
 
 def forget(connection: sa.Connection, uuid: str, secret_digest: str) -> None:
