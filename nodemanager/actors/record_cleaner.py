@@ -22,7 +22,7 @@ from nodemanager.actors.messages import (
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.records import CleanEvidence, CleanOrder
-from nodemanager.errors import NoSuchRecord, RemoteError
+from nodemanager.errors import Conflict, NoSuchRecord, RemoteError
 from nodemanager.records.api import RecordStore
 
 
@@ -99,4 +99,6 @@ class RecordCleanerActor(RoleActor):
         if life.incarnation is not None and now.incarnation == life.incarnation:
             # An earlier try, whose answer was lost.
             return now
+        if now.holds_anything:
+            raise Conflict(f"record {life.record} was claimed or written to since")
         return self._store.restore(now, before)

@@ -13,7 +13,7 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.verdict import keep
-from nodemanager.errors import NoSuchRecord, SlotTaken
+from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
 from nodemanager.journal.facts import LatePinged, LivesFreed
 from nodemanager.log import ERROR, WARNING
 
@@ -135,6 +135,8 @@ class RestoreDesk(Desk):
             reason = Reason.SLOT_TAKEN
         elif isinstance(error, NoSuchRecord):
             reason = Reason.RECORD_DELETED
+        elif isinstance(error, Conflict):
+            reason = Reason.RECORD_REUSED
         if reason is not None:
             self._narrator.not_restored(keep(life.record, reason, error=error))
         else:
