@@ -192,7 +192,8 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
         return False
     if life.incarnation is not None:
         return record.incarnation == life.incarnation
-    return record.claim is None and record.ping_secret is not None and record.holds_slot
+    same_slot = record.slot_number == life.slot and record.hostname == life.hostname
+    return record.claim is None and record.holds_slot and same_slot
 
 
 def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Settings) -> Breaker:

@@ -38,7 +38,7 @@ def reasons(made: World) -> list[Reason]:
     ("late_s", "is_sign"),
     [pytest.param(60.0, False, id="at-the-minute"), pytest.param(60.1, True, id="just-past")],
 )
-def test_a_ping_counts_only_more_than_a_minute_after_the_clean(late_s: float, is_sign: bool):
+def test_a_ping_counts_only_more_than_a_minute_after_the_clean_u8(late_s: float, is_sign: bool):
     made, life = freed()
     ping = made.late_ping(life)
     made.hear(replace(ping, at=ping.freed_at + late_s))
@@ -449,7 +449,7 @@ def test_a_record_without_a_claim_is_known_by_its_secret_alone():
     made.advance(100.0)
     made.hear(made.late_ping(life))
     assert reasons(made) == [Reason.LATE_PING]
-    made.records = [cleaned("r1", at=made.store_now, slot_number=1, ping_secret="s")]
+    made.records = [cleaned("r1", at=made.store_now, slot_number=1, hostname="compute1")]
     made.advance(1.0)
     made.poll_records()
     assert not made.breaker.is_open

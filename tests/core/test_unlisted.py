@@ -33,7 +33,7 @@ def pinging_round(made: World, rounds: int = 1, only: str | None = None) -> None
         made.round()
 
 
-def test_after_two_listings_it_is_asked_for_by_id():
+def test_after_two_listings_it_is_asked_for_by_id_p6():
     made, _ = hidden()
     assert made.last is not None
     assert made.last.ask == ("i-r1",)

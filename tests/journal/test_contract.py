@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.model import FreedLife
 from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
@@ -141,6 +142,14 @@ def test_pre_images_are_found_by_record_and_by_incarnation_newest_first(again: A
     assert again().pre_images(record="r-3") == ()
 
 
+def test_pre_images_taken_before_a_time_can_be_left_out(again: Again, clock: ManualClock) -> None:
+    again().intend([clean("r-1")])
+    clock.advance(10)
+    since = clock.wall()
+    again().intend([clean("r-2")])
+    assert [one.record.uuid for one in again().pre_images(since=since)] == ["r-2"]
+
+
 def test_holds_survive_and_are_released(again: Again) -> None:
     holds = [Hold("i-1", "a disk to look at", "anna", 10.0), Hold("r-7", "", "bo", 5.0)]
     for hold in holds:
@@ -189,6 +198,7 @@ def test_the_breaker_survives_whole(again: Again) -> None:
         denied={"i-2": 960.125},
         others=(other,),
         gone=frozenset({"i-0"}),
+        told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, told_at=950.25)},
     )
     again().save_breaker(breaker)
     assert again().breaker() == breaker
@@ -197,13 +207,17 @@ def test_the_breaker_survives_whole(again: Again) -> None:
 
 
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:
-    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0})
+    life = FreedLife("r-1", "x", freed_at=800.0, told_at=900.0)
+    told = {life.key: life}
+    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
     assert clock.boottime() == 1000.0
     opened().save_breaker(breaker)
 
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
     same_age = opened(clock=booted, boot_id="boot-2").breaker()
-    assert same_age == replace(breaker, opened_at=-380.0, denied={"i-1": -330.0})
+    moved = {life.key: replace(life, freed_at=-480.0, told_at=-380.0)}
+    denied = {"i-1": -330.0}
+    assert same_age == replace(breaker, opened_at=-380.0, denied=denied, told=moved)
     assert booted.boottime() - same_age.opened_at == 100.0 + 300.0
 
 
