@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nodemanager import wiring
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.config import load
 from nodemanager.core.breaker import Cause
-from nodemanager.core.model import CloudState, Record
+from nodemanager.core.model import CloudState, Guarantee, Record
 from nodemanager.errors import StoreError
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
@@ -18,7 +20,7 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, TickingClock
+from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
 from tests.fakes.script import fail, lose
 
@@ -96,10 +98,14 @@ def test_a_ping_in_the_minute_of_the_clean_is_no_sign(make_rig: MakeRig) -> None
     assert not rig.lines("breaker.opened")
 
 
-def test_without_late_pings_a_listed_node_that_is_alive_by_id_tells_it(make_rig: MakeRig) -> None:
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_without_late_pings_a_listed_node_that_is_alive_by_id_tells_it(
+    make_rig: MakeRig, clock: TickingClock, guarantee: Guarantee
+) -> None:
     """A store that remembers nothing: the node's tags say whose it is."""
-    rig = make_rig(backlog="clean")
-    rig.store.tells_late_pings = False
+    store = FakeStore(clock, guarantee=guarantee)
+    store.tells_late_pings = False
+    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean")
     machine, before = freed_alive(rig)
     rig.turn(90)
     wake(rig, machine)
