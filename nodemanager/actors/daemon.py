@@ -243,11 +243,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._set_breaker(
             breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
         )
-        self._take(
-            false_clean.answers_seen(
-                self._breaker, self._history, message.answers, now, self._settings
-            )
-        )
+        self._take_answers(message.answers, now)
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:

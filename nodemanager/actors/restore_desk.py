@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from nodemanager.actors.desk import Desk
 from nodemanager.actors.messages import RecordRestored, RestoreFailed, RestoreRecord
 from nodemanager.core import false_clean
+from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
 from nodemanager.core.model import FreedLife, LatePing, Record
 from nodemanager.core.reasons import Event, Reason
@@ -89,6 +90,15 @@ class RestoreDesk(Desk):
             )
             self._role.observer.false_cleaned()
         if folded.told:
+            self._decide_soon()
+
+    def _take_answers(self, answers: Answers, at: float) -> None:
+        """The cloud's answers by id; a life that waits for one is judged at once."""
+        self._take(
+            false_clean.answers_seen(self._breaker, self._history, answers, at, self._settings)
+        )
+        asked_for = {life.node_id for life in false_clean.open_lives(self._breaker)}
+        if asked_for & answers.keys():
             self._decide_soon()
 
     def _begin_restore(self, life: FreedLife) -> None:

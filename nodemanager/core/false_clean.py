@@ -298,7 +298,20 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
     for other in records.items:
         if life.slot is not None and other.slot_number == life.slot:
             return keep(uuid, Reason.SLOT_TAKEN, held_by=other.uuid)
+    if life.why == Reason.AFTER_SHUTDOWN and not _has_been_seen(life, snapshot.history):
+        return keep(uuid, Reason.EVIDENCE_MISSING, node=life.node_id)
     return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, uuid, {"slot": life.slot})
+
+
+def _has_been_seen(life: FreedLife, history: History) -> bool:
+    """Whether the cloud, asked by id since it was told, has the node that we destroyed.
+
+    Its late ping may have been under way for long, and its record would be given to nobody.
+    """
+    answer = None if life.node_id is None else history.asked.get(life.node_id)
+    if answer is None or answer.at < (life.told_at or 0.0):
+        return False
+    return any(is_alive(node, life) for node in answer.nodes)
 
 
 CLEAR = "it is given back where it can be; see the operator's guide, false cleans"

@@ -12,7 +12,7 @@ from nodemanager import wiring
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.config import load
 from nodemanager.core.breaker import Cause
-from nodemanager.core.model import CloudState, Guarantee, Record
+from nodemanager.core.model import CloudState, Guarantee, Record, WorkerState
 from nodemanager.errors import StoreError
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
@@ -132,6 +132,30 @@ def test_a_listed_node_that_the_cloud_denies_by_id_tells_nothing(make_rig: MakeR
     rig.cloud.change(machine.node.id, state=CloudState.TERMINATED)
     rig.turn(600)
     assert not rig.lines("record.false_clean")
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_node_that_we_destroyed_and_that_pings_on_is_given_its_record_if_it_is_there(
+    make_rig: MakeRig, comes_back: bool
+) -> None:
+    """C20: a ping may be under way for long, and a record for nobody is a leaked slot."""
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    machine, before = rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    until(rig, "record.cleaned", within=600, record=before.uuid, reason="after_shutdown")
+    rig.turn(90)
+    rig.fleet.silent.add(machine.node.id)
+    if comes_back:
+        machine.ends_at = None
+        rig.cloud.change(machine.node.id, state=CloudState.RUNNING)
+    rig.fleet.state = WorkerState.BUSY
+    rig.fleet.ping(machine)
+    until(rig, "record.false_clean", within=60, cause="after_shutdown")
+    rig.fleet.silent.clear()
+    until(rig, "breaker.closed", within=120, cause="false_clean")
+    assert bool(rig.lines("record.restored")) is comes_back
+    assert rig.store.rows[before.uuid].holds_anything is comes_back
 
 
 def test_a_restart_neither_forgets_nor_tells_it_twice(make_rig: MakeRig) -> None:

@@ -14,7 +14,7 @@ from nodemanager.core.model import NO_TAGS, CloudState, FreedLife, Tags
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import FREED_KEPT_S, FREED_LIMIT
 from nodemanager.core.snapshot import Flight
-from tests.core.build import SMALL, World, cleaned, world
+from tests.core.build import SMALL, World, cleaned, node, world
 
 
 def freed(**settings: object) -> tuple[World, FreedLife]:
@@ -416,6 +416,21 @@ def test_one_whose_node_is_gone_by_now_is_not_given_back():
     made.answer({"i-r1": None})
     made.poll()
     assert restore_verdict(made) == ([], [])
+
+
+def test_after_a_shutdown_it_is_given_back_only_once_the_cloud_has_its_node():
+    """A ping of the node that we destroyed may have been under way for long."""
+    made, life = freed()
+    made.with_settings(visible_after=300.0)
+    made.history = replace(made.history, freed={life.key: replace(life, why="after_shutdown")})
+    made.hear(made.late_ping(life))
+    assert reasons(made) == [Reason.LATE_PING]
+    made.poll()
+    assert restore_verdict(made) == ([], [])
+    made.answer({"i-r1": None})
+    assert restore_verdict(made) == ([], [])
+    made.answer({"i-r1": node("r1")})
+    assert restore_verdict(made) == (["r1"], [])
 
 
 def test_until_it_is_given_back_its_record_is_used_for_no_other_node_u1():
