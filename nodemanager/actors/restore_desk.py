@@ -55,6 +55,7 @@ class RestoreDesk(Desk):
                 node_id=before.instance_id,
                 slot=before.slot_number,
                 hostname=before.hostname,
+                why=image.reason,
             )
             lives.append(life)
         # Oldest first: of a life that was freed twice the later end counts.

@@ -72,7 +72,8 @@ class Concluded:
 class PreImage:
     """A record as it was before a clean, its ping secret with it (U8). Times are epoch seconds.
 
-    `outcome` is that of its intent, None while nobody knows whether the write took effect.
+    `outcome` is that of its intent, None while nobody knows whether the write took effect;
+    `reason` is the reason code that it was concluded with.
     """
 
     record: Record = field(repr=False)
@@ -81,6 +82,7 @@ class PreImage:
     taken_at: float
     outcome: str | None = None
     ended_at: float | None = None
+    reason: str | None = None
 
     @property
     def incarnation(self) -> str | None:

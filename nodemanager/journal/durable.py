@@ -144,7 +144,12 @@ def find_pre_images(
     connection: sa.Connection, record: str | None, incarnation: str | None, since: float = 0.0
 ) -> tuple[PreImage, ...]:
     query = sa.select(
-        pre_images, intents.c.key, intents.c.plan_id, intents.c.outcome, intents.c.concluded_at
+        pre_images,
+        intents.c.key,
+        intents.c.plan_id,
+        intents.c.outcome,
+        intents.c.concluded_at,
+        intents.c.result,
     ).join(intents, intents.c.id == pre_images.c.intent)
     if record is not None:
         query = query.where(pre_images.c.record == record)
@@ -161,6 +166,7 @@ def find_pre_images(
             taken_at=row.taken_at,
             outcome=row.outcome,
             ended_at=row.concluded_at,
+            reason=None if row.result is None else json.loads(row.result).get("reason"),
         )
         for row in rows
     )

@@ -103,7 +103,8 @@ class MemoryJournal:
         intent = replace(known.intent, pre_image=None)
         known.ended = Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
         if known.image is not None:
-            known.image = replace(known.image, outcome=outcome, ended_at=now)
+            reason = (details or {}).get("reason")
+            known.image = replace(known.image, outcome=outcome, ended_at=now, reason=reason)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         self._call("recovery_failed")

@@ -188,6 +188,7 @@ def test_what_a_former_run_freed_is_known_by_the_journal(make_rig: MakeRig) -> N
     rig.start()
     told = until(rig, "record.false_clean", within=300)
     assert (told["reason"], told["slot"]) == ("alive_after_clean", before.slot_number)
+    assert told["cause"] == "stale_slot"
 
 
 def test_a_late_ping_while_no_daemon_ran_is_told_by_the_next(make_rig: MakeRig) -> None:

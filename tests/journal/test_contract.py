@@ -122,9 +122,10 @@ def test_a_pre_image_is_the_record_with_its_secret_and_gets_the_outcome(
     assert (image.outcome, image.taken_at) == (None, clock.wall())
 
     clock.advance(3)
-    again().conclude(intent.key, "cleaned")
+    again().conclude(intent.key, "cleaned", {"reason": "stale_slot"})
     (image,) = again().pre_images(incarnation=image.incarnation)
     assert (image.outcome, image.ended_at) == ("cleaned", clock.wall())
+    assert image.reason == "stale_slot"
 
 
 def test_pre_images_are_found_by_record_and_by_incarnation_newest_first(again: Again) -> None:
