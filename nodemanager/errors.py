@@ -129,6 +129,12 @@ class NoFreeSlot(StoreError):
     definite = True
 
 
+class SlotTaken(StoreError):
+    """The slot that a freed record had is another's by now (U8)."""
+
+    definite = True
+
+
 class StoreRefused(StoreError):
     """The store refuses the request itself (4xx): token, not an administrator, bad field."""
 

@@ -14,7 +14,7 @@ NAMES = sorted(set(re.findall(r"``((?:\w+\.)+\w+)``", RULES)))
 BY_CORE = [
     "T1 T2 T3 T4 T6 T7",
     "C0 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 C11 C12 C20 C21 C22",
-    "U1 U2 U3 U6 U7 P1 P2 P3 P4 P5 L1 L2 L3 L4 L5 B2 B3",
+    "U1 U2 U3 U6 U7 U8 P1 P2 P3 P4 P5 P6 L1 L2 L3 L4 L5 B2 B3",
     "D1 D2 D3 D6 D7 D8 D9 D10 D11 S4",
 ]
 

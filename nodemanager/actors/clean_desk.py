@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.desk import Desk
 from nodemanager.actors.intents import (
     clean_intent,
     clean_key,
@@ -25,6 +24,7 @@ from nodemanager.actors.messages import (
     RecordFenced,
 )
 from nodemanager.actors.narrator import record_fields
+from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core.late import NEVER, Unknown, after_unknown
 from nodemanager.core.model import Guarantee, Outcome, Record
 from nodemanager.core.reasons import Event, Kind, Reason
@@ -40,7 +40,7 @@ from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 
 
-class CleanDesk(Desk):
+class CleanDesk(RestoreDesk):
     """Hands out looks, fences and writes; core confirms each before the next."""
 
     def _afresh(self, order: CleanOrder) -> CleanOrder:
@@ -295,6 +295,7 @@ class CleanDesk(Desk):
         since = self._flights.clean_ended(order.uuid, now)
         if outcome == "cleaned":
             self._flights.skipped.pop(order.uuid, None)
+            self._freed_by(order)
         if self._stopping is not None and again:
             # Its intent stays open for the next start.
             self._settled()

@@ -51,7 +51,9 @@ from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
+from nodemanager.core import false_clean
 from nodemanager.core import history as histories
+from nodemanager.core.asking import cloud_answered
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
@@ -78,6 +80,7 @@ from nodemanager.journal.facts import (
     Start,
     State,
     StoreClockKept,
+    TagsAnswered,
 )
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -148,6 +151,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
                 self._may_be_late(uuid, late.clean_at, clean=True)
         for uuid, cleans in may_be_under_way(loaded.intents):
             self._may_be_late(uuid, now, clean=cleans)
+        self._remember_freed()
         self._recovery.load(loaded.intents, now)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
@@ -180,6 +184,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         listing = message.listing
         self._identify("store", message.store_id)
         self._store_id = message.store_id
+        self._late_pings(message.late)
         self._scribe.note(
             RecordsSeen(
                 listing, message.store_id, message.store_time, message.slots, message.answered_at
@@ -204,6 +209,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._watch_collapse(ids, listing.started_at, cloud=False)
             self._forget_own_cleans(listing)
             self._new_records = True
+        self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._history = histories.records_listed(self._history, listing, self._settings)
         self._slots = message.slots
         self._decide_soon()
@@ -252,6 +258,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._set_breaker(
             breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
         )
+        self._take_answers(message.answers, now)
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:
@@ -350,6 +357,10 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud
             tell(self._team.cloud_list, AskNodes(made.ask))
+        if made.ask_tagged and self._tags_asked_after is not self._history.cloud:
+            self._tags_asked_after = self._history.cloud
+            if self._stopping is None:
+                tell(self._team.cloud_list, AskTagged(made.ask_tagged))
         if self._may_act(made, now):
             self._carry_out(made, now)
         self._finish_once()
@@ -403,6 +414,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
+        for life in made.restores:
+            self._begin_restore(life)
         self._begin_setups(made.boots, now)
 
     def _recover(self) -> None:
@@ -447,6 +460,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         tell(self._team.cloud_list, AskTagged(records))
 
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
+        now = self._clock.boottime()
+        self._scribe.note(TagsAnswered(message.answers, now))
+        self._history = cloud_answered(self._history, message.answers, now, self._settings)
         self._recovery.tagged(message.answers, self._history)
 
     def may_be_late(self, uuid: str, at: float) -> None:

@@ -78,6 +78,7 @@ class Desk(RoleActor):
         self._deciding = False
         self._new_records = False
         self._asked_after: Nodes | None = None
+        self._tags_asked_after: Nodes | None = None
         self._stopping: Stop | None = None
         self._scribe = Scribe(role.journal, log)
         self._creates: dict[int, tuple[str, str]] = {}

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.history import Nodes, Records
-from nodemanager.core.model import Claim, CloudNode, Job, Outcome, Record, StoreTime
+from nodemanager.core.model import (
+    Claim,
+    CloudNode,
+    FreedLife,
+    Job,
+    LatePing,
+    Outcome,
+    Record,
+    StoreTime,
+)
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.records import CleanEvidence, CleanOrder
 from nodemanager.core.settings import Settings
@@ -48,7 +57,7 @@ class ChangePolling:
 
 @dataclass(frozen=True, slots=True)
 class AskNodes:
-    """Ask the cloud for these nodes by id (B3)."""
+    """Ask the cloud for these nodes by id (B3, P6, U8)."""
 
     node_ids: tuple[str, ...]
 
@@ -69,13 +78,17 @@ class CloudListed:
 
 @dataclass(frozen=True, slots=True)
 class RecordsListed:
-    """`answered_at` is when the nodes' own ping URL answered, None when it did not (D8)."""
+    """`answered_at` is when the nodes' own ping URL answered, None when it did not (D8).
+
+    `late` are the pings of freed lives that the store knew of before it was listed (U8).
+    """
 
     listing: Records
     store_id: str
     store_time: StoreTime
     slots: int | None
     answered_at: float | None
+    late: tuple[LatePing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,7 @@ class NodesAsked:
 
 @dataclass(frozen=True, slots=True)
 class AskTagged:
-    """Ask the cloud which nodes bear the tag of these records (U5, R1)."""
+    """Ask the cloud which nodes bear the tag of these records (U5, R1, P6)."""
 
     records: tuple[str, ...]
 
@@ -297,6 +310,26 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """Give a record that was freed by mistake back to its node, if nobody has it since (U8)."""
+
+    life: FreedLife
+    before: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRestored:
+    life: FreedLife
+    after: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFailed:
+    life: FreedLife
+    error: RemoteError
 
 
 # To and from the daemon.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.false_clean import LASTING
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Kind, Reason
@@ -54,6 +55,8 @@ class Narrator:
         self._pairs: dict[str, str] = {}
         self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
+        self._not_restored: dict[str, Reason] = {}
+        self._unlisted: dict[str, Reason] = {}
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
         self._refused: Mapping[tuple[str, Reason], int] = {}
@@ -107,7 +110,10 @@ class Narrator:
             return
         self._aborted = None
         self._tell_pairs(plan)
+        self._tell_unlisted(plan)
         self._tell_records(plan, records)
+        for verdict in plan.not_restored:
+            self.not_restored(verdict)
         self._tell_nodes(plan)
         self._tell_demand(plan)
         self._tell_summary(plan, now)
@@ -150,6 +156,40 @@ class Narrator:
                 plan=plan.plan_id,
             )
         self._ambiguous = ambiguous
+
+    def _tell_unlisted(self, plan: Plan) -> None:
+        """P6: once for each record and answer; a short listing once for as long as it is."""
+        verdicts = plan.unlisted.verdicts
+        now = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
+        before, self._unlisted = self._unlisted, now
+        for uuid, verdict in verdicts.items():
+            if before.get(uuid) is verdict.reason:
+                continue
+            fields = {"record": uuid, **(verdict.measures or {})}
+            if verdict.reason is not Reason.LISTING_SHORT:
+                event = Event.RECORD_PINGING_UNLISTED
+                self._verdict(event, WARNING, verdict, fields, plan)
+            elif Reason.LISTING_SHORT not in before.values():
+                fields |= {"source": "cloud"}
+                self._verdict(Event.LIST_SUSPECT, WARNING, verdict, fields, plan)
+
+    def not_restored(self, verdict: Verdict) -> None:
+        """Why a record freed by mistake stays free, once for each reason (U8)."""
+        reason = verdict.reason
+        if self._not_restored.get(verdict.id) is reason:
+            return
+        self._not_restored[verdict.id] = reason
+        self._log.event(
+            Event.RECORD_NOT_RESTORED,
+            level=WARNING,
+            reason=reason,
+            record=verdict.id,
+            **(verdict.measures or {}),
+            clear=LASTING.get(reason),
+        )
+
+    def restored(self, uuid: str) -> None:
+        self._not_restored.pop(uuid, None)
 
     def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
         before, after = self._records, {}

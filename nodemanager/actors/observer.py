@@ -43,6 +43,11 @@ class Observer(Protocol):
 
     def clean_failed(self) -> None: ...
 
+    def false_cleaned(self) -> None:
+        """A record was freed whose node lives (U8)."""
+
+    def restored(self) -> None: ...
+
 
 class Nobody:
     """Watches nothing: for tests and for `--once`."""
@@ -87,4 +92,10 @@ class Nobody:
         return
 
     def clean_failed(self) -> None:
+        return
+
+    def false_cleaned(self) -> None:
+        return
+
+    def restored(self) -> None:
         return

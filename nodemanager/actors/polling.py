@@ -217,6 +217,8 @@ class RecordListActor(PollingActor):
 
     def poll(self) -> None:
         store_id = self._store.store_id()
+        # Before the listing: a life that was restored in between is not late by it.
+        late = self._store.late_pings()
         started_at = self._clock.boottime()
         listed = _readable(self._store.list_records(), Record)
         ended_at = self._clock.boottime()
@@ -231,6 +233,7 @@ class RecordListActor(PollingActor):
                 store_time=store_time,
                 slots=self._store.slots(),
                 answered_at=self._clock.boottime() if answered else None,
+                late=late,
             )
         )
 

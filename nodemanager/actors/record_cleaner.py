@@ -1,4 +1,4 @@
-"""The one writer that frees a record (SAFETY.md C11, C12)."""
+"""The one writer that frees a record, and gives it back (SAFETY.md C11, C12, U8)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from nodemanager.actors.messages import (
     LookBeforeClean,
     RecordCleaned,
     RecordFenced,
+    RecordRestored,
     Ref,
+    RestoreFailed,
+    RestoreRecord,
 )
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.records import CleanEvidence, CleanOrder
-from nodemanager.errors import RemoteError
+from nodemanager.errors import Conflict, NoSuchRecord, RemoteError
 from nodemanager.records.api import RecordStore
 
 
@@ -77,3 +81,23 @@ class RecordCleanerActor(RoleActor):
             self._daemon.tell(CleanFailed(order, error, "write"))
             return
         self._daemon.tell(RecordCleaned(order, record, after))
+
+    def on_RestoreRecord(self, message: RestoreRecord) -> None:
+        life = message.life
+        try:
+            after = self._restored(life, message.before)
+        except RemoteError as error:
+            self._daemon.tell(RestoreFailed(life, error))
+            return
+        self._daemon.tell(RecordRestored(life, after))
+
+    def _restored(self, life: FreedLife, before: Record) -> Record:
+        now = self._store.read(life.record)
+        if now is None:
+            raise NoSuchRecord(f"no record {life.record}")
+        if life.incarnation is not None and now.incarnation == life.incarnation:
+            # An earlier try, whose answer was lost.
+            return now
+        if now.holds_anything:
+            raise Conflict(f"record {life.record} was claimed or written to since")
+        return self._store.restore(now, before)

@@ -16,7 +16,7 @@ from nodemanager.core.late import Late
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
-from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent
+from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent, PreImage
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
@@ -197,6 +197,14 @@ class Scribe:
     @property
     def holds(self) -> frozenset[str]:
         return frozenset(self._holds)
+
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
+        """Those the journal has, newest first; none while it can't be read."""
+        try:
+            return self._journal.pre_images(record=record, since=since)
+        except JournalError as error:
+            self._failed(error)
+            return ()
 
     # What was seen and decided.
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from nodemanager.core.history import History
-from nodemanager.core.model import CloudNode, CloudState
-from nodemanager.core.settings import ASK_AGAIN_S, COLLAPSE_FLOOR, Settings
+from nodemanager.core.model import CloudNode, CloudState, FreedLife
+from nodemanager.core.settings import ASK_AGAIN_S, ASK_LIMIT, COLLAPSE_FLOOR, Settings
 
 
 class Cause(StrEnum):
@@ -17,6 +17,7 @@ class Cause(StrEnum):
     CLOUD_COLLAPSED = "cloud_collapsed"
     RECORDS_COLLAPSED = "records_collapsed"
     MASS_SILENCE = "mass_silence"
+    FALSE_CLEAN = "false_clean"
 
 
 HOW_TO_CLEAR = {
@@ -26,6 +27,8 @@ HOW_TO_CLEAR = {
     "breaker reset` once you have looked",
     Cause.MASS_SILENCE: "closes when few enough of these nodes are still silent, or each is "
     "terminated or stopped; or by `nodemanager breaker reset` once you have looked",
+    Cause.FALSE_CLEAN: "closes when each of these records is listed as restored, or its node "
+    "confirmed gone by id; or by `nodemanager breaker reset` once you have looked",
 }
 
 
@@ -37,6 +40,8 @@ class Breaker:
     gone (or stopped, after a mass silence) by the cloud, asked by id, and `denied` is when it first
     knew no such node. `others` are further causes that stand: it closes with the last. `gone` and
     `acquitted` outlast the closing: nodes whose loss or silence is explained, and opens no more.
+    So does `told`: the lives, by key, that were freed while their node lived (U8); after a false
+    clean `ids` are such keys.
     """
 
     cause: Cause | None = None
@@ -50,6 +55,7 @@ class Breaker:
     others: tuple[Breaker, ...] = ()
     gone: frozenset[str] = frozenset()
     acquitted: frozenset[str] = frozenset()
+    told: Mapping[str, FreedLife] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -85,13 +91,17 @@ def opened(
         others=tuple(part for part in breaker.parts if part.cause is not cause),
         gone=breaker.gone,
         acquitted=breaker.acquitted,
+        told=breaker.told,
     )
 
 
 def closed(breaker: Breaker) -> Breaker:
     """Closed for every cause."""
     return Breaker(
-        generation=breaker.generation + 1, gone=breaker.gone, acquitted=breaker.acquitted
+        generation=breaker.generation + 1,
+        gone=breaker.gone,
+        acquitted=breaker.acquitted,
+        told=breaker.told,
     )
 
 
@@ -114,7 +124,14 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
     generation = max(stored.generation, other.generation) + (1 if other.generation else 0)
     gone, acquitted = stored.gone | other.gone, stored.acquitted | other.acquitted
     first, *rest = (*stored.parts, *more) or (Breaker(),)
-    return replace(first, generation=generation, others=tuple(rest), gone=gone, acquitted=acquitted)
+    return replace(
+        first,
+        generation=generation,
+        others=tuple(rest),
+        gone=gone,
+        acquitted=acquitted,
+        told={**stored.told, **other.told},
+    )
 
 
 def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
@@ -131,7 +148,15 @@ def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
         others=tuple(parts[1:]),
         gone=breaker.gone,
         acquitted=breaker.acquitted,
+        told=breaker.told,
     )
+
+
+def with_changed(breaker: Breaker, part: Breaker) -> Breaker:
+    """With one cause's part as it is now; without it once all of `ids` are back or confirmed."""
+    assert part.cause is not None
+    explained = part.back | part.confirmed >= part.ids
+    return _with_part(breaker, part.cause, None if explained else part)
 
 
 def collapses(lost: int, known: int, settings: Settings, *, cloud: bool = True) -> bool:
@@ -184,7 +209,7 @@ def _explained(breaker: Breaker, part: Breaker) -> Breaker:
     return _with_part(replace(breaker, gone=gone), part.cause, None)
 
 
-def to_ask(breaker: Breaker, history: History, limit: int = 20) -> tuple[str, ...]:
+def to_ask(breaker: Breaker, history: History, limit: int = ASK_LIMIT) -> tuple[str, ...]:
     """Nodes that the cloud has still to be asked for by id, a few at a time (B3).
 
     Those lost; and of those that fell silent the ones that are not listed as up.
@@ -218,7 +243,7 @@ def after_answers(
     A lost node was created before it was lost, so its age is at least that of the opening.
     """
     for part in breaker.parts:
-        if part.cause is None or part.cause is Cause.RECORDS_COLLAPSED:
+        if part.cause not in (Cause.CLOUD_COLLAPSED, Cause.MASS_SILENCE):
             continue
         ended = {CloudState.TERMINATED}
         if part.cause is Cause.MASS_SILENCE:

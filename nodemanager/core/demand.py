@@ -17,6 +17,7 @@ from nodemanager.core.records import newest_sign, standing_block, window_of
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import OUTSIDE, NodeView
 from nodemanager.core.snapshot import Limits, Snapshot
+from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.errors import QuotaExceeded, Throttled
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
@@ -115,7 +116,12 @@ def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Setting
     return Slots(total, free, +held_by, None if earliest is None else max(0.0, earliest))
 
 
-def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> set[str]:
+def pending_claims(
+    records: Iterable[Record],
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted = NOTHING,
+) -> set[str]:
     """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
 
     And records whose node was heard and is not listed, until its absence is settled: a listing
@@ -144,18 +150,22 @@ def pending_claims(records: Iterable[Record], snapshot: Snapshot, settings: Sett
         and record.last_ping_at is None
         and record.uuid not in history.bearers
     )
-    pending.update(unlisted_nodes(records, snapshot, settings))
+    pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
 
 
 def unlisted_nodes(
-    records: Iterable[Record], snapshot: Snapshot, settings: Settings
+    records: Iterable[Record],
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted = NOTHING,
 ) -> Iterator[str]:
     """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
 
-    Its absence counts once it was seen in enough complete listings, for `settle`, and a record
-    listing after that shows no ping since the first of them; or once the cloud lists the node as
-    terminated.
+    What the cloud says of it by id goes before all: one that it has counts, one that it denied
+    since the last ping does not. Else its absence counts once it was seen in enough complete
+    listings, for `settle`, and a record listing after that shows no ping since the first of them;
+    or once the cloud lists the node as terminated.
     """
     history, clock = snapshot.history, snapshot.history.clock
     assert history.cloud is not None
@@ -177,6 +187,13 @@ def unlisted_nodes(
         if record.instance_id is not None and record.instance_id in snapshot.gone:
             continue
         heard_ago = clock.age(record.last_ping_at, snapshot.now)
+        asked = unlisted.verdicts.get(record.uuid)
+        if asked is not None:
+            if asked.reason is not Reason.PINGING_UNLISTED:
+                yield record.uuid
+                continue
+            if heard_ago > (asked.measures or {})["age_s"]:
+                continue
         if heard_ago > settings.poll_stale_after:
             continue
         absence = history.absence.get(record.uuid)

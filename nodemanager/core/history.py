@@ -22,6 +22,7 @@ from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
     CloudNode,
     CloudState,
+    FreedLife,
     Listing,
     Record,
     StoreTime,
@@ -66,6 +67,18 @@ class Unpaired:
     counted_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
+
+    `nodes` are all that bear it; none is "no such node".
+    """
+
+    at: float
+    times: int
+    nodes: tuple[CloudNode, ...]
+
+
 Nodes = Listing[CloudNode]
 Records = Listing[Record]
 
@@ -107,6 +120,10 @@ class History:
     clock: StoreClock | None = None
     answered_s: float = 0.0
     last_answer_at: float | None = None
+    freed: Mapping[str, FreedLife] = field(default_factory=dict)
+    """Lives that we freed within the last week, by their key (U8)."""
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
 
     @property
     def twice(self) -> frozenset[str]:

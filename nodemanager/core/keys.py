@@ -80,7 +80,7 @@ class Key(Told):
     NEEDED_LISTINGS = "needed_listings", "Complete listings that must lack the node."
     RECORD_LISTINGS = "record_listings", "Record listings in which the node was without a record."
     STOPPED_S = "stopped_s", "How long the node has been stopped or suspended."
-    LATE_S = "late_s", "How long after its not-after an order would have been carried out."
+    LATE_S = "late_s", "How long after an order's not-after, or after a clean, it came."
     JUDGED = "judged", "The version that was judged, where `version` is another."
     SILENT = "silent", "Nodes that turned silent, down or unpaired within one window."
     LISTED = "listed", "How many the listing has."

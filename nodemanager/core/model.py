@@ -211,6 +211,50 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class LatePing:
+    """The newest ping that bore a freed life's secret (U8); times are the store's epoch seconds.
+
+    `freed_at` is when that life of the record ended, `instance_id` and `address` what the ping
+    gave of itself.
+    """
+
+    record: str
+    incarnation: str | None
+    pool: str | None
+    freed_at: float
+    at: float
+    instance_id: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreedLife:
+    """One life of a record, ended by a clean (U8). Times are CLOCK_BOOTTIME seconds.
+
+    `node_id` is the instance that pinged as it, `why` the reason code of the clean; `told_at` is
+    when it was told that its node lives on.
+    """
+
+    record: str
+    incarnation: str | None
+    freed_at: float
+    node_id: str | None = None
+    slot: int | None = None
+    hostname: str | None = None
+    why: str | None = None
+    told_at: float | None = None
+
+    @property
+    def key(self) -> str:
+        return life_key(self.record, self.incarnation)
+
+
+def life_key(record: str, incarnation: str | None) -> str:
+    """What names one life of a record; those without a claim are one."""
+    return f"{record}/{incarnation or ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
     """What one list call of an adapter gave.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core import breaker as breakers
+from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
@@ -27,12 +28,12 @@ from nodemanager.core.demand import (
 )
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
-from nodemanager.core.model import Record, Size
+from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import (
     BAD,
     OUTSIDE,
@@ -42,6 +43,7 @@ from nodemanager.core.shutdown import (
     order_shutdown,
 )
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -60,8 +62,9 @@ class Plan:
     """All that one snapshot calls for.
 
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
-    snapshot starts from. `ask` are node ids to ask the cloud for (B3). `lifts` are fences that
-    nothing follows any more (C12).
+    snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
+    ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
+    be. `lifts` are fences that nothing follows any more (C12).
     """
 
     plan_id: str
@@ -75,6 +78,10 @@ class Plan:
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     ask: tuple[str, ...] = ()
+    ask_tagged: tuple[str, ...] = ()
+    unlisted: Unlisted = NOTHING
+    restores: tuple[FreedLife, ...] = ()
+    not_restored: tuple[Verdict, ...] = ()
     wants: Wants | None = None
     slots: Slots | None = None
     impossible: Impossible | None = None
@@ -118,13 +125,21 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     node_judge = NodeJudge(snapshot, settings, pairs)
     views = [node_judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
     snapshot = _after_silence(snapshot, settings, views)
-    verdicts, cleans, deferred, backlog = _judge_records(snapshot, settings, pairs, impossible.ids)
+    unlisted = look_for_unlisted(snapshot, settings)
+    judge = RecordJudge(snapshot, settings, pairs, unlisted)
+    verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
-    pending = pending_claims(records, snapshot, settings)
+    pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
+    restores, not_restored = _restores(snapshot, settings)
+    ask = (
+        *breakers.to_ask(snapshot.breaker, snapshot.history),
+        *false_clean.to_ask(snapshot, settings, pairs),
+        *unlisted.ask,
+    )
     return Plan(
         plan_id=snapshot.plan_id,
         history=_to_go_on_from(snapshot),
@@ -136,7 +151,11 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         shutdowns=shutdowns,
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
-        ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
+        ask_tagged=unlisted.ask_tagged,
+        unlisted=unlisted,
+        restores=restores,
+        not_restored=not_restored,
         wants=wants,
         slots=slots,
         impossible=impossible,
@@ -213,22 +232,36 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     return replace(snapshot, history=history, breaker=breaker)
 
 
+def _restores(
+    snapshot: Snapshot, settings: Settings
+) -> tuple[tuple[FreedLife, ...], tuple[Verdict, ...]]:
+    """The lives freed by mistake that may be given back now, and why the others can't be (U8)."""
+    restores, not_restored = [], []
+    for life in false_clean.open_lives(snapshot.breaker):
+        verdict = false_clean.judge_restore(life, snapshot, settings)
+        if verdict.kind is Kind.RESTORE:
+            restores.append(life)
+        elif verdict.reason in false_clean.LASTING:
+            not_restored.append(verdict)
+    return tuple(restores), tuple(not_restored)
+
+
 def _judge_records(
-    snapshot: Snapshot, settings: Settings, pairs: Pairs, impossible: frozenset[str]
+    judge: RecordJudge, impossible: frozenset[str]
 ) -> tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
     Those whose clean came to nothing wait behind the others, or they would take every turn.
     """
+    snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
-    judge = RecordJudge(snapshot, settings, pairs).judge
     verdicts: list[Verdict] = []
     due: list[Due] = []
     for record in snapshot.history.records.items:
         if impossible and record.uuid in impossible:
             verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
             continue
-        verdict = judge(record)
+        verdict = judge.judge(record)
         if verdict.kind is Kind.CLEAN:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
             turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
@@ -325,11 +358,13 @@ def _boots(
     if not wants.boots:
         return ()
     assert snapshot.history.records is not None
+    # One that was freed by mistake is kept for its node.
+    kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
     reusable = sorted(
         (
             record
             for record in snapshot.history.records.items
-            if record.uuid not in impossible and _is_reusable(record, snapshot, settings)
+            if record.uuid not in kept and _is_reusable(record, snapshot, settings)
         ),
         key=lambda record: record.uuid,
     )

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     CLEAN = "clean"
     DEFER = "defer"
     PAIR = "pair"
+    RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"
 
@@ -90,7 +91,11 @@ class Reason(Told):
     AMBIGUOUS = "ambiguous", "More than one candidate to pair with; paired with none (P2)."
     PINGING_UNLISTED = (
         "pinging_unlisted",
-        "It keeps pinging while its node is not listed (P6).",
+        "It keeps pinging, no listing shows its node, and the cloud, asked by id, has none (P6).",
+    )
+    LISTING_SHORT = (
+        "listing_short",
+        "The cloud, asked by id, has a node of ours that its listing lacks: nothing is freed (P6).",
     )
     IMPOSSIBLE = "impossible", "The listing contradicts itself about it (L4)."
 
@@ -116,6 +121,28 @@ class Reason(Told):
         "The cloud refused the create by its own error code; the claim is released (U6).",
     )
 
+    # A record was freed, and its node lives.
+    LATE_PING = (
+        "late_ping",
+        "Over 60 s after the clean a ping came that bore the freed life's own secret (U8).",
+    )
+    PINGED_AFTER_CLEAN = (
+        "pinged_after_clean",
+        "The freed record shows a ping of its former instance, over 60 s after the clean (U8).",
+    )
+    ALIVE_AFTER_CLEAN = (
+        "alive_after_clean",
+        "A listing begun after the clean shows its node, and the cloud, asked by id, has it (U8).",
+    )
+    FALSE_CLEAN = "false_clean", "It was freed while its node lived: it is given back (U8)."
+    RECORD_REUSED = "record_reused", "It can't be given back: it was claimed or written to since."
+    RECORD_DELETED = "record_deleted", "It can't be given back: the record is not there any more."
+    SLOT_TAKEN = "slot_taken", "It can't be given back: another record holds its slot by now."
+    NO_PRE_IMAGE = (
+        "no_pre_image",
+        "It can't be given back: the journal does not know what it was before its clean.",
+    )
+
     # A clean or a shutdown was ordered, and left undone at the last look.
     CHANGED_SINCE_PLAN = "changed_since_plan", "The last look before the write saw a change (C11)."
     NODE_ALIVE = "node_alive", "The last look before the write found its node in the cloud (C11)."
@@ -137,7 +164,8 @@ class Reason(Told):
     FOREIGN_NODE = "foreign_node", "Another pool's node, or none of `[Cloud List]` (T3, T5)."
     UNTAGGED = (
         "untagged",
-        "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11).",
+        "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11); "
+        "of a record: its node, found by id alone, bears no tag of ours (P6).",
     )
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
@@ -230,6 +258,10 @@ class Event(Told):
     RECORD_UNFENCED = "record.unfenced", "A fence that was left standing is about to be lifted."
     RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
+    RECORD_NOT_RESTORED = (
+        "record.not_restored",
+        "A record freed by mistake could not be given back; `clear` says what to do.",
+    )
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."

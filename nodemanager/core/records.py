@@ -14,6 +14,7 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -144,13 +145,22 @@ def standing_block(
 class RecordJudge:
     """Judges the records of one snapshot; built once per plan for what all records share."""
 
-    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        pairs: Pairs,
+        unlisted: Unlisted = NOTHING,
+    ) -> None:
+        self.unlisted = unlisted
         self.snapshot = snapshot
         self.settings = settings
         self.pairs = pairs
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         self.block = standing_block(snapshot, settings)
+        if self.block is None and unlisted.short:
+            self.block = Reason.LISTING_SHORT, {}
         self.any_marks = bool(
             snapshot.holds or snapshot.touched or snapshot.record_flights or snapshot.node_flights
         )
@@ -174,6 +184,12 @@ class RecordJudge:
         measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
         never_pinged = record.first_ping_at is None and record.last_ping_at is None
         claimed = record.claim is not None and never_pinged
+        found = self.unlisted.verdicts.get(record.uuid)
+        if found is not None and (
+            found.reason is not Reason.PINGING_UNLISTED or not quiet_s > window_s
+        ):
+            # The cloud's "no such node" frees nothing by itself; what it has keeps the record.
+            return found._replace(measures={**measures, **(found.measures or {})})
         if not quiet_s > window_s:
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
@@ -456,6 +472,8 @@ def _still_stale(
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
     if record.claim is None and record.instance_id is None:
         return keep(uuid, Reason.UNVERIFIABLE)
+    if look_for_unlisted(snapshot, settings).short:
+        return keep(uuid, Reason.LISTING_SHORT)
     clock = snapshot.history.clock
     if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
         return keep(uuid, Reason.CLOCK_UNKNOWN)

@@ -26,6 +26,15 @@ IMPOSSIBLE_FRACTION = 0.05
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 
+LATE_PING_S = 60.0
+"""A ping of a freed life that comes later than this after its clean is a sign of life (U8)."""
+FREED_KEPT_S = 7 * 86400.0
+"""How long a freed life is remembered (U8)."""
+FREED_LIMIT = 10_000
+"""So many freed lives are remembered, the newest."""
+ASK_LIMIT = 20
+"""So many nodes are asked for by id in one cycle (B3, P6, U8)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

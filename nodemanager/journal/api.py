@@ -74,7 +74,8 @@ class Concluded:
 class PreImage:
     """A record as it was before a clean, its ping secret with it (U8). Times are epoch seconds.
 
-    `outcome` is that of its intent, None while nobody knows whether the write took effect.
+    `outcome` is that of its intent, None while nobody knows whether the write took effect;
+    `reason` is the reason code that it was concluded with.
     """
 
     record: Record = field(repr=False)
@@ -83,6 +84,7 @@ class PreImage:
     taken_at: float
     outcome: str | None = None
     ended_at: float | None = None
+    reason: str | None = None
 
     @property
     def incarnation(self) -> str | None:
@@ -162,9 +164,12 @@ class Journal(Protocol):
     # Pre-images.
 
     def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None
+        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:
-        """Those within retention, newest first; of one record or incarnation where given (U8)."""
+        """Those within retention, newest first; of one record or incarnation where given (U8).
+
+        `since` leaves out those taken before it (epoch seconds).
+        """
         ...
 
     # What must outlive the process (R4).

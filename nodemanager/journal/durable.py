@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
-from nodemanager.core.model import Record
+from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock, after_boot
 from nodemanager.journal.api import (
@@ -147,15 +147,22 @@ def _intent(row: Any) -> Intent:
 
 
 def find_pre_images(
-    connection: sa.Connection, record: str | None, incarnation: str | None
+    connection: sa.Connection, record: str | None, incarnation: str | None, since: float = 0.0
 ) -> tuple[PreImage, ...]:
     query = sa.select(
-        pre_images, intents.c.key, intents.c.plan_id, intents.c.outcome, intents.c.concluded_at
+        pre_images,
+        intents.c.key,
+        intents.c.plan_id,
+        intents.c.outcome,
+        intents.c.concluded_at,
+        intents.c.result,
     ).join(intents, intents.c.id == pre_images.c.intent)
     if record is not None:
         query = query.where(pre_images.c.record == record)
     if incarnation is not None:
         query = query.where(pre_images.c.incarnation == incarnation)
+    if since:
+        query = query.where(pre_images.c.taken_at >= since)
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
         PreImage(
@@ -165,6 +172,7 @@ def find_pre_images(
             taken_at=row.taken_at,
             outcome=row.outcome,
             ended_at=row.concluded_at,
+            reason=None if row.result is None else json.loads(row.result).get("reason"),
         )
         for row in rows
     )
@@ -279,4 +287,10 @@ def _moved(breaker: Breaker, by_s: float) -> Breaker:
         opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
         denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
         others=tuple(_moved(other, by_s) for other in breaker.others),
+        told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
     )
+
+
+def _life_moved(life: FreedLife, by_s: float) -> FreedLife:
+    told_at = None if life.told_at is None else life.told_at + by_s
+    return replace(life, freed_at=life.freed_at + by_s, told_at=told_at)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core import breaker as breakers
+from nodemanager.core import false_clean
 from nodemanager.core import history as histories
+from nodemanager.core.asking import cloud_answered
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History, Nodes, Records
-from nodemanager.core.model import CloudNode, Job, StoreTime
+from nodemanager.core.model import CloudNode, FreedLife, Job, LatePing, StoreTime
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -72,6 +74,30 @@ class NodesAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class TagsAnswered:
+    """The cloud's answers by tag, by record uuid (P6)."""
+
+    answers: Mapping[str, tuple[CloudNode, ...]]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LivesFreed:
+    """Lives that our cleans ended: of this run, or of former ones at its start (U8)."""
+
+    lives: tuple[FreedLife, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LatePinged:
+    """Pings of freed lives that the store remembers, some not told of before (U8)."""
+
+    pings: tuple[LatePing, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodesExplained:
     """Nodes that are gone by our own doing: no listing lacks them (L3)."""
 
@@ -110,6 +136,9 @@ Fact = (
     | DemandSeen
     | PollMissed
     | NodesAnswered
+    | TagsAnswered
+    | LivesFreed
+    | LatePinged
     | NodesExplained
     | SettingsTaken
     | BreakerSet
@@ -173,7 +202,21 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             breaker = breakers.after_answers(
                 state.breaker, fact.answers, at=fact.at, settings=settings
             )
-            return replace(state, breaker=breaker)
+            folded = false_clean.answers_seen(
+                breaker, state.history, fact.answers, fact.at, settings
+            )
+            return replace(state, breaker=folded.breaker, history=folded.history)
+        case TagsAnswered():
+            history = cloud_answered(state.history, fact.answers, fact.at, settings)
+            return replace(state, history=history)
+        case LivesFreed():
+            history = false_clean.lives_freed(state.history, fact.lives, fact.at)
+            return replace(state, history=history)
+        case LatePinged():
+            folded = false_clean.pings_seen(
+                state.breaker, state.history, fact.pings, fact.at, settings
+            )
+            return replace(state, breaker=folded.breaker)
         case NodesExplained():
             return replace(state, history=histories.explained(state.history, fact.node_ids))
         case BreakerSet():
@@ -194,10 +237,11 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> State:
         breaker = breakers.after_listing(
             breaker, history, ids, listing.started_at, settings, cloud=False
         )
+    folded = false_clean.records_seen(breaker, history, listing)
     return replace(
         state,
-        history=histories.records_listed(history, listing, settings),
-        breaker=breaker,
+        history=histories.records_listed(folded.history, listing, settings),
+        breaker=folded.breaker,
         slots=fact.slots,
         new_records=state.new_records or listing.complete,
     )

@@ -109,7 +109,8 @@ class MemoryJournal:
         intent = replace(known.intent, pre_image=None)
         known.ended = Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
         if known.image is not None:
-            known.image = replace(known.image, outcome=outcome, ended_at=now)
+            reason = (details or {}).get("reason")
+            known.image = replace(known.image, outcome=outcome, ended_at=now, reason=reason)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         self._call("recovery_failed")
@@ -139,14 +140,16 @@ class MemoryJournal:
         )
 
     def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None
+        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:
         self._call("pre_images")
         images = [known.image for known in reversed(self._intents) if known.image is not None]
         return tuple(
             image
             for image in images
-            if record in (None, image.record.uuid) and incarnation in (None, image.incarnation)
+            if record in (None, image.record.uuid)
+            and incarnation in (None, image.incarnation)
+            and image.taken_at >= since
         )
 
     # What must outlive the process.

@@ -90,10 +90,10 @@ class SqliteJournal:
             return durable.concluded(connection, id, since)
 
     def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None
+        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:
         with self._reading() as connection:
-            return durable.find_pre_images(connection, record, incarnation)
+            return durable.find_pre_images(connection, record, incarnation, since)
 
     # What must outlive the process.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 
 
 class RecordStore(Protocol):
@@ -26,6 +26,8 @@ class RecordStore(Protocol):
     """The contract suite proves its listings complete; without that it frees nothing (L2)."""
     settle_wait: float
     """Seconds a fence must stand before the fields may be cleared; 0 under CAS."""
+    tells_late_pings: bool
+    """It remembers pings of freed lives (U8); without that `late_pings` is always empty."""
 
     def store_id(self) -> str:
         """What tells this store from any other, the same over restarts and addresses (L5)."""
@@ -90,6 +92,23 @@ class RecordStore(Protocol):
 
         Without `ping_secret` the one that the store kept, or nothing where no fence stands. A
         fence that stands shows as `Record.fenced`.
+        """
+        ...
+
+    def late_pings(self) -> tuple[LatePing, ...]:
+        """Of each freed life that pinged since, the newest ping, oldest first (U8).
+
+        Known for a week after the clean. Such a ping is refused as any with a wrong secret is. A
+        life that was restored is not freed any more.
+        """
+        ...
+
+    def restore(self, record: Record, before: Record) -> Record:
+        """Put a freed record back to what it was, secret and all (U8).
+
+        `record` is what it is now: it holds nothing, and still is at `record.version`; else
+        Conflict or StoreRefused. SlotTaken where another record has its slot by now. `before` is
+        the pre-image of its clean.
         """
         ...
 

@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,
     NoSuchRecord,
+    SlotTaken,
     StartError,
     StoreError,
     StoreRefused,
@@ -64,6 +65,7 @@ class ArvadosRecordStore:
     provider = "arvados"
     guarantee = Guarantee.FENCED
     may_authorise = True
+    tells_late_pings = False
 
     def __init__(
         self,
@@ -228,6 +230,53 @@ class ArvadosRecordStore:
             raise StoreError(f"the fence of record {now.uuid} was not lifted")
         return after
 
+    def late_pings(self) -> tuple[LatePing, ...]:
+        """None: the server refuses a freed life's ping by its old secret, and forgets it.
+
+        What shows all the same, a node listed alive or a freed record that was pinged, the
+        manager sees in its listings.
+        """
+        return ()
+
+    def restore(self, record: Record, before: Record) -> Record:
+        """Write the record back, and see that it stands. Its slot is asked for first.
+
+        A server with a unique index refuses a slot that was taken in between.
+        """
+        # Judged behind a fence that an earlier try had left, it has the fence's own secret.
+        secret = _text(before.info, wire.FENCED_SECRET) or before.ping_secret
+        if before.uuid != record.uuid or secret is None or before.problems:
+            raise StoreRefused(f"what is known of record {record.uuid} before is not whole")
+        now = self._unmoved(record)
+        if now.holds_anything:
+            raise StoreRefused(f"record {now.uuid} holds something again")
+        self._refuse_taken(before)
+        attributes = {
+            "slot_number": before.slot_number,
+            "hostname": before.hostname,
+            "ip_address": before.ip_address,
+            "first_ping_at": _stamp(before.first_ping_at),
+            "last_ping_at": _stamp(before.last_ping_at),
+            "properties": dict(before.properties),
+            "info": _without_secrets(before.info) | {wire.PING_SECRET: secret},
+        }
+        self._write(now.uuid, attributes)
+        after = self._read(now.uuid)
+        if after.claim != before.claim or not _opens(secret, after):
+            raise StoreError(f"record {now.uuid} was written to after it was restored")
+        return after
+
+    def _refuse_taken(self, before: Record) -> None:
+        if before.slot_number is None:
+            return
+        pages = Pages(self._client)
+        listed = wire.collect(_record, pages)
+        for other in listed.items:
+            if other.slot_number == before.slot_number and other.uuid != before.uuid:
+                raise SlotTaken(f"slot {before.slot_number} is record {other.uuid}'s by now")
+        if pages.problems or not listed.complete:
+            raise StoreError(f"whether slot {before.slot_number} is free can't be seen")
+
     def ping_url(self, record: Record) -> str:
         if record.ping_secret is None:
             raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
@@ -332,6 +381,10 @@ def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
 def _without_secrets(info: Mapping[str, Any], *others: str) -> dict[str, Any]:
     gone = {wire.PING_SECRET, wire.FENCED_SECRET, *others}
     return {key: value for key, value in info.items() if key not in gone}
+
+
+def _stamp(seconds: float | None) -> str | None:
+    return None if seconds is None else wire.stamp(seconds)
 
 
 def _text(info: Mapping[str, Any], key: str) -> str | None:

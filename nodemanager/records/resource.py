@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreRefused
-from nodemanager.records import rows, wire
+from nodemanager.records import freed, rows, wire
 from nodemanager.records.attributes import writable
 from nodemanager.records.database import Database
 from nodemanager.records.query import ListQuery
@@ -115,8 +115,32 @@ class NodesResource:
         """A sign of life from the node that bears the record's secret.
 
         `caller` is the address it came from. The answer follows the commit. With no slot free
-        what it told is kept all the same, and NoFreeSlot raised.
+        what it told is kept all the same, and NoFreeSlot raised. One with the secret of a life
+        that was freed is refused like any other wrong one, and remembered (U8).
         """
+        try:
+            return self._pinged(uuid, params, caller)
+        except (WrongSecret, NoSuchRecord):
+            self._remember_late(uuid, params, caller)
+            raise
+
+    def _remember_late(self, uuid: str, params: Mapping[str, Any], caller: str) -> None:
+        secret = _word_or_none(params, "ping_secret")
+        if not secret:
+            return
+        with self._db.reading() as connection:
+            # Whoever guesses secrets must not keep the one writer busy.
+            if not freed.is_known(connection, uuid, secret):
+                return
+        instance = _word_or_none(params, "instance_id") or _word_or_none(params, "ec2_instance_id")
+        address = _word_or_none(params, "local_ipv4") or caller
+        with self._db.writing() as connection:
+            now = self._db.now_ns(connection)
+            freed.pinged(
+                connection, uuid, secret, now, instance_id=instance or None, address=address
+            )
+
+    def _pinged(self, uuid: str, params: Mapping[str, Any], caller: str) -> Pinged:
         with self._db.writing() as connection:
             row = rows.find(connection, uuid)
             if row is None:
@@ -195,6 +219,14 @@ def _word(params: Mapping[str, Any], name: str) -> str | None:
     if len(text) > _MAX_WORD or not text.isprintable():
         raise StoreRefused(f"{name} is not a plain short text")
     return text
+
+
+def _word_or_none(params: Mapping[str, Any], name: str) -> str | None:
+    """The same, where a value that can't be used is no reason to refuse."""
+    try:
+        return _word(params, name)
+    except StoreRefused:
+        return None
 
 
 def _bytes(text: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager.core.model import Record
-from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
 from nodemanager.records.schema import nodes
@@ -172,6 +172,40 @@ def free_slot(connection: sa.Connection, naming: Naming) -> int:
     if slot is None:
         raise NoFreeSlot(f"all {naming.slots} slots are held")
     return int(slot)
+
+
+def refuse_taken(connection: sa.Connection, before: Record) -> None:
+    """SlotTaken when another record holds the slot of `before`."""
+    if before.slot_number is None:
+        return
+    query = sa.select(nodes.c.uuid).where(
+        nodes.c.slot_number == before.slot_number, nodes.c.uuid != before.uuid
+    )
+    holder = connection.scalar(query)
+    if holder is not None:
+        raise SlotTaken(f"slot {before.slot_number} is record {holder}'s by now")
+
+
+def values_of(connection: sa.Connection, before: Record) -> dict[str, Any]:
+    """The columns that make a freed row what `before` says it was, with the secret it had."""
+    taken = sa.select(nodes.c.uuid).where(
+        nodes.c.ip_address == before.ip_address, nodes.c.uuid != before.uuid
+    )
+    borne = before.ip_address is not None and connection.scalar(taken) is not None
+    return {
+        "slot_number": before.slot_number,
+        "hostname": before.hostname,
+        "ip_address": None if borne else before.ip_address,
+        "first_ping_at": _nanoseconds(before.first_ping_at),
+        "last_ping_at": _nanoseconds(before.last_ping_at),
+        "properties": dict(before.properties),
+        "info": {**before.info, wire.PING_SECRET: before.ping_secret},
+    }
+
+
+def _nanoseconds(seconds: float | None) -> int | None:
+    """To the microsecond, which is all that a float holds."""
+    return None if seconds is None else round(seconds * 1e6) * 1000
 
 
 def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, Any]:

@@ -62,6 +62,23 @@ nodes = Table(
     Index("nodes_by_change", "modified_at", "uuid"),
 )
 
+# Lives that a clean ended (U8): what a ping of theirs is known by, and the newest that came. The
+# secret itself is the manager's to keep, with the pre-image.
+freed = Table(
+    "freed",
+    metadata,
+    Column("uuid", Text, primary_key=True),
+    Column("secret_digest", Text, primary_key=True),
+    Column("incarnation", Text),
+    Column("pool", Text),
+    Column("freed_at", BigInteger, nullable=False),
+    Column("pinged_at", BigInteger),
+    Column("instance_id", Text),
+    Column("ip_address", Text),
+    Index("freed_by_end", "freed_at"),
+    Index("freed_by_ping", "pinged_at"),
+)
+
 # One row: who this store is, and the last stamp it made for a manager (T1, L5).
 store = Table(
     "store",

@@ -10,9 +10,9 @@ import requests
 import sqlalchemy as sa
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import StartError, StoreError, StoreRefused
-from nodemanager.records import rows, wire
+from nodemanager.records import freed, rows, wire
 from nodemanager.records.database import Database
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.schema import nodes, store
@@ -35,6 +35,7 @@ class SqlRecordStore:
     guarantee = Guarantee.CAS
     may_authorise = True
     settle_wait = 0.0
+    tells_late_pings = True
 
     def __init__(
         self,
@@ -153,6 +154,7 @@ class SqlRecordStore:
         """Free the record by compare-and-set (C12). Without a secret it answers no ping."""
         with self._db.writing() as connection:
             row = rows.get_at(connection, record)
+            freed.remember(connection, row, self._db.now_ns(connection))
             pool = rows.record_of(row).pool
             _, info = rows.objects(row)
             info.pop(wire.PING_SECRET, None)
@@ -168,6 +170,27 @@ class SqlRecordStore:
             }
             row = rows.change(self._db, connection, row, values, sign_of_life=True)
             return rows.record_of(row)
+
+    def restore(self, record: Record, before: Record) -> Record:
+        """Give the record back as it was, by compare-and-set; its slot must still be free (U8).
+
+        An address that another record bears by now stays that record's.
+        """
+        _refuse_unfit_to_restore(record, before)
+        assert before.ping_secret is not None
+        with self._db.writing(allots=True) as connection:
+            row = rows.get_at(connection, record)
+            if rows.record_of(row).holds_anything:
+                raise StoreRefused(f"record {record.uuid} holds something again")
+            rows.refuse_taken(connection, before)
+            values = rows.values_of(connection, before)
+            row = rows.change(self._db, connection, row, values, sign_of_life=True)
+            freed.restored(connection, record.uuid, before.ping_secret)
+            return rows.record_of(row)
+
+    def late_pings(self) -> tuple[LatePing, ...]:
+        with self._db.reading() as connection:
+            return freed.late_pings(connection)
 
     def fence(self, record: Record) -> Record:
         return self._set_secret(record, rows.new_secret())
@@ -229,6 +252,13 @@ def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
         raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
     if held.holds_anything and not renewed:
         raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
+
+
+def _refuse_unfit_to_restore(record: Record, before: Record) -> None:
+    if before.uuid != record.uuid:
+        raise StoreRefused(f"record {record.uuid} can't become {before.uuid}")
+    if before.ping_secret is None or before.problems:
+        raise StoreRefused(f"what is known of record {record.uuid} before is not whole")
 
 
 def _naming(slots: int, hostname: str, domain: str, uuid_prefix: str) -> rows.Naming:

@@ -53,6 +53,7 @@ class Metrics:
         )
         self._cleans_failed = self._counter("cleans_failed", "Cleans whose write failed.")
         self._false_cleans = self._counter("false_cleans", "Freed records whose node lived.")
+        self._restores = self._counter("restores", "Freed records given back to their node.")
         self._boots = self._counter("boots", "Nodes created.", "size")
         self._boot_failures = self._counter("boot_failures", "Nodes that never pinged.", "size")
         self._create_errors = self._counter("create_errors", "Create calls that failed.", "kind")
@@ -110,6 +111,9 @@ class Metrics:
 
     def false_clean(self) -> None:
         self._false_cleans.inc()
+
+    def restore(self) -> None:
+        self._restores.inc()
 
     def boot(self, size: str) -> None:
         self._boots.labels(size).inc()

@@ -122,6 +122,12 @@ class WebObserver:
     def clean_failed(self) -> None:
         self._metrics.clean_failed()
 
+    def false_cleaned(self) -> None:
+        self._metrics.false_clean()
+
+    def restored(self) -> None:
+        self._metrics.restore()
+
 
 def _breaker(plan: Plan) -> Breaker:
     breaker = plan.breaker

@@ -51,7 +51,7 @@ def test_a_steady_round_costs_the_same_calls_and_actors_however_many_nodes(
 
     assert rig.cloud.calls == {"list_nodes": 5}
     assert rig.store.calls == dict.fromkeys(
-        ("store_id", "store_time", "list_records", "probe", "slots"), 5
+        ("store_id", "late_pings", "store_time", "list_records", "probe", "slots"), 5
     )
     assert len(pykka.ActorRegistry.get_all()) == 9
 

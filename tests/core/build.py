@@ -12,14 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core import breaker as breakers
+from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import History
 from nodemanager.core.model import (
     Claim,
     CloudNode,
     CloudState,
+    FreedLife,
     Job,
+    LatePing,
     Listing,
     Record,
     Size,
@@ -133,6 +137,7 @@ class World:
     flags: dict[str, Any] = field(default_factory=dict)
     last: Plan | None = None
     plans: int = 0
+    told: tuple[FalseClean, ...] = ()
     _new_records: bool = False
 
     # What is, and when.
@@ -229,7 +234,9 @@ class World:
             self.breaker = breakers.after_listing(
                 self.breaker, self.history, ids, self.now, self.settings, cloud=False
             )
-        self.history = histories.records_listed(self.history, listing, self.settings)
+        folded = false_clean.records_seen(self.breaker, self.history, listing)
+        self.breaker, self.told = folded.breaker, folded.told
+        self.history = histories.records_listed(folded.history, listing, self.settings)
         self._new_records = complete
 
     def begin_cloud_poll(self) -> None:
@@ -299,10 +306,41 @@ class World:
         return self.last
 
     def answer(self, answers: Mapping[str, CloudNode | None]) -> None:
-        """The cloud answers the breaker's questions by id (B3)."""
-        self.breaker = breakers.after_answers(
-            self.breaker, answers, at=self.now, settings=self.settings
+        """The cloud answers the plan's questions by id (B3, P6, U8)."""
+        breaker = breakers.after_answers(self.breaker, answers, at=self.now, settings=self.settings)
+        folded = false_clean.answers_seen(breaker, self.history, answers, self.now, self.settings)
+        self.breaker, self.history, self.told = folded.breaker, folded.history, folded.told
+
+    def free(self, uuid: str, **fields: Any) -> FreedLife:
+        """We free the record now, whatever its node does."""
+        old = self.record(uuid)
+        life = FreedLife(
+            uuid,
+            old.incarnation,
+            self.now,
+            node_id=old.instance_id,
+            slot=old.slot_number,
+            hostname=old.hostname,
+            why="stale_slot",
         )
+        life = replace(life, **fields)
+        emptied = cleaned(uuid, at=self.store_now, version=f"{old.version}-freed")
+        self.records[self.records.index(old)] = emptied
+        self.history = false_clean.lives_freed(self.history, (life,), self.now)
+        return life
+
+    def late_ping(self, life: FreedLife, **fields: Any) -> LatePing:
+        """A ping of a freed life, as the store remembers it; it comes now."""
+        freed_at = EPOCH + life.freed_at + self.store_step
+        values: dict[str, Any] = {"freed_at": freed_at, "at": self.store_now, "pool": POOL}
+        values |= {"record": life.record, "incarnation": life.incarnation}
+        values |= {"instance_id": life.node_id}
+        return LatePing(**{**values, **fields})
+
+    def hear(self, *late: LatePing) -> None:
+        """The store tells of late pings."""
+        folded = false_clean.pings_seen(self.breaker, self.history, late, self.now, self.settings)
+        self.breaker, self.history, self.told = folded.breaker, folded.history, folded.told
 
     def restart(self) -> None:
         """A new process: nothing that was folded is left."""

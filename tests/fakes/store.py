@@ -8,8 +8,23 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime, WorkerState
-from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreError
+from nodemanager.core.model import (
+    Claim,
+    Guarantee,
+    LatePing,
+    Listed,
+    Record,
+    StoreTime,
+    WorkerState,
+)
+from nodemanager.errors import (
+    Conflict,
+    NoFreeSlot,
+    NoSuchRecord,
+    SlotTaken,
+    StoreError,
+    StoreRefused,
+)
 from tests.fakes.script import Scripted
 
 T = TypeVar("T")
@@ -42,7 +57,10 @@ class FakeStore(Scripted):
         self.id = store_id
         self.skew = 0.0
         self.down = False
+        self.tells_late_pings = guarantee is Guarantee.CAS
         self.rows: dict[str, Record] = {}
+        self.freed: dict[tuple[str, str], LatePing] = {}
+        self.late: dict[tuple[str, str], LatePing] = {}
         self._versions = itertools.count(1)
         self._uuids = itertools.count(1)
 
@@ -75,6 +93,12 @@ class FakeStore(Scripted):
 
     def clean(self, record: Record, reason: str) -> Record:
         return self._call("clean", lambda: self._clean(record), write=f"{record.uuid} {reason}")
+
+    def restore(self, record: Record, before: Record) -> Record:
+        return self._call("restore", lambda: self._restore(record, before), write=record.uuid)
+
+    def late_pings(self) -> tuple[LatePing, ...]:
+        return self._call("late_pings", lambda: tuple(self.late.values()))
 
     def fence(self, record: Record) -> Record:
         return self._call("fence", lambda: self._fence(record), write=record.uuid)
@@ -115,6 +139,10 @@ class FakeStore(Scripted):
             if row is None:
                 raise NoSuchRecord(uuid)
             if row.ping_secret is None or row.ping_secret != secret:
+                life = self.freed.get((uuid, secret))
+                if life is not None and self.tells_late_pings:
+                    late = replace(life, at=self.now(), instance_id=instance_id)
+                    self.late[uuid, secret] = late
                 raise StoreError("401: wrong ping secret")
             if row.instance_id not in (None, instance_id):
                 raise StoreError("422: another instance")
@@ -216,6 +244,11 @@ class FakeStore(Scripted):
     def _clean(self, record: Record) -> Record:
         if self.guarantee is Guarantee.CAS:
             self._at_version(record)
+        row = self.rows[record.uuid]
+        if row.ping_secret is not None:
+            now = self.now()
+            life = LatePing(row.uuid, row.incarnation, row.pool, freed_at=now, at=now)
+            self.freed[row.uuid, row.ping_secret] = life
         return self.write(
             record.uuid,
             slot_number=None,
@@ -230,6 +263,18 @@ class FakeStore(Scripted):
             info={},
             fenced=False,
         )
+
+    def _restore(self, record: Record, before: Record) -> Record:
+        row = self._at_version(record)
+        if row.holds_anything or before.uuid != row.uuid or before.ping_secret is None:
+            raise StoreRefused(f"{row.uuid} can't be restored")
+        if before.slot_number in self.used_slots():
+            raise SlotTaken(f"slot {before.slot_number} is another's")
+        self.freed.pop((row.uuid, before.ping_secret), None)
+        self.late.pop((row.uuid, before.ping_secret), None)
+        kept = ("uuid", "version", "modified_at")
+        fields = {name: getattr(before, name) for name in Record.__slots__ if name not in kept}
+        return self.write(row.uuid, **fields)
 
     def _fence(self, record: Record) -> Record:
         row = self.rows[record.uuid]

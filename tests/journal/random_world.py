@@ -14,7 +14,9 @@ from nodemanager.core.history import History
 from nodemanager.core.model import (
     CloudNode,
     CloudState,
+    FreedLife,
     Job,
+    LatePing,
     Listing,
     Record,
     StoreTime,
@@ -31,6 +33,8 @@ from nodemanager.journal.facts import (
     Decision,
     DemandSeen,
     Fact,
+    LatePinged,
+    LivesFreed,
     NodesAnswered,
     NodesExplained,
     PollMissed,
@@ -39,6 +43,7 @@ from nodemanager.journal.facts import (
     Start,
     State,
     StoreClockKept,
+    TagsAnswered,
     after_decision,
     after_fact,
     decide,
@@ -203,8 +208,42 @@ class RandomWorld:
         stale = self.dice.choice([1800.0, 7200.0, 7200.5])
         self.fold(SettingsTaken(replace(self.settings, node_stale_after=stale), self.now))
 
+    def free(self) -> None:
+        """A clean of ours, and now and then a sign of life after it."""
+        held = [one for one in self.records.values() if one.holds_anything]
+        if not held:
+            return
+        before = self.dice.choice(held)
+        life = FreedLife(
+            before.uuid,
+            before.incarnation,
+            self.now,
+            node_id=before.instance_id,
+            slot=before.slot_number,
+            hostname=before.hostname,
+            why=self.dice.choice(["stale_slot", "after_shutdown"]),
+        )
+        self.fold(LivesFreed((life,), self.now))
+        self.records[before.uuid] = cleaned(before.uuid, at=EPOCH + self.now)
+        if self.dice.random() < 0.3:
+            self.records[before.uuid] = before
+
+    def ping_late(self) -> None:
+        for life in list(self.state.history.freed.values())[-2:]:
+            freed_at = EPOCH + life.freed_at
+            late = self.dice.choice([30.0, 90.0])
+            ping = LatePing(life.record, life.incarnation, POOL, freed_at, freed_at + late)
+            self.fold(LatePinged((ping,), self.now))
+
+    def answer_tags(self) -> None:
+        asked = self.plans[-1].ask_tagged if self.plans else ()
+        nodes = [one for one in self.nodes.values() if one.tags.record in asked]
+        answers = {uuid: tuple(n for n in nodes if n.tags.record == uuid) for uuid in asked}
+        self.fold(TagsAnswered(answers, self.now))
+
     def answer(self) -> None:
-        ids = [*self.state.breaker.ids][:3]
+        asked = self.plans[-1].ask if self.plans else ()
+        ids = {*sorted(self.state.breaker.ids)[:3], *asked}
         answers = {one: self.nodes.get(one) for one in sorted(ids)}
         self.fold(NodesAnswered(answers, self.now))
 
@@ -214,6 +253,9 @@ class RandomWorld:
             *[self.poll_cloud] * 4,
             self.poll_demand,
             self.answer,
+            self.answer_tags,
+            self.free,
+            self.ping_late,
             lambda: self.fold(NodesExplained(tuple(list(self.nodes)[:1]), self.now)),
             *([self.reload] if self.dice.random() < 0.3 else []),
             *([self.close_breaker] if self.dice.random() < 0.3 else []),

@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.model import FreedLife
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
@@ -123,9 +124,10 @@ def test_a_pre_image_is_the_record_with_its_secret_and_gets_the_outcome(
     assert (image.outcome, image.taken_at) == (None, clock.wall())
 
     clock.advance(3)
-    again().conclude(intent.key, "cleaned")
+    again().conclude(intent.key, "cleaned", {"reason": "stale_slot"})
     (image,) = again().pre_images(incarnation=image.incarnation)
     assert (image.outcome, image.ended_at) == ("cleaned", clock.wall())
+    assert image.reason == "stale_slot"
 
 
 def test_pre_images_are_found_by_record_and_by_incarnation_newest_first(again: Again) -> None:
@@ -141,6 +143,14 @@ def test_pre_images_are_found_by_record_and_by_incarnation_newest_first(again: A
     ]
     assert len(again().pre_images()) == 3
     assert again().pre_images(record="r-3") == ()
+
+
+def test_pre_images_taken_before_a_time_can_be_left_out(again: Again, clock: ManualClock) -> None:
+    again().intend([clean("r-1")])
+    clock.advance(10)
+    since = clock.wall()
+    again().intend([clean("r-2")])
+    assert [one.record.uuid for one in again().pre_images(since=since)] == ["r-2"]
 
 
 def test_holds_survive_and_are_released(again: Again) -> None:
@@ -191,6 +201,7 @@ def test_the_breaker_survives_whole(again: Again) -> None:
         denied={"i-2": 960.125},
         others=(other,),
         gone=frozenset({"i-0"}),
+        told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, told_at=950.25)},
     )
     again().save_breaker(breaker)
     assert again().breaker() == breaker
@@ -229,13 +240,17 @@ def test_late_writes_survive_and_after_another_boot_count_from_now(
 
 
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:
-    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0})
+    life = FreedLife("r-1", "x", freed_at=800.0, told_at=900.0)
+    told = {life.key: life}
+    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
     assert clock.boottime() == 1000.0
     opened().save_breaker(breaker)
 
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
     same_age = opened(clock=booted, boot_id="boot-2").breaker()
-    assert same_age == replace(breaker, opened_at=-380.0, denied={"i-1": -330.0})
+    moved = {life.key: replace(life, freed_at=-480.0, told_at=-380.0)}
+    denied = {"i-1": -330.0}
+    assert same_age == replace(breaker, opened_at=-380.0, denied=denied, told=moved)
     assert booted.boottime() - same_age.opened_at == 100.0 + 300.0
 
 

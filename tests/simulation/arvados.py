@@ -27,6 +27,8 @@ CALLS = {"get": "read", "list": "list", "create": "create", "update": "update", 
 def purpose(row: Row, values: Mapping[str, Any]) -> str:
     """What a write is for, as far as it shows."""
     info = values.get("info")
+    if values.get("slot_number") is not None and info is not None:
+        return "restore"
     if "slot_number" in values and values["slot_number"] is None and info is not None:
         return f"clean {info.get(wire.LAST_ACTION)}"
     if wire.CLAIM in (values.get("properties") or {}):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import string
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from nodemanager.core.model import Claim, Guarantee, Listed, Record, StoreTime
+from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,
     NoSuchRecord,
+    SlotTaken,
     StoreError,
     StoreRefused,
 )
@@ -57,6 +59,9 @@ class Registry:
         """By uuid and what a manager calls a version, what it is called here."""
         self._kept: dict[tuple[str, str], Row] = {}
         self._seen: dict[str, tuple[int, Record]] = {}
+        self.freed: dict[tuple[str, str], LatePing] = {}
+        """Lives that a clean ended, by uuid and secret, and `late` their newest pings (U8)."""
+        self.late: dict[tuple[str, str], LatePing] = {}
         self.up = True
 
     # The clock.
@@ -108,6 +113,8 @@ class Registry:
         self.rows, self.store_id = rows, store_id
         self._taken.clear()
         self._seen.clear()
+        self.freed.clear()
+        self.late.clear()
 
     def listing(self) -> tuple[Record, ...]:
         """What a list call is answered with: what is so, or was a while ago."""
@@ -171,6 +178,35 @@ class Registry:
         for told in self.changed:
             told(before, after, by, what)
 
+    def free(self, row: Row, reason: str, by: str) -> None:
+        """A clean, whose life is remembered by its secret (U8)."""
+        record = rows.record_of(row)
+        if record.ping_secret is not None:
+            now = self.now()
+            life = LatePing(record.uuid, record.incarnation, record.pool, freed_at=now, at=now)
+            self.freed[record.uuid, record.ping_secret] = life
+        self.change(row, freed(row, reason), by, f"clean {reason}", sign=True)
+
+    def restore(self, row: Row, before: Record, by: str) -> None:
+        """Put a freed record back to what it was (U8)."""
+        if rows.record_of(row).holds_anything or before.ping_secret is None:
+            raise StoreRefused("it can't be restored")
+        for other in self.rows.values():
+            if other["slot_number"] == before.slot_number is not None:
+                raise SlotTaken(f"slot {before.slot_number} is another's by now")
+        values = {
+            "slot_number": before.slot_number,
+            "hostname": before.hostname,
+            "ip_address": before.ip_address,
+            "first_ping_at": _nanoseconds(before.first_ping_at),
+            "last_ping_at": _nanoseconds(before.last_ping_at),
+            "properties": dict(before.properties),
+            "info": {**before.info, wire.PING_SECRET: before.ping_secret},
+        }
+        self.change(row, values, by, "restore", sign=True)
+        self.freed.pop((before.uuid, before.ping_secret), None)
+        self.late.pop((before.uuid, before.ping_secret), None)
+
     def with_secret(self, info: Mapping[str, Any]) -> dict[str, Any]:
         if info.get(wire.PING_SECRET):
             return dict(info)
@@ -203,6 +239,10 @@ class Registry:
         properties, info = rows.objects(row)
         known = info.get(wire.PING_SECRET)
         if not known or known != secret:
+            life = self.freed.get((uuid, secret))
+            if life is not None:
+                late = replace(life, at=self.now(), instance_id=instance, address=address)
+                self.late[uuid, secret] = late
             raise WrongSecret("this is not the record's ping_secret")
         if instance is not None:
             before = info.setdefault(wire.INSTANCE_ID, None)
@@ -240,6 +280,7 @@ class CasStore:
     guarantee = Guarantee.CAS
     may_authorise = True
     settle_wait = 0.0
+    tells_late_pings = True
 
     def __init__(self, registry: Registry, line: Line, manager: str, listed: Any) -> None:
         self._registry = registry
@@ -334,11 +375,26 @@ class CasStore:
         registry = self._registry
 
         def effect() -> Record:
-            row = self._row_at(record)
-            registry.change(row, freed(row, reason), self._manager, f"clean {reason}", sign=True)
+            registry.free(self._row_at(record), reason, self._manager)
             return self._read(record.uuid)
 
         return self._line.call("clean", effect, record.uuid)
+
+    def restore(self, record: Record, before: Record) -> Record:
+        registry = self._registry
+
+        def effect() -> Record:
+            registry.restore(self._row_at(record), before, self._manager)
+            return self._read(record.uuid)
+
+        return self._line.call("restore", effect, record.uuid)
+
+    def late_pings(self) -> tuple[LatePing, ...]:
+        """Asked of the server with each listing; nothing late is nothing that could get lost."""
+        late = self._registry.late
+        if not late:
+            return ()
+        return self._line.call("late", lambda: tuple(late.values()))
 
     def fence(self, record: Record) -> Record:
         raise AssertionError("a store that compares is never fenced")
@@ -357,6 +413,10 @@ class CasStore:
 
     def close(self) -> None:
         return
+
+
+def _nanoseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e9)
 
 
 def freed(row: Row, reason: str) -> dict[str, Any]:

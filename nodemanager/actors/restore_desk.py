@@ -1,0 +1,160 @@
+"""The daemon's way back from a false clean: what is told, and what is given back (SAFETY.md U8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodemanager.actors.desk import Desk
+from nodemanager.actors.messages import RecordRestored, RestoreFailed, RestoreRecord
+from nodemanager.core import false_clean
+from nodemanager.core.asking import Answers
+from nodemanager.core.false_clean import Folded
+from nodemanager.core.model import FreedLife, LatePing, Record
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.records import CleanOrder
+from nodemanager.core.settings import FREED_KEPT_S
+from nodemanager.core.verdict import keep
+from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
+from nodemanager.journal.facts import LatePinged, LivesFreed
+from nodemanager.log import ERROR, WARNING
+
+
+class RestoreDesk(Desk):
+    """Remembers what was freed, tells of the lives that go on, and has them given back."""
+
+    def _lives_freed(self, lives: Iterable[FreedLife]) -> None:
+        freed, now = tuple(lives), self._clock.boottime()
+        if freed:
+            self._scribe.note(LivesFreed(freed, now))
+            self._history = false_clean.lives_freed(self._history, freed, now)
+
+    def _freed_by(self, order: CleanOrder) -> None:
+        life = FreedLife(
+            order.uuid,
+            order.incarnation,
+            self._clock.boottime(),
+            node_id=order.instance_id,
+            slot=order.slot,
+            hostname=order.hostname,
+            why=order.reason.value,
+        )
+        self._lives_freed((life,))
+
+    def _remember_freed(self) -> None:
+        """What former runs freed, by the journal's pre-images."""
+        wall, boottime = self._clock.wall(), self._clock.boottime()
+        lives = []
+        for image in self._scribe.pre_images(since=wall - FREED_KEPT_S):
+            if image.outcome != "cleaned" or image.ended_at is None:
+                continue
+            before = image.record
+            life = FreedLife(
+                before.uuid,
+                before.incarnation,
+                boottime - (wall - image.ended_at),
+                node_id=before.instance_id,
+                slot=before.slot_number,
+                hostname=before.hostname,
+                why=image.reason,
+            )
+            lives.append(life)
+        # Oldest first: of a life that was freed twice the later end counts.
+        self._lives_freed(reversed(lives))
+
+    def _late_pings(self, late: tuple[LatePing, ...]) -> None:
+        if not late:
+            return
+        now = self._clock.boottime()
+        folded = false_clean.pings_seen(self._breaker, self._history, late, now, self._settings)
+        if folded.told:
+            self._scribe.note(LatePinged(late, now))
+            self._take(folded)
+
+    def _take(self, folded: Folded) -> None:
+        """Go on from what a fact left behind, and tell what it told."""
+        self._history = folded.history
+        self._set_breaker(folded.breaker)
+        for one in folded.told:
+            life = one.life
+            self._log.event(
+                Event.RECORD_FALSE_CLEAN,
+                level=ERROR,
+                reason=one.reason,
+                record=life.record,
+                slot=life.slot,
+                host=life.hostname,
+                incarnation=life.incarnation,
+                node=life.node_id,
+                cause=life.why,
+                **one.measures,
+                clear=false_clean.CLEAR,
+            )
+            self._role.observer.false_cleaned()
+        if folded.told:
+            self._decide_soon()
+
+    def _take_answers(self, answers: Answers, at: float) -> None:
+        """The cloud's answers by id; a life that waits for one is judged at once."""
+        self._take(
+            false_clean.answers_seen(self._breaker, self._history, answers, at, self._settings)
+        )
+        asked_for = {life.node_id for life in false_clean.open_lives(self._breaker)}
+        if asked_for & answers.keys():
+            self._decide_soon()
+
+    def _begin_restore(self, life: FreedLife) -> None:
+        """Hand out the restore, with what the journal knows the record was (U8)."""
+        before = self._pre_image(life)
+        if before is None:
+            if self._scribe.problem is None:
+                self._narrator.not_restored(keep(life.record, Reason.NO_PRE_IMAGE))
+            return
+        self._flights.restores[life.record] = self._clock.boottime()
+        self._cleaner.give(life.record, RestoreRecord(life, before))
+
+    def _pre_image(self, life: FreedLife) -> Record | None:
+        images = self._scribe.pre_images(record=life.record)
+        return next(
+            (one.record for one in images if one.record.incarnation == life.incarnation), None
+        )
+
+    def on_RecordRestored(self, message: RecordRestored) -> None:
+        life, after = message.life, message.after
+        self._cleaner.done(life.record)
+        self._flights.restore_ended(life.record, self._clock.boottime())
+        self._own_cleans.pop(life.record, None)
+        self._narrator.restored(life.record)
+        self._log.event(
+            Event.RECORD_RESTORED,
+            level=WARNING,
+            record=life.record,
+            slot=after.slot_number,
+            host=after.hostname,
+            incarnation=life.incarnation,
+            node=life.node_id,
+            guarantee=self._role.guarantee,
+        )
+        self._role.observer.restored()
+        self._settled()
+
+    def on_RestoreFailed(self, message: RestoreFailed) -> None:
+        life, error = message.life, message.error
+        self._cleaner.done(life.record)
+        self._flights.restore_ended(life.record, self._clock.boottime())
+        if not (error.definite or error.unsent):
+            self._may_be_late(life.record)
+        reason = None
+        if isinstance(error, SlotTaken):
+            reason = Reason.SLOT_TAKEN
+        elif isinstance(error, NoSuchRecord):
+            reason = Reason.RECORD_DELETED
+        elif isinstance(error, Conflict):
+            reason = Reason.RECORD_REUSED
+        if reason is not None:
+            self._narrator.not_restored(keep(life.record, reason, error=error))
+        else:
+            # Judged afresh from the next record listing.
+            self._log.event(
+                Event.RECORD_NOT_RESTORED, level=WARNING, record=life.record, error=error
+            )
+        self._settled()

@@ -1,0 +1,94 @@
+"""Lives of records that a clean ended: rows of the `freed` table (SAFETY.md U8).
+
+A node whose record was freed while it lived goes on pinging with the secret it was born with. That
+ping is refused like any other with a wrong secret; here it is remembered. Each function runs
+inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import sqlalchemy as sa
+
+from nodemanager.core.model import LatePing
+from nodemanager.records import rows, wire
+from nodemanager.records.schema import freed
+
+KEPT_S = 7 * 86400
+"""How long a freed life is remembered, seconds of the store's clock."""
+
+
+def remember(connection: sa.Connection, row: rows.Row, now_ns: int) -> None:
+    """Remember the life that ends with `row`, and forget those that ended long ago.
+
+    Without a secret it can't ping, and there is nothing to know it by.
+    """
+    connection.execute(sa.delete(freed).where(freed.c.freed_at < now_ns - KEPT_S * 10**9))
+    record = rows.record_of(row)
+    if record.ping_secret is None:
+        return
+    digest = _digest(record.ping_secret)
+    forget(connection, record.uuid, digest)
+    life = {"incarnation": record.incarnation, "pool": record.pool, "freed_at": now_ns}
+    names = {"uuid": record.uuid, "secret_digest": digest}
+    connection.execute(sa.insert(freed).values({**names, **life}))
+
+
+def forget(connection: sa.Connection, uuid: str, secret_digest: str) -> None:
+    connection.execute(
+        sa.delete(freed).where(freed.c.uuid == uuid, freed.c.secret_digest == secret_digest)
+    )
+
+
+def restored(connection: sa.Connection, uuid: str, secret: str) -> None:
+    """That life goes on: its pings are no longer late."""
+    forget(connection, uuid, _digest(secret))
+
+
+def is_known(connection: sa.Connection, uuid: str, secret: str) -> bool:
+    """Whether a life of that record, ended by now, pinged with this secret."""
+    query = sa.select(freed.c.secret_digest).where(freed.c.uuid == uuid)
+    digest = _digest(secret)
+    known = [hmac.compare_digest(one, digest) for one in connection.execute(query).scalars()]
+    return any(known)
+
+
+def pinged(
+    connection: sa.Connection,
+    uuid: str,
+    secret: str,
+    now_ns: int,
+    *,
+    instance_id: str | None,
+    address: str | None,
+) -> None:
+    """Remember a ping of a freed life; a later one takes its place."""
+    told = {"pinged_at": now_ns, "instance_id": instance_id, "ip_address": address}
+    connection.execute(
+        sa.update(freed)
+        .where(freed.c.uuid == uuid, freed.c.secret_digest == _digest(secret))
+        .values(told)
+    )
+
+
+def late_pings(connection: sa.Connection) -> tuple[LatePing, ...]:
+    """The newest ping of each freed life that pinged, oldest first."""
+    query = sa.select(freed).where(freed.c.pinged_at.is_not(None))
+    return tuple(
+        LatePing(
+            record=row.uuid,
+            incarnation=row.incarnation,
+            pool=row.pool,
+            freed_at=wire.epoch(row.freed_at),
+            at=wire.epoch(row.pinged_at),
+            instance_id=row.instance_id,
+            address=row.ip_address,
+        )
+        for row in connection.execute(query.order_by(freed.c.pinged_at, freed.c.uuid))
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

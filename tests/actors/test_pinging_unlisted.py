@@ -1,0 +1,135 @@
+"""A record keeps pinging while no listing shows its node: the cloud is asked for it (P6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model import NO_TAGS, Record
+from nodemanager.errors import CloudError
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.fakes.cloud import Machine
+from tests.fakes.script import fail
+
+HOUR = 3600.0
+
+
+def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
+    found = rig.lines(event, **fields)
+    return found[0] if found else rig.turn_until(event, within=within, **fields)
+
+
+def paired(rig: Rig) -> tuple[Machine, Record]:
+    machine, record = rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn(60)
+    assert rig.lines("node.paired", record=record.uuid)
+    return machine, record
+
+
+def test_a_node_of_ours_that_the_listing_hides_makes_it_suspect_and_nothing_is_freed(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(backlog="clean", max_nodes=1, min_nodes=1)
+    machine, record = paired(rig)
+    leaked = rig.store.add_leaked(9, quiet_for=1.5 * HOUR)
+    machine.listed = False
+    suspect = until(rig, "list.suspect", within=300)
+    assert suspect["reason"] == "listing_short"
+    assert (suspect["source"], suspect["record"]) == ("cloud", record.uuid)
+    assert suspect["node"] == machine.node.id
+    rig.turn(HOUR)
+    assert not rig.lines("record.cleaned")
+    assert "listing_short" in rig.reasons("record.keep", record=record.uuid)
+    assert rig.reasons("record.keep", record=leaked.uuid)[-1] == "listing_short"
+    assert len(rig.lines("list.suspect")) == 1
+    assert not rig.lines("node.setup_started")
+    machine.listed = True
+    until(rig, "record.cleaned", within=600, record=leaked.uuid)
+
+
+def test_it_is_asked_for_ever_more_rarely(make_rig: MakeRig) -> None:
+    rig = make_rig(backlog="clean")
+    machine, _ = paired(rig)
+    machine.listed = False
+    rig.turn(HOUR)
+    assert 8 <= rig.cloud.calls["ask"] <= 20
+    assert rig.cloud.calls["list_nodes"] > 100
+
+
+def test_a_node_of_ours_whose_tags_are_lost_is_found_by_id_and_its_record_kept(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(backlog="clean")
+    machine, record = paired(rig)
+    leaked = rig.store.add_leaked(9, quiet_for=3 * HOUR)
+    machine.listed = False
+    rig.cloud.change(machine.node.id, tags=NO_TAGS)
+    told = until(rig, "record.pinging_unlisted", within=300)
+    assert (told["reason"], told["record"]) == ("untagged", record.uuid)
+    until(rig, "record.cleaned", within=600, record=leaked.uuid)
+    assert not rig.lines("list.suspect")
+
+
+def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
+    """Who pings there is no node that the cloud knows."""
+    rig = make_rig(backlog="clean")
+    machine, record = paired(rig)
+    rig.cloud.vanish(machine.node.id)
+    secret = rig.store.rows[record.uuid].ping_secret
+    assert secret is not None
+    for _ in range(20):
+        rig.turn(30)
+        rig.store.ping(record.uuid, secret, instance_id=machine.node.id)
+    (told,) = rig.lines("record.pinging_unlisted")
+    assert (told["reason"], told["record"]) == ("pinging_unlisted", record.uuid)
+    assert rig.reasons("record.keep", record=record.uuid)[-1] == "pinging_unlisted"
+    assert not rig.lines("list.suspect")
+    assert not rig.lines("record.cleaned")
+    rig.turn(3 * HOUR)
+    assert rig.lines("record.cleaned", record=record.uuid)
+
+
+def test_one_that_gave_no_instance_id_is_asked_for_by_tag(make_rig: MakeRig) -> None:
+    rig = make_rig(backlog="clean")
+    machine, record = rig.fleet.add_node(age=10 * HOUR)
+    rig.store.put(record.uuid, instance_id=None)
+    rig.fleet.silent.add(machine.node.id)
+    secret = record.ping_secret
+    assert secret is not None
+    rig.start()
+    rig.turn(60)
+    machine.listed = False
+    for _ in range(10):
+        rig.store.ping(record.uuid, secret)
+        rig.turn(30)
+    (suspect,) = rig.lines("list.suspect")
+    assert (suspect["record"], suspect["node"]) == (record.uuid, machine.node.id)
+    assert rig.cloud.calls["ask"] == 0
+    assert rig.cloud.calls["find_by_record"] >= 1
+
+
+def test_a_question_without_an_answer_says_nothing(make_rig: MakeRig) -> None:
+    """L1."""
+    rig = make_rig(backlog="clean")
+    machine, _ = paired(rig)
+    machine.listed = False
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    rig.turn(600)
+    assert rig.cloud.calls["ask"] >= 2
+    assert not rig.lines("list.suspect")
+    assert not rig.lines("record.pinging_unlisted")
+
+
+@pytest.mark.parametrize("what", ["gone-at-once", "silent-before"])
+def test_what_explains_itself_is_not_asked_for(make_rig: MakeRig, what: str) -> None:
+    rig = make_rig(backlog="clean")
+    machine, _ = paired(rig)
+    if what == "silent-before":
+        rig.fleet.silent.add(machine.node.id)
+        rig.turn(60)
+    rig.cloud.vanish(machine.node.id)
+    rig.turn(900)
+    assert rig.cloud.calls["ask"] == 0

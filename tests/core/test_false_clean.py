@@ -1,0 +1,470 @@
+"""Signs of life after a clean, what they open, and what may be given back (U8, B3)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core import breaker as breakers
+from nodemanager.core import false_clean
+from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.model import NO_TAGS, CloudState, FreedLife, Tags
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import FREED_KEPT_S, FREED_LIMIT
+from nodemanager.core.snapshot import Flight
+from tests.core.build import SMALL, World, cleaned, node, world
+
+
+def freed(**settings: object) -> tuple[World, FreedLife]:
+    """A record that we freed 100 s ago while its node lives, hidden from the listings till then."""
+    made = world(visible_after=0.0, ids_unique=True, **settings)
+    made.add_record("r1", quiet=9000.0)
+    made.round()
+    life = made.free("r1")
+    made.advance(100.0)
+    return made, life
+
+
+def reasons(made: World) -> list[Reason]:
+    return [sign.reason for sign in made.told]
+
+
+# Late pings.
+
+
+@pytest.mark.parametrize(
+    ("late_s", "is_sign"),
+    [pytest.param(60.0, False, id="at-the-minute"), pytest.param(60.1, True, id="just-past")],
+)
+def test_a_ping_counts_only_more_than_a_minute_after_the_clean_u8(late_s: float, is_sign: bool):
+    made, life = freed()
+    ping = made.late_ping(life)
+    made.hear(replace(ping, at=ping.freed_at + late_s))
+    assert reasons(made) == [Reason.LATE_PING] * is_sign
+    assert made.breaker.is_open is is_sign
+
+
+def test_a_late_ping_is_told_with_what_was_freed_and_how_late_it_was():
+    made, life = freed()
+    made.hear(made.late_ping(life, instance_id="i-other"))
+    (sign,) = made.told
+    assert sign.measures == {"late_s": pytest.approx(100.0, abs=1e-3)}
+    assert (sign.life.slot, sign.life.hostname, sign.life.why) == (1, "compute1", "stale_slot")
+    assert sign.life.node_id == "i-other"
+    assert made.breaker.cause is Cause.FALSE_CLEAN
+    assert made.breaker.detail == {"count": 1}
+    assert not made.breaker.stops_booting
+
+
+def test_a_life_is_told_once_however_often_it_pings():
+    made, life = freed()
+    made.hear(made.late_ping(life))
+    generation = made.breaker.generation
+    made.advance(60.0)
+    made.hear(made.late_ping(life))
+    assert made.told == ()
+    assert made.breaker.generation == generation
+
+
+def test_another_pools_freed_life_is_not_ours_to_tell():
+    made, life = freed()
+    made.hear(made.late_ping(replace(life, record="r9"), pool="other"))
+    assert made.told == ()
+
+
+def test_a_life_that_another_manager_of_the_pool_freed_is_told_by_what_the_store_says():
+    made, life = freed()
+    made.hear(made.late_ping(replace(life, record="r9", incarnation="x")))
+    (sign,) = made.told
+    assert (sign.life.record, sign.life.slot) == ("r9", None)
+
+
+def test_a_second_life_joins_the_first_and_each_must_be_explained():
+    made, life = freed()
+    made.add_record("r2", quiet=9000.0)
+    made.poll()
+    second = made.free("r2")
+    made.advance(100.0)
+    made.hear(made.late_ping(life))
+    made.hear(made.late_ping(second))
+    assert made.breaker.detail == {"count": 2}
+    assert made.breaker.generation == 2
+    made.answer({"i-r1": None})
+    assert made.breaker.is_open
+    made.answer({"i-r2": None})
+    assert not made.breaker.is_open
+
+
+# A listed node.
+
+
+def test_a_listed_node_is_asked_for_by_id_and_told_only_when_it_is_alive():
+    made, _ = freed()
+    node = made.add_node("r1")
+    made.round()
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+    assert made.told == ()
+    made.answer({"i-r1": node})
+    assert reasons(made) == [Reason.ALIVE_AFTER_CLEAN]
+    assert made.breaker.cause is Cause.FALSE_CLEAN
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [pytest.param(None, id="no-such-node"), pytest.param(CloudState.TERMINATED, id="terminated")],
+)
+def test_a_listed_node_that_the_cloud_denies_is_no_sign(answer: CloudState | None):
+    made, _ = freed()
+    node = made.add_node("r1")
+    made.round()
+    made.answer({"i-r1": None if answer is None else replace(node, state=answer)})
+    assert made.told == ()
+    assert not made.breaker.is_open
+
+
+def test_a_listing_from_before_the_clean_is_no_sign():
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.add_node("r1")
+    made.round()
+    made.free("r1")
+    made.plan()
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+def test_the_node_that_we_destroyed_may_still_be_stopping():
+    """C20 waives C4 for it."""
+    made, life = freed()
+    made.history = replace(made.history, freed={life.key: replace(life, why="after_shutdown")})
+    made.add_node("r1", state=CloudState.STOPPING)
+    assert made.round().ask == ()
+    made.change_node("i-r1", state=CloudState.RUNNING)
+    made.advance(60.0)
+    assert made.round().ask == ("i-r1",)
+
+
+@pytest.mark.parametrize(
+    ("tags", "ids_unique", "asked"),
+    [
+        pytest.param(NO_TAGS, True, True, id="untagged-unique-ids"),
+        pytest.param(NO_TAGS, False, False, id="untagged-ids-used-again"),
+        pytest.param(Tags("main", "r1", "another-life"), True, False, id="another-life"),
+        pytest.param(Tags("main", "r2", "r2-life1"), True, False, id="another-record"),
+    ],
+)
+def test_whose_node_it_is_is_told_as_pairs_are(tags: Tags, ids_unique: bool, asked: bool):
+    made, _ = freed()
+    made.with_settings(ids_unique=ids_unique)
+    made.add_node(None, id="i-r1", tags=tags)
+    assert (made.round().ask == ("i-r1",)) is asked
+
+
+def test_a_node_that_is_paired_anew_is_no_suspect():
+    """By its id it is the record's that it pings now (P1)."""
+    made, _ = freed()
+    made.add_node(None, id="i-r1", pool=None, created_at=made.ago(500.0))
+    made.add_record("r2", claimed=False, instance_id="i-r1", first_ping_at=made.ago(10.0))
+    assert made.round().ask == ()
+
+
+def test_a_suspect_is_asked_for_ever_more_rarely():
+    made, _ = freed()
+    made.add_node("r1")
+    asked = []
+    for _ in range(30):
+        made.advance(30.0)
+        if made.round().ask:
+            asked.append(made.now)
+            made.answer({"i-r1": None})
+    gaps = [after - before for before, after in itertools.pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert 4 <= len(asked) <= 8
+
+
+# A freed record that shows a ping.
+
+
+def test_a_freed_record_that_its_own_instance_pinged_is_told():
+    """Where a ping may cross a clean: Arvados."""
+    made, _ = freed()
+    made.ping("r1")
+    made.poll_records()
+    assert reasons(made) == [Reason.PINGED_AFTER_CLEAN]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"instance_id": "i-new"}, id="another-instance"),
+        pytest.param({"instance_id": None}, id="no-instance"),
+        pytest.param({"last_ping_at": None}, id="never-pinged"),
+    ],
+)
+def test_a_freed_record_that_anybody_else_uses_is_not_told(change: dict[str, object]):
+    made, _ = freed()
+    made.ping("r1")
+    made.change("r1", **change)
+    made.poll_records()
+    assert made.told == ()
+
+
+def test_a_ping_that_crossed_the_clean_is_not_told():
+    made, life = freed()
+    made.ping("r1")
+    made.change("r1", last_ping_at=made.ago(made.now - life.freed_at - 30.0))
+    made.poll_records()
+    assert made.told == ()
+
+
+# What closes it (B3).
+
+
+def told_late() -> tuple[World, FreedLife]:
+    made, life = freed()
+    made.hear(made.late_ping(life))
+    assert made.breaker.is_open
+    return made, life
+
+
+def give_back(made: World, life: FreedLife) -> None:
+    slot = 1 if life.slot is None else life.slot
+    made.records = [one for one in made.records if one.uuid != life.record]
+    made.add_record(life.record, slot=slot)
+
+
+def test_it_closes_when_a_listing_shows_the_record_restored():
+    made, life = told_late()
+    give_back(made, life)
+    made.advance(1.0)
+    made.poll_records()
+    assert not made.breaker.is_open
+    assert made.breaker.told == {}
+    assert made.history.freed == {}
+
+
+def test_a_listing_that_began_before_it_was_told_shows_nothing_restored():
+    made, _ = freed()
+    before = made.add_record("r9", quiet=10.0)
+    life = FreedLife("r9", before.incarnation, made.now - 100.0)
+    made.hear(made.late_ping(life))
+    made.now -= 5.0
+    made.poll_records(took=1.0)
+    assert made.breaker.is_open
+
+
+def test_an_incomplete_listing_closes_nothing():
+    """L1."""
+    made, life = told_late()
+    give_back(made, life)
+    made.advance(1.0)
+    made.poll_records(complete=False)
+    assert made.breaker.is_open
+
+
+def test_a_restored_life_that_is_freed_wrongly_again_is_told_again():
+    made, life = told_late()
+    give_back(made, life)
+    made.advance(1.0)
+    made.poll_records()
+    made.free("r1")
+    made.advance(100.0)
+    made.hear(made.late_ping(replace(life, freed_at=made.now - 100.0)))
+    assert reasons(made) == [Reason.LATE_PING]
+
+
+def test_it_closes_when_the_node_is_confirmed_gone_by_id():
+    made, _ = told_late()
+    made.answer({"i-r1": None})
+    assert not made.breaker.is_open
+    assert made.breaker.told
+
+
+def test_gone_is_gone_as_in_d3():
+    made, _ = told_late()
+    made.with_settings(visible_after=300.0)
+    made.answer({"i-r1": None})
+    made.advance(301.0)
+    made.answer({"i-r1": None})
+    assert made.breaker.is_open
+    made.advance(30.0)
+    made.answer({"i-r1": None})
+    assert not made.breaker.is_open
+
+
+def test_an_answer_that_shows_it_alive_counts_as_none():
+    made, _ = told_late()
+    node = made.add_node("r1")
+    made.answer({"i-r1": node})
+    assert made.breaker.is_open
+
+
+def test_an_operators_reset_closes_it_and_it_is_not_told_again():
+    made, life = told_late()
+    made.breaker = breakers.reset(made.breaker)
+    assert not made.breaker.is_open
+    made.hear(made.late_ping(life))
+    assert made.told == ()
+    assert not made.breaker.is_open
+
+
+def test_it_stands_beside_other_causes():
+    made, _ = told_late()
+    more = breakers.opened(
+        made.breaker, Cause.CLOUD_COLLAPSED, frozenset({"i-x"}), made.now, {"lost": 5}
+    )
+    made.breaker = more
+    made.answer({"i-r1": None})
+    assert [part.cause for part in made.breaker.parts] == [Cause.CLOUD_COLLAPSED]
+    assert made.breaker.told
+
+
+def test_a_former_runs_and_this_ones_are_joined():
+    made, life = told_late()
+    joined = breakers.joined(made.breaker, Breaker())
+    assert joined.part(Cause.FALSE_CLEAN) is not None
+    assert joined.told.keys() == {life.key}
+
+
+def test_while_it_is_open_nothing_is_freed_and_nodes_are_booted_b2():
+    made, _ = told_late()
+    made.with_settings(min_nodes=1)
+    made.add_record("r5", quiet=9000.0)
+    made.settle()
+    assert made.of_record("r5").reason is Reason.BREAKER_OPEN
+    assert made.cleaned == []
+    assert made.booted == [SMALL.name]
+
+
+# What may be given back.
+
+
+def restore_verdict(made: World) -> tuple[list[str], list[Reason]]:
+    plan = made.plan()
+    return [life.record for life in plan.restores], [one.reason for one in plan.not_restored]
+
+
+def test_a_record_that_is_free_is_given_back_with_what_was_known():
+    made, life = told_late()
+    made.poll()
+    assert restore_verdict(made) == (["r1"], [])
+    assert made.last is not None
+    assert made.last.restores[0].key == life.key
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"slot_number": 4}, Reason.RECORD_REUSED, id="holds-something"),
+        pytest.param({"problems": ("its hostname is no text",)}, Reason.UNREADABLE, id="malformed"),
+        pytest.param({"held": True}, Reason.HELD, id="held-in-the-record"),
+    ],
+)
+def test_a_record_that_is_not_free_is_not(change: dict[str, object], why: Reason):
+    made, _ = told_late()
+    made.change("r1", **change)
+    made.poll()
+    assert restore_verdict(made) == ([], [why])
+    assert why in false_clean.LASTING
+
+
+def test_not_when_its_slot_is_anothers_by_now():
+    made, _ = told_late()
+    made.add_record("r2", slot=1)
+    made.poll()
+    assert restore_verdict(made) == ([], [Reason.SLOT_TAKEN])
+    assert made.last is not None
+    assert made.last.not_restored[0].measures == {"held_by": "r2"}
+
+
+def test_not_when_the_record_is_gone():
+    made, _ = told_late()
+    made.records = []
+    made.poll()
+    assert restore_verdict(made) == ([], [Reason.RECORD_DELETED])
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        pytest.param({"lease": False}, id="without-the-lease"),
+        pytest.param({"read_only": "another store"}, id="read-only"),
+        pytest.param({"record_flights": {"r1": Flight("restore", 1.0)}}, id="under-way"),
+        pytest.param({"touched": {"r1": 1e9}}, id="written-since-the-listing"),
+    ],
+)
+def test_it_waits_while_it_may_not_be_written(flag: dict[str, object]):
+    made, _ = told_late()
+    made.poll()
+    made.flags.update(flag)
+    assert restore_verdict(made) == ([], [])
+
+
+@pytest.mark.parametrize("held", ["r1", "i-r1"])
+def test_what_an_operator_holds_is_left_alone_c9(held: str):
+    made, _ = told_late()
+    made.poll()
+    made.flags["holds"] = frozenset({held})
+    assert restore_verdict(made) == ([], [Reason.HELD])
+
+
+def test_one_whose_node_is_gone_by_now_is_not_given_back():
+    made, _ = told_late()
+    made.answer({"i-r1": None})
+    made.poll()
+    assert restore_verdict(made) == ([], [])
+
+
+def test_after_a_shutdown_it_is_given_back_only_once_the_cloud_has_its_node():
+    """A ping of the node that we destroyed may have been under way for long."""
+    made, life = freed()
+    made.with_settings(visible_after=300.0)
+    made.history = replace(made.history, freed={life.key: replace(life, why="after_shutdown")})
+    made.hear(made.late_ping(life))
+    assert reasons(made) == [Reason.LATE_PING]
+    made.poll()
+    assert restore_verdict(made) == ([], [])
+    made.answer({"i-r1": None})
+    assert restore_verdict(made) == ([], [])
+    made.answer({"i-r1": node("r1")})
+    assert restore_verdict(made) == (["r1"], [])
+
+
+def test_until_it_is_given_back_its_record_is_used_for_no_other_node_u1():
+    made, _ = told_late()
+    made.with_settings(min_nodes=1)
+    made.poll()
+    (boot,) = made.plan(record_flights={}).boots
+    assert boot.record is None
+
+
+# What is remembered.
+
+
+def test_freed_lives_are_forgotten_after_a_week_and_beyond_a_number():
+    made, life = freed()
+    made.advance(FREED_KEPT_S)
+    history = false_clean.lives_freed(made.history, (), made.now)
+    assert history.freed == {}
+    many = [FreedLife(f"r{n}", None, made.now + n) for n in range(FREED_LIMIT + 5)]
+    history = false_clean.lives_freed(made.history, many, made.now)
+    assert len(history.freed) == FREED_LIMIT
+    assert life.key not in history.freed
+    assert many[-1].key in history.freed
+
+
+def test_a_record_without_a_claim_is_known_by_its_secret_alone():
+    made = world(ids_unique=True)
+    made.add_record("r1", quiet=9000.0, claimed=False)
+    made.round()
+    life = made.free("r1")
+    made.advance(100.0)
+    made.hear(made.late_ping(life))
+    assert reasons(made) == [Reason.LATE_PING]
+    made.records = [cleaned("r1", at=made.store_now, slot_number=1, hostname="compute1")]
+    made.advance(1.0)
+    made.poll_records()
+    assert not made.breaker.is_open

@@ -1,0 +1,206 @@
+"""Who pings without being listed, and what the cloud's answer makes of it (P6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core.asking import cloud_answered
+from nodemanager.core.model import NO_TAGS, CloudNode, CloudState
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import ASK_LIMIT
+from nodemanager.core.snapshot import Flight
+from tests.core.build import World, node, world
+
+
+def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
+    """Pairs whose nodes the listing stops to show, and that ping on; two listings lack them."""
+    made = world(max_nodes=count, min_nodes=0, **settings)
+    for number in range(1, count + 1):
+        made.add_record(f"r{number}")
+    first = node("r1", created_at=made.ago(10_000.0))
+    pinging_round(made, 2)
+    return made, first
+
+
+def pinging_round(made: World, rounds: int = 1, only: str | None = None) -> None:
+    for _ in range(rounds):
+        made.advance(60.0)
+        for one in list(made.records):
+            if only in (None, one.uuid) and one.last_ping_at is not None:
+                made.ping(one.uuid)
+        made.round()
+
+
+def test_after_two_listings_it_is_asked_for_by_id_p6():
+    made, _ = hidden()
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+
+
+def test_one_listing_is_too_few():
+    made = world()
+    made.add_record("r1")
+    made.round()
+    made.ping("r1")
+    made.plan()
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+def test_a_node_of_ours_that_is_there_makes_the_listing_short_and_nothing_is_freed():
+    made, lives = hidden(node_stale_after=600.0)
+    made.answer({"i-r1": lives})
+    made.add_record("r9", quiet=9000.0)
+    pinging_round(made, 3, only="r1")
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+    assert made.of_record("r1").measures["node"] == "i-r1"
+    assert made.of_record("r9").reason is Reason.LISTING_SHORT
+    assert made.cleaned == []
+    made.nodes.append(lives)
+    made.settle()
+    assert made.cleaned == ["r9"]
+
+
+def test_it_is_kept_past_its_window_too():
+    made, lives = hidden(node_stale_after=600.0)
+    made.advance(700.0)
+    made.poll()
+    made.answer({"i-r1": lives})
+    made.settle()
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+
+
+def test_one_without_our_tag_is_kept_and_frees_go_on():
+    made, lives = hidden(node_stale_after=600.0)
+    made.answer({"i-r1": replace(lives, tags=NO_TAGS)})
+    made.add_record("r9", quiet=9000.0)
+    pinging_round(made, 3, only="r1")
+    assert made.of_record("r1").reason is Reason.UNTAGGED
+    assert made.cleaned == ["r9"]
+
+
+@pytest.mark.parametrize("state", [None, CloudState.TERMINATED])
+def test_one_that_is_not_there_is_told_and_kept(state: CloudState | None):
+    made, lives = hidden()
+    made.answer({"i-r1": None if state is None else replace(lives, state=state)})
+    pinging_round(made)
+    assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
+    assert made.of_record("r1").kind == "keep"
+
+
+@pytest.mark.parametrize("state", [CloudState.STOPPED, CloudState.STOPPING, CloudState.UNKNOWN])
+def test_every_state_but_terminated_is_there_t4(state: CloudState):
+    made, lives = hidden()
+    made.answer({"i-r1": replace(lives, state=state)})
+    pinging_round(made)
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+
+
+def test_an_answer_from_before_it_was_missed_says_nothing():
+    made, lives = hidden()
+    made.answer({"i-r1": lives})
+    made.nodes.append(lives)
+    pinging_round(made, 2)
+    assert made.of_record("r1").reason is Reason.PAIRED
+    made.nodes.clear()
+    pinging_round(made, 2)
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+
+
+def test_without_an_instance_id_it_is_asked_for_by_tag():
+    made = world()
+    made.add_record("r1", instance_id=None)
+    for _ in range(2):
+        made.advance(60.0)
+        made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
+        made.round()
+    assert made.last is not None
+    assert (made.last.ask, made.last.ask_tagged) == ((), ("r1",))
+    lives = {"r1": (node("r1"),)}
+    made.history = cloud_answered(made.history, lives, made.now, made.settings)
+    made.advance(1.0)
+    made.plan()
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+
+
+def test_another_lifes_node_found_by_tag_is_not_its_own():
+    made = world()
+    made.add_record("r1", instance_id=None)
+    for _ in range(2):
+        made.advance(60.0)
+        made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
+        made.round()
+    old = {"r1": (node("r1", life=0),)}
+    made.history = cloud_answered(made.history, old, made.now, made.settings)
+    made.advance(1.0)
+    made.plan()
+    assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        pytest.param({"record_flights": {"r1": Flight("shutdown", 1.0)}}, id="record-in-flight"),
+        pytest.param({"node_flights": {"i-r1": Flight("shutdown:bad", 1.0)}}, id="node-in-flight"),
+        pytest.param({"gone": {"i-r1": 1.0}}, id="destroyed-by-us"),
+        pytest.param({"touched": {"r1": 1.0}}, id="just-ended"),
+    ],
+)
+def test_our_own_doing_is_no_riddle(flag: dict[str, object]):
+    made, _ = hidden()
+    made.plan(**flag)
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+def test_a_node_that_is_too_young_to_be_listed_is_not_asked_for():
+    """A1 speaks of nodes older than visible_after."""
+    made = world(visible_after=300.0)
+    made.add_record("r1", first_ping_at=made.ago(10.0))
+    pinging_round(made, 2)
+    assert made.last is not None
+    assert made.last.ask == ()
+    pinging_round(made, 4)
+    assert made.last.ask == ("i-r1",)
+
+
+def test_one_that_fell_silent_with_its_node_is_not_asked_for():
+    made = world()
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round()
+    made.nodes.clear()
+    made.advance(60.0)
+    made.round(3)
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+def test_another_pools_is_not_ours_to_ask_for():
+    made = world()
+    made.add_record("r1", pool="other")
+    pinging_round(made, 2)
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+def test_no_more_than_a_few_are_asked_for_in_one_cycle():
+    made, _ = hidden(30)
+    assert made.last is not None
+    assert len(made.last.ask) == ASK_LIMIT
+
+
+def test_a_node_that_is_there_counts_and_one_that_is_not_does_not():
+    made, lives = hidden()
+    made.with_settings(min_nodes=1, max_nodes=5)
+    made.answer({"i-r1": lives})
+    made.advance(1.0)
+    assert made.plan().boots == ()
+    made.answer({"i-r1": None})
+    made.advance(1.0)
+    assert len(made.plan().boots) == 1
+    pinging_round(made)
+    assert made.plan().boots == ()
