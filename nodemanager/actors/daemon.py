@@ -135,7 +135,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._breaker = after
             self._scribe.save_breaker(after)
             self._scribe.note(BreakerSet(after, self._clock.boottime()))
-        self._recovery.load(loaded.intents, self._clock.boottime())
+        now = self._clock.boottime()
+        self._recovery.load(loaded.intents, now)
+        self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
         self._settings = message.settings
@@ -336,6 +338,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             tell(self._team.cloud_list, AskNodes(made.ask))
         if self._may_act(made, now):
             self._carry_out(made, now)
+        self._tend_leftovers()
         self._finish_once()
         self._finish_stop()
 
@@ -384,7 +387,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._begin_clean(clean)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
-            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
+            pins = self._asks_pins(shutdown.node_id)
+            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown, pins))
         self._begin_setups(made.boots, now)
 
     def _recover(self) -> None:
@@ -434,6 +438,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         for order_id in [one for one in self._creates if not self._flights.is_setup(one)]:
             self._doubt_create(order_id, now)
         node_id, uuid = what.get("node"), what.get("record")
+        if node_id is not None:
+            self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
