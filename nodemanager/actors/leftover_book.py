@@ -55,13 +55,19 @@ class LeftoverBook:
         return True
 
     def called_off(self, node_id: str) -> None:
-        before = self.ledger
-        self._set(leftovers.called_off(before, node_id))
-        dropped = [
-            entry.leftover
-            for key, entry in before.entries.items()
-            if key not in self.ledger.entries
-        ]
+        """Its destroy was not sent, or was refused."""
+        self._drop(leftovers.called_off(self.ledger, node_id))
+
+    def lives(self, node_id: str) -> None:
+        """It is listed, and nothing of ours is under way for it."""
+        self._drop(leftovers.without(self.ledger, node_id))
+
+    def _drop(self, ledger: Ledger) -> None:
+        before = self.ledger.entries.items()
+        dropped = [entry.leftover for key, entry in before if key not in ledger.entries]
+        for leftover in dropped:
+            self._log.event(Event.LEFTOVER_CALLED_OFF, **_names(leftover))
+        self._set(ledger)
         self._scribe.call_off_leftovers(dropped)
 
     def ended(self, node_id: str, now: float) -> None:

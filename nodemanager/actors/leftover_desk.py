@@ -54,7 +54,7 @@ class LeftoverDesk(CleanDesk):
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
         self._leftovers_unknown(
-            message.error,
+            message.error or "the answer came too late",
             order=message.order,
             attempt=self._pins_failed[node_id],
             retry_s=None,
@@ -85,7 +85,7 @@ class LeftoverDesk(CleanDesk):
 
     def _leftovers_unknown(
         self,
-        error: Exception | None,
+        error: Exception | str,
         *,
         order: ShutdownOrder | None,
         attempt: int,
@@ -129,10 +129,12 @@ class LeftoverDesk(CleanDesk):
             self._leftovers.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
-        ledger = self._leftovers.ledger
-        if not leftovers.due(ledger, now):
+        if not leftovers.due(self._leftovers.ledger, now):
             return Turn()
-        return leftovers.next_release(ledger, self._snapshot(LEFTOVERS), self._settings)
+        snapshot = self._snapshot(LEFTOVERS)
+        for node_id in leftovers.living(self._leftovers.ledger, snapshot):
+            self._leftovers.lives(node_id)
+        return leftovers.next_release(self._leftovers.ledger, snapshot, self._settings)
 
     def _give_leftovers(self, order: FindLeftovers | ReleaseLeftover) -> bool:
         if not self._shutdowns.has_room:

@@ -192,10 +192,34 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
         return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
+    reason = Reason.HELD
+    # What a listing does not show yet is under way, too; but the cloud's own "gone" is the end.
+    under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
     for entry in ready:
-        if not snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
+        if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
+            continue
+        if entry.leftover.node_id not in under_way:
             return Turn(entry)
-    return Turn(block=(Reason.HELD, {}))
+        reason = Reason.IN_FLIGHT
+    return Turn(block=(reason, {}))
+
+
+def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
+    """The nodes of the ledger that are listed, with nothing of ours under way for them.
+
+    Their shut-down came to nothing, and what they use is not left behind. A listing from before
+    the end of something of ours does not count.
+    """
+    nodes = {entry.leftover.node_id for entry in ledger.entries.values()}
+    ended = snapshot.touched.keys() | snapshot.gone.keys() | snapshot.node_flights.keys()
+    return frozenset(nodes & snapshot.history.present.keys()) - ended
+
+
+def without(ledger: Ledger, node_id: str) -> Ledger:
+    """Without anything of that node: it lives."""
+    return Ledger(
+        {key: one for key, one in ledger.entries.items() if one.leftover.node_id != node_id}
+    )
 
 
 def next_due(ledger: Ledger) -> float | None:

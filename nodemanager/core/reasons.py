@@ -231,6 +231,10 @@ class Event(Told):
         "leftover.entered",
         "What a node pins stands in the ledger; only now is its destroy sent (D4).",
     )
+    LEFTOVER_CALLED_OFF = (
+        "leftover.called_off",
+        "Its node was not destroyed after all: it is out of the ledger (D5).",
+    )
     LEFTOVER_FOUND = (
         "leftover.found",
         "Our tags are on something whose node is gone; it is released like the rest (D4).",

@@ -23,7 +23,7 @@ from nodemanager.core.leftovers import (
 )
 from nodemanager.core.model import Leftover, LeftoverKind, Outcome
 from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Limits
+from nodemanager.core.snapshot import Flight, Limits
 from tests.core.build import World, world
 
 NODE, OTHER = "i-1", "i-2"
@@ -247,6 +247,14 @@ def test_one_thing_at_a_time_is_released_in_order_d4() -> None:
             id="b2-breaker",
         ),
         pytest.param({"limits": Limits(throttled_until=1e9)}, Reason.THROTTLED, id="d6-throttled"),
+        pytest.param(
+            {"node_flights": {NODE: Flight("shutdown:idle", 0.0)}},
+            Reason.IN_FLIGHT,
+            id="c8-its-shutdown-is-under-way",
+        ),
+        pytest.param(
+            {"touched": {NODE: 0.0}}, Reason.IN_FLIGHT, id="c8-its-shutdown-has-just-been-given-up"
+        ),
         pytest.param({"holds": frozenset({NODE})}, Reason.HELD, id="c9-its-node-is-held"),
     ],
 )
@@ -259,6 +267,12 @@ def test_what_forbids_every_destroy_forbids_every_release(
     assert turn.entry is None
     assert turn.block is not None
     assert turn.block[0] is reason
+
+
+def test_a_node_that_is_gone_since_the_last_listing_keeps_nothing_d4() -> None:
+    made = settled()
+    snapshot = replace(made.snapshot(), touched={NODE: made.now}, gone={NODE: made.now})
+    assert leftovers.next_release(due_in(made), snapshot, made.settings).entry is not None
 
 
 def test_old_polls_forbid_a_release_c7() -> None:
@@ -278,6 +292,29 @@ def test_a_hold_on_one_thing_keeps_no_other_node_s_c9() -> None:
     turn = leftovers.next_release(ledger, snapshot, made.settings)
     assert turn.entry is not None
     assert turn.entry.leftover == theirs
+
+
+@pytest.mark.parametrize(
+    ("fields", "lives"),
+    [
+        pytest.param({}, True, id="listed"),
+        pytest.param({"touched": {"i-r1": 5.0}}, False, id="listed-before-the-end-of-ours"),
+        pytest.param({"gone": {"i-r1": 5.0}}, False, id="gone-since"),
+        pytest.param(
+            {"node_flights": {"i-r1": Flight("shutdown:bad", 5.0)}}, False, id="under-way"
+        ),
+    ],
+)
+def test_a_node_that_is_listed_left_nothing_behind_d5(fields: dict[str, Any], lives: bool) -> None:
+    made = settled()
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round()
+    used = Leftover(LeftoverKind.VOLUME, "vol-7", "i-r1")
+    ledger = leftovers.entered(due_in(made), [used], made.now)
+    snapshot = replace(made.snapshot(), **fields)
+    assert leftovers.living(ledger, snapshot) == (frozenset({"i-r1"}) if lives else frozenset())
+    assert set(leftovers.without(ledger, "i-r1").entries) == {one.key for one in PINS}
 
 
 def test_counts_are_by_kind_and_state() -> None:
