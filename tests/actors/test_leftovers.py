@@ -428,6 +428,24 @@ def test_what_became_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leavi
     assert len(rig.journal.leftovers(released=True)) == 2
 
 
+def test_what_was_called_off_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
+    rig, _ = leaving()
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    journal.fault = lambda call: "the disk is full" if call == "forget_leftovers" else None
+    rig.cloud.always("destroy", fail(BadRequest("termination protection")))
+    rig.start()
+    rig.turn_until("journal.failed", within=300)
+    assert set(ledger_of(rig)) == {"eni-1", "vol-1"}
+
+    rig.fleet.state = WorkerState.BUSY
+    rig.turn(ROUND)
+    journal.heal()
+    rig.turn(ROUND)
+    assert rig.lines("journal.healed")
+    assert rig.journal.leftovers(released=True) == ()
+
+
 # Restarts, and the end.
 
 
@@ -492,6 +510,20 @@ def test_a_release_in_the_air_is_waited_for_and_no_other_begun_when_the_daemon_s
     assert rig.stopped == ["done"] * len(rig.stopped)
     assert rig.stopped
     assert rig.cloud.calls["release"] == begun
+
+
+def test_one_round_enters_what_is_left_and_leaves_it_to_the_daemon(leaving: Leaving) -> None:
+    rig, _ = leaving()
+    rig.start(once=True)
+    rig.turn(10 * ROUND)
+    assert rig.codes
+    assert set(rig.codes) == {0}
+    assert rig.lines("node.gone")
+    rig.kill()
+    rig.start()
+    rig.turn(VISIBLE_AFTER + 2 * ROUND)
+    assert rig.cloud.things == {}
+    assert ledger_of(rig) == {}
 
 
 def test_one_thing_is_released_at_a_time_and_shutdowns_go_on_beside_it(make_rig: MakeRig) -> None:
