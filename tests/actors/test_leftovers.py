@@ -177,12 +177,13 @@ def test_a_destroy_that_is_refused_calls_its_leftovers_off(leaving: Leaving) -> 
 def test_a_shutdown_that_takes_too_long_leaves_its_leftovers_due(leaving: Leaving) -> None:
     """D5: nobody may be left to tell of the node's end; the release asks for the node first."""
     rig, node = leaving(action_timeout=120)
-    rig.cloud.always("ask", fail(CloudError("no answer")))
-    rig.cloud.on("destroy", fail(CloudError("no answer")))
+    for call in ("ask", "destroy"):
+        rig.cloud.always(call, fail(CloudError("no answer")))
     rig.start()
     rig.turn_until("flight.expired", within=600, node=node.id)
     rig.cloud.change(node.id, state=CloudState.TERMINATED)
-    rig.turn_until("leftover.released", within=VISIBLE_AFTER + 120, leftover="vol-1")
+    rig.turn_until("leftover.released", within=VISIBLE_AFTER + 240, leftover="vol-1")
+    assert rig.lines("node.gone") == rig.lines("leftover.found") == []
     assert releases(rig) == ["eni-1", "vol-1"]
 
 
@@ -426,6 +427,47 @@ def test_what_became_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leavi
     rig.turn_until("leftover.released", within=600, leftover="vol-1")
     assert ledger_of(rig) == {}
     assert len(rig.journal.leftovers(released=True)) == 2
+
+
+def test_the_end_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
+    rig, _ = leaving()
+    del rig.cloud.things["vol-1"]
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    rig.cloud.on("release", Step(), first(journal.fail))
+    rig.start()
+    rig.turn_until("leftover.released", within=300)
+    assert set(ledger_of_failing(journal)) == {"eni-1"}
+    journal.heal()
+    rig.turn(ROUND)
+    assert ledger_of(rig) == {}
+    assert rig.cloud.calls["release"] == 2
+
+
+def ledger_of_failing(journal: MemoryJournal) -> list[str]:
+    """What is on its disk, though it answers nothing."""
+    fault, journal.fault = journal.fault, lambda call: None
+    kept = [entry.leftover.id for entry in journal.leftovers()]
+    journal.fault = fault
+    return kept
+
+
+def test_a_destroy_that_could_not_be_written_down_calls_its_leftovers_off(
+    leaving: Leaving,
+) -> None:
+    rig, _ = leaving()
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    journal.fault = lambda call: "the disk is full" if call == "intend" else None
+    rig.start()
+    rig.turn_until("node.shutdown_skipped", within=300, reason="read_only")
+    assert rig.cloud.calls["destroy"] == 0
+    called_off = {line["leftover"] for line in rig.lines("leftover.called_off")}
+    assert called_off == {"eni-1", "vol-1"}
+    rig.fleet.state = WorkerState.BUSY
+    journal.heal()
+    rig.turn(2 * ROUND)
+    assert rig.journal.leftovers(released=True) == ()
 
 
 def test_what_was_called_off_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
