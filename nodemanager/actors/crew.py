@@ -55,5 +55,10 @@ class Crew:
         return key in self._busy
 
     @property
+    def has_room(self) -> bool:
+        """Whether a worker would begin an order at once."""
+        return bool(self._free)
+
+    @property
     def busy(self) -> int:
         return len(self._busy)

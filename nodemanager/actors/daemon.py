@@ -153,6 +153,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._may_be_late(uuid, now, clean=cleans)
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
+        self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
         self._settings = message.settings
@@ -363,6 +364,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
                 tell(self._team.cloud_list, AskTagged(made.ask_tagged))
         if self._may_act(made, now):
             self._carry_out(made, now)
+        self._tend_leftovers()
         self._finish_once()
         self._finish_stop()
 
@@ -413,7 +415,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._lift_left(lift)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
-            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown))
+            pins = self._asks_pins(shutdown.node_id)
+            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown, pins))
         for life in made.restores:
             self._begin_restore(life)
         self._begin_setups(made.boots, now)
@@ -480,6 +483,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         node_id, uuid = what.get("node"), what.get("record")
         if uuid is not None:
             self._may_be_late(str(uuid), now)
+        if node_id is not None:
+            self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.flights import Flights
+from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.messages import (
     BackOff,
     Decide,
@@ -25,7 +26,7 @@ from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
 from nodemanager.core.model import Guarantee, Job
 from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
 from nodemanager.errors import RemoteError
@@ -82,6 +83,12 @@ class Desk(RoleActor):
         self._stopping: Stop | None = None
         self._scribe = Scribe(role.journal, log)
         self._creates: dict[int, tuple[str, str]] = {}
+        self._leftovers = LeftoverBook(self._scribe, log, role.observer, mode=role.mode)
+        self._pins_failed: dict[str, int] = {}
+        self._find_at = 0.0
+        self._finds_failed = 0
+        self._tend_at: float | None = None
+        self._deferred_for: Reason | None = None
         self._once_listings: set[float] = set()
         self._once_applied = False
 

@@ -13,6 +13,7 @@ from nodemanager.core.model import (
     FreedLife,
     Job,
     LatePing,
+    Leftover,
     Outcome,
     Record,
     StoreTime,
@@ -178,13 +179,20 @@ class SetupFailed:
 
 @dataclass(frozen=True, slots=True)
 class LookBeforeShutdown:
+    """Read the record, after asking the cloud what the node pins unless told not to (D2, D4)."""
+
     order: ShutdownOrder
+    pins: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownLooked:
+    """`pins` is None where that was not asked, or `error` was the answer."""
+
     order: ShutdownOrder
     found: ShutdownEvidence
+    pins: tuple[Leftover, ...] | None = None
+    error: RemoteError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +226,43 @@ class CheckGone:
     """The timer's reminder that a destroyed node is to be asked for again."""
 
     order: ShutdownOrder
+
+
+# Leftovers.
+
+
+@dataclass(frozen=True, slots=True)
+class FindLeftovers:
+    """Ask the cloud for what bears our tags and has no node any more (D4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversFound:
+    """The answer, or the error in its place."""
+
+    found: tuple[Leftover, ...]
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLeftover:
+    leftover: Leftover
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverReleased:
+    """The answer to one try; only GONE is the end of it."""
+
+    leftover: Leftover
+    outcome: Outcome
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TendLeftovers:
+    """The timer's reminder, for `at` (CLOCK_BOOTTIME), that something may be due by now."""
+
+    at: float
 
 
 # Cleaning.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
@@ -47,6 +50,16 @@ class Observer(Protocol):
         """A record was freed whose node lives (U8)."""
 
     def restored(self) -> None: ...
+
+    def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
+        """The ledger's entries, by kind and state (D4)."""
+
+    def leftover_released(self, kind: LeftoverKind) -> None: ...
+
+    def leftover_failed(self, kind: LeftoverKind) -> None: ...
+
+    def leftovers_unknown(self) -> None:
+        """The cloud could not be asked what a node pins, or what was left behind."""
 
 
 class Nobody:
@@ -98,4 +111,16 @@ class Nobody:
         return
 
     def restored(self) -> None:
+        return
+
+    def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
+        return
+
+    def leftover_released(self, kind: LeftoverKind) -> None:
+        return
+
+    def leftover_failed(self, kind: LeftoverKind) -> None:
+        return
+
+    def leftovers_unknown(self) -> None:
         return

@@ -7,12 +7,14 @@ written once that is possible again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
+from nodemanager.core.leftovers import Entry, Key, LedgerState
+from nodemanager.core.model import Leftover
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
@@ -30,6 +32,7 @@ class Loaded:
     intents: tuple[OpenIntent, ...]
     late: Late = field(default_factory=dict)
     clock: StoreClock | None = None
+    leftovers: tuple[Entry, ...] = ()
 
 
 class Scribe:
@@ -46,6 +49,8 @@ class Scribe:
         self._late: Late = {}
         self._clock: StoreClock | None = None
         self._holds: dict[str, Hold] = {}
+        self._leftovers: dict[Key, Entry] = {}
+        self._called_off: dict[Key, Leftover] = {}
 
     @property
     def problem(self) -> str | None:
@@ -64,6 +69,7 @@ class Scribe:
                 journal.open_intents(),
                 journal.late_writes(),
                 journal.store_clock(),
+                journal.leftovers(),
             )
         except JournalError as error:
             self._failed(error)
@@ -72,6 +78,7 @@ class Scribe:
         self._breaker = loaded.breaker
         self._late = loaded.late
         self._holds = {hold.id: hold for hold in loaded.holds}
+        self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
         self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
         if journal.failure is not None:
             self._failed(JournalError(journal.failure))
@@ -194,6 +201,52 @@ class Scribe:
         self._holds.pop(id, None)
         return True
 
+    # The ledger of leftovers (D4).
+
+    def enter_leftovers(self, entries: Sequence[Entry]) -> bool:
+        """Whether they are on the disk: only then may their node be destroyed."""
+        if self.problem is not None:
+            return False
+        if not entries:
+            return True
+        try:
+            self._journal.save_leftovers(entries)
+        except JournalError as error:
+            self._failed(error)
+            return False
+        self._leftovers |= {entry.leftover.key: entry for entry in entries}
+        return True
+
+    def keep_leftover(self, entry: Entry) -> None:
+        """What became of one; written now, or once that is possible again."""
+        self._leftovers[entry.leftover.key] = entry
+        self._write_or_owe(lambda: self._write_leftovers([entry]))
+
+    def call_off_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        for leftover in leftovers:
+            self._leftovers.pop(leftover.key, None)
+            self._called_off[leftover.key] = leftover
+        if leftovers:
+            self._write_or_owe(self._write_called_off)
+
+    def _write_or_owe(self, write: Callable[[], None]) -> None:
+        if self._failure is not None:
+            return
+        try:
+            write()
+        except JournalError as error:
+            self._failed(error)
+
+    def _write_leftovers(self, entries: Sequence[Entry]) -> None:
+        self._journal.save_leftovers(entries)
+        for entry in entries:
+            if entry.state is LedgerState.RELEASED:
+                self._leftovers.pop(entry.leftover.key, None)
+
+    def _write_called_off(self) -> None:
+        self._journal.forget_leftovers(tuple(self._called_off.values()))
+        self._called_off.clear()
+
     @property
     def holds(self) -> frozenset[str]:
         return frozenset(self._holds)
@@ -234,6 +287,8 @@ class Scribe:
         self._clock = None
         for hold in self._holds.values():
             self._journal.hold(hold)
+        self._write_leftovers(tuple(self._leftovers.values()))
+        self._write_called_off()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from nodemanager.actors.clean_desk import CleanDesk, why_not
+from nodemanager.actors.clean_desk import why_not
 from nodemanager.actors.intents import (
     destroy_intent,
     destroy_key,
 )
+from nodemanager.actors.leftover_desk import LeftoverDesk
 from nodemanager.actors.messages import (
     AskGone,
     CheckGone,
@@ -31,7 +32,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import WARNING
 
 
-class ShutdownDesk(CleanDesk):
+class ShutdownDesk(LeftoverDesk):
     """Hands out looks and destroys; what is gone has its record cleaned at once (C20)."""
 
     def on_ShutdownLooked(self, message: ShutdownLooked) -> None:
@@ -53,11 +54,16 @@ class ShutdownDesk(CleanDesk):
                 order.node_id, Reason.CHANGED_SINCE_PLAN, detail="news that no plan has weighed yet"
             )
         reason, measures = why_not(verdict)
+        self._count_look(message, too_late=reason is Reason.ORDER_EXPIRED)
         if verdict.kind is Kind.SHUTDOWN and self._stopping is None:
-            if self._scribe.intend([destroy_intent(order)]):
-                self._shutdowns.go_on(order.node_id, DestroyNode(order))
-                return
-            reason, measures = Reason.READ_ONLY, {"detail": self._scribe.problem}
+            refused = self._enter_pins(message)
+            if refused is None:
+                if self._scribe.intend([destroy_intent(order)]):
+                    self._shutdowns.go_on(order.node_id, DestroyNode(order))
+                    return
+                self._leftovers.called_off(order.node_id)
+                refused = Reason.READ_ONLY, {"detail": self._scribe.problem}
+            reason, measures = refused
         self._flights.shutdown_ended(order.node_id, self._clock.boottime())
         self._log.event(
             Event.NODE_SHUTDOWN_SKIPPED,
@@ -80,6 +86,7 @@ class ShutdownDesk(CleanDesk):
             return
         if message.outcome is Outcome.FAILED:
             self._flights.shutdown_ended(order.node_id, now)
+            self._leftovers.called_off(order.node_id)
             self._conclude(destroy_key(order.node_id), Outcome.FAILED.value)
             self._log.event(
                 Event.NODE_SHUTDOWN_FAILED,
@@ -188,4 +195,6 @@ class ShutdownDesk(CleanDesk):
         # Only now: until the clean is written down, the destroy is what leads to it.
         if order.record is None or self._scribe.problem is None:
             self._conclude(destroy_key(order.node_id), Outcome.GONE.value)
+        self._leftovers.ended(order.node_id, now)
+        self._tend_leftovers()
         self._settled()

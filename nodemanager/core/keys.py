@@ -52,6 +52,8 @@ class Key(Told):
     WORKER_STATE = "worker_state", "What the node does: busy, idle, down, unknown."
     OUTCOME = "outcome", "What became of a destroy: gone, accepted, failed, unknown."
     CANDIDATES = "candidates", "All that would pair, where more than one would."
+    LEFTOVER = "leftover", "The cloud's id of what a node left behind."
+    KIND = "kind", "What that is: interface, volume or address."
     PROBLEM = "problem", "What is wrong with the item, in words."
 
     # Why, and the measures beside their thresholds.

@@ -20,6 +20,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from nodemanager.core.model import Leftover, LeftoverKind, Outcome
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import standing_block
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
 """How long after the first try the next one comes; each further wait is twice as long."""
@@ -98,7 +102,9 @@ def found(
     for leftover in leftovers:
         known = ledger.entries.get(leftover.key)
         if known is None:
-            changed[leftover.key] = Entry(leftover, LedgerState.DUE, now + visible_after)
+            # What no ledger named and bears no tags of ours is nobody's to release.
+            if leftover.tagged:
+                changed[leftover.key] = Entry(leftover, LedgerState.DUE, now + visible_after)
         elif known.state is LedgerState.WAITING:
             changed[leftover.key] = replace(
                 known, state=LedgerState.DUE, not_before=now + visible_after
@@ -116,6 +122,19 @@ def ended(ledger: Ledger, node_id: str, now: float) -> Ledger:
             if entry.leftover.node_id == node_id and entry.state is LedgerState.WAITING
         },
     )
+
+
+def doubtful(ledger: Ledger, node_id: str, now: float, visible_after: float) -> Ledger:
+    """With what waits for that node due after all, though nobody told of its end.
+
+    Its shut-down is not waited for any longer (C8); the release asks for the node first.
+    """
+    waiting = (
+        entry.leftover
+        for entry in ledger.entries.values()
+        if entry.leftover.node_id == node_id and entry.state is LedgerState.WAITING
+    )
+    return found(ledger, tuple(waiting), now, visible_after)
 
 
 def called_off(ledger: Ledger, node_id: str) -> Ledger:
@@ -150,6 +169,57 @@ def due(ledger: Ledger, now: float) -> tuple[Entry, ...]:
     """What is to be released now: of one node only the first kind that is not passed over."""
     ready = [entry for entry in _in_turn(ledger) if entry.not_before <= now]
     return tuple(sorted(ready, key=lambda e: (e.leftover.order, e.not_before, e.leftover.id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is released next, or why nothing is though it is due: a reason and its measures."""
+
+    entry: Entry | None = None
+    block: tuple[Reason, Mapping[str, object]] | None = None
+
+
+def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn:
+    """The one thing to release now, as all freeing and destroying may be done (B2, C9, C10, L6).
+
+    Neither what is held itself, nor what a held node left.
+    """
+    ready = due(ledger, snapshot.now)
+    if not ready:
+        return Turn()
+    if (block := standing_block(snapshot, settings)) is not None:
+        return Turn(block=block)
+    wait_s = snapshot.limits.throttled_until - snapshot.now
+    if wait_s > 0:
+        return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
+    reason = Reason.HELD
+    # What a listing does not show yet is under way, too; but the cloud's own "gone" is the end.
+    under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
+    for entry in ready:
+        if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
+            continue
+        if entry.leftover.node_id not in under_way:
+            return Turn(entry)
+        reason = Reason.IN_FLIGHT
+    return Turn(block=(reason, {}))
+
+
+def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
+    """The nodes of the ledger that are listed, with nothing of ours under way for them.
+
+    Their shut-down came to nothing, and what they use is not left behind. A listing from before
+    the end of something of ours does not count.
+    """
+    nodes = {entry.leftover.node_id for entry in ledger.entries.values()}
+    ended = snapshot.touched.keys() | snapshot.gone.keys() | snapshot.node_flights.keys()
+    return frozenset(nodes & snapshot.history.present.keys()) - ended
+
+
+def without(ledger: Ledger, node_id: str) -> Ledger:
+    """Without anything of that node: it lives."""
+    return Ledger(
+        {key: one for key, one in ledger.entries.items() if one.leftover.node_id != node_id}
+    )
 
 
 def next_due(ledger: Ledger) -> float | None:

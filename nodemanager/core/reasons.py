@@ -159,6 +159,22 @@ class Reason(Told):
     STOPPING = "stopping", "The daemon stops: what had not begun is left to the next one."
     NO_LONGER_WANTED = "no_longer_wanted", "The shutdown's reason is gone at the last look (D2)."
 
+    PINS_UNKNOWN = (
+        "pins_unknown",
+        "What the node pins could not be asked for; its shutdown is tried again (D4).",
+    )
+
+    # What a node left behind.
+    LEFT_BEHIND = "left_behind", "Its node is gone, and it is not (D4)."
+    LEFT_ALONE = (
+        "left_alone",
+        "The cloud shows it held, without our tags, or used by a node that lives (D4).",
+    )
+    PASSED_OVER = (
+        "passed_over",
+        "Tried five times without an end: its node's other things wait for it no more (D4).",
+    )
+
     # A node is kept.
     NODE_ABSENT = "node_absent", "The cloud says terminated, or lists it no more."
     FOREIGN_NODE = "foreign_node", "Another pool's node, or none of `[Cloud List]` (T3, T5)."
@@ -248,6 +264,29 @@ class Event(Told):
     NODE_GONE = "node.gone", "The cloud says it is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "It was not destroyed, or nobody knows."
     NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "Left alone at the last look."
+    LEFTOVER_ENTERED = (
+        "leftover.entered",
+        "What a node pins stands in the ledger; only now is its destroy sent (D4).",
+    )
+    LEFTOVER_CALLED_OFF = (
+        "leftover.called_off",
+        "Its node was not destroyed after all: it is out of the ledger (D5).",
+    )
+    LEFTOVER_FOUND = (
+        "leftover.found",
+        "Our tags are on something whose node is gone; it is released like the rest (D4).",
+    )
+    LEFTOVER_UNKNOWN = (
+        "leftover.unknown",
+        "The cloud could not be asked what a node pins, or what was left behind.",
+    )
+    LEFTOVER_RELEASE = "leftover.release", "Something left behind is about to be released."
+    LEFTOVER_RELEASED = "leftover.released", "The cloud says that it is gone."
+    LEFTOVER_RELEASE_FAILED = (
+        "leftover.release_failed",
+        "It was not released, or nobody knows; it is tried again, ever later.",
+    )
+    LEFTOVER_DEFERRED = "leftover.deferred", "Releases that are due and may not be sent now."
     RECORD_CLAIMED = "record.claimed", "A record is reserved for a node being set up."
     RECORD_KEEP = "record.keep", "A record is left alone."
     RECORD_DEFERRED = "record.deferred", "A clean that waits for the next cycle."

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
-from nodemanager.core.model import Record
+from nodemanager.core.leftovers import Entry
+from nodemanager.core.model import Leftover, Record
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.facts import Decision, Fact, Start
 
@@ -99,27 +100,6 @@ class Hold:
     reason: str
     by: str
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """What a node pinned and must still be released, `order` low first (D4).
-
-    `kind` is the adapter's word: volume, interface, address; `tagged` says that our tag is on it,
-    too. `added_at`, `not_before` and
-    `released_at` are epoch seconds.
-    """
-
-    node: str
-    kind: str
-    id: str
-    order: int = 0
-    added_at: float = 0.0
-    attempts: int = 0
-    not_before: float = 0.0
-    error: str | None = None
-    released_at: float | None = None
-    tagged: bool = True
 
 
 class Journal(Protocol):
@@ -210,16 +190,20 @@ class Journal(Protocol):
         """Forget a hold; False when there was none."""
         ...
 
-    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
-        """The ledger, in the order of release; those released already only when asked (D4)."""
+    def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
+        """The ledger, as it was entered and in the order of release (D4).
+
+        Times are moved to this machine's CLOCK_BOOTTIME. Whether an untried one's node is gone is
+        not kept: it is told as WAITING. Those released already are told only when asked.
+        """
         ...
 
-    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
-        """Enter what a destroy will leave; one that is known already is left as it is."""
+    def save_leftovers(self, entries: Sequence[Entry]) -> None:
+        """Keep them as they are now: entered, tried once more, or released."""
         ...
 
-    def save_leftover(self, leftover: Leftover) -> None:
-        """Keep one as it is now: another attempt, or released."""
+    def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        """Take out what is no leftover after all: its node was not destroyed (D2)."""
         ...
 
     def recall(self, name: str) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
+from nodemanager import redact
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
-from nodemanager.core.model import FreedLife, Record
+from nodemanager.core.leftovers import Entry, LedgerState
+from nodemanager.core.model import FreedLife, Leftover, LeftoverKind, Record
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock, after_boot
 from nodemanager.journal.api import (
@@ -24,7 +26,6 @@ from nodemanager.journal.api import (
     Hold,
     Intent,
     IntentKind,
-    Leftover,
     OpenIntent,
     PreImage,
 )
@@ -193,28 +194,53 @@ def drop_hold(connection: sa.Connection, id: str) -> bool:
     return connection.execute(sa.delete(holds).where(holds.c.id == id)).rowcount > 0
 
 
-def all_leftovers(connection: sa.Connection, *, released: bool) -> tuple[Leftover, ...]:
+def all_leftovers(
+    connection: sa.Connection, *, released: bool, boottime: float, wall: float
+) -> tuple[Entry, ...]:
     table = leftovers.c
     query = sa.select(leftovers).order_by(table.added_at, table.node, table.order, table.id)
     if not released:
         query = query.where(table.released_at.is_(None))
-    return tuple(Leftover(**row._mapping) for row in connection.execute(query))
+    return tuple(_entry(row, boottime - wall) for row in connection.execute(query))
 
 
-def enter_leftovers(connection: sa.Connection, entered: Sequence[Leftover], now: float) -> None:
-    for one in entered:
-        values = {**_columns(one), "added_at": one.added_at or now}
-        connection.execute(insert(leftovers).values(values).on_conflict_do_nothing())
+def _entry(row: sa.Row[Any], by_s: float) -> Entry:
+    leftover = Leftover(LeftoverKind(row.kind), row.id, row.node, row.tagged)
+    if row.released_at is not None:
+        state = LedgerState.RELEASED
+    elif row.error is not None:
+        state = LedgerState.FAILED
+    else:
+        state = LedgerState.RELEASING if row.attempts else LedgerState.WAITING
+    return Entry(leftover, state, row.not_before + by_s, row.attempts, row.error)
 
 
-def put_leftover(connection: sa.Connection, leftover: Leftover) -> None:
-    values = _columns(leftover)
-    put = insert(leftovers).values(values)
-    connection.execute(put.on_conflict_do_update(index_elements=["kind", "id"], set_=values))
+def put_leftovers(
+    connection: sa.Connection, entries: Sequence[Entry], *, boottime: float, wall: float
+) -> None:
+    """One that is known keeps when it was entered."""
+    for entry in entries:
+        leftover = entry.leftover
+        values = {
+            "kind": leftover.kind.value,
+            "id": leftover.id,
+            "node": leftover.node_id,
+            "order": leftover.order,
+            "attempts": entry.attempts,
+            "not_before": entry.not_before + wall - boottime,
+            "error": None if entry.last_error is None else redact.text(entry.last_error),
+            "released_at": wall if entry.state is LedgerState.RELEASED else None,
+            "tagged": leftover.tagged,
+        }
+        put = insert(leftovers).values({**values, "added_at": wall})
+        connection.execute(put.on_conflict_do_update(index_elements=["kind", "id"], set_=values))
 
 
-def _columns(leftover: Leftover) -> dict[str, Any]:
-    return {column.name: getattr(leftover, column.name) for column in leftovers.columns}
+def drop_leftovers(connection: sa.Connection, dropped: Sequence[Leftover]) -> None:
+    table = leftovers.c
+    for one in dropped:
+        these = (table.kind == one.kind.value) & (table.id == one.id)
+        connection.execute(sa.delete(leftovers).where(these))
 
 
 def recall(connection: sa.Connection, name: str) -> Any:

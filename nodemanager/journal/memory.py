@@ -13,6 +13,8 @@ from typing import Any
 from nodemanager.clock import Clock, ManualClock
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
+from nodemanager.core.leftovers import Entry, Key, LedgerState
+from nodemanager.core.model import Leftover
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
@@ -21,7 +23,6 @@ from nodemanager.journal.api import (
     Concluded,
     Hold,
     Intent,
-    Leftover,
     OpenIntent,
     PreImage,
 )
@@ -57,7 +58,7 @@ class MemoryJournal:
     _store_clock: Mapping[str, Any] | None = None
     _late: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
-    _leftovers: dict[tuple[str, str], Leftover] = field(default_factory=dict)
+    _leftovers: dict[Key, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
     _noted: list[Start | Fact] = field(default_factory=list)
 
@@ -197,20 +198,33 @@ class MemoryJournal:
         self._call("release")
         return self._holds.pop(id, None) is not None
 
-    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
+    def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         self._call("leftovers")
-        wanted = [one for one in self._leftovers.values() if released or one.released_at is None]
-        return tuple(sorted(wanted, key=lambda one: (one.added_at, one.node, one.order, one.id)))
+        by_s = self.clock.boottime() - self.clock.wall()
+        wanted = [
+            (added_at, replace(entry, not_before=entry.not_before + by_s))
+            for added_at, entry in self._leftovers.values()
+            if released or entry.state is not LedgerState.RELEASED
+        ]
 
-    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
-        now = self._call("add_leftovers")
+        def turn(one: tuple[float, Entry]) -> tuple[float, str, int, str]:
+            leftover = one[1].leftover
+            return one[0], leftover.node_id, leftover.order, leftover.id
+
+        return tuple(_as_kept(entry) for _, entry in sorted(wanted, key=turn))
+
+    def save_leftovers(self, entries: Sequence[Entry]) -> None:
+        now = self._call("save_leftovers")
+        by_s = self.clock.wall() - self.clock.boottime()
+        for entry in entries:
+            added_at, _ = self._leftovers.get(entry.leftover.key, (now, entry))
+            moved = replace(entry, not_before=entry.not_before + by_s)
+            self._leftovers[entry.leftover.key] = added_at, moved
+
+    def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+        self._call("forget_leftovers")
         for one in leftovers:
-            entered = replace(one, added_at=one.added_at or now)
-            self._leftovers.setdefault((one.kind, one.id), entered)
-
-    def save_leftover(self, leftover: Leftover) -> None:
-        self._call("save_leftover")
-        self._leftovers[leftover.kind, leftover.id] = leftover
+            self._leftovers.pop(one.key, None)
 
     def recall(self, name: str) -> Any:
         self._call("recall")
@@ -254,3 +268,8 @@ def _as_open(known: _Kept) -> OpenIntent:
         known.failures >= PARKED_AFTER,
         known.error,
     )
+
+
+def _as_kept(entry: Entry) -> Entry:
+    """An untried one whose node is gone is not told from one whose node is not."""
+    return replace(entry, state=LedgerState.WAITING) if entry.state is LedgerState.DUE else entry

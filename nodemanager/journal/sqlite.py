@@ -13,10 +13,12 @@ from nodemanager import redact
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
+from nodemanager.core.leftovers import Entry
+from nodemanager.core.model import Leftover
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
-from nodemanager.journal.api import Concluded, Hold, Intent, Leftover, OpenIntent, PreImage
+from nodemanager.journal.api import Concluded, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.journal.recording import Recorder
@@ -142,17 +144,21 @@ class SqliteJournal:
         with self._writing() as connection:
             return durable.drop_hold(connection, id)
 
-    def leftovers(self, *, released: bool = False) -> tuple[Leftover, ...]:
+    def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
+        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._reading() as connection:
-            return durable.all_leftovers(connection, released=released)
+            return durable.all_leftovers(
+                connection, released=released, boottime=boottime, wall=wall
+            )
 
-    def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
+    def save_leftovers(self, entries: Sequence[Entry]) -> None:
+        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._writing() as connection:
-            durable.enter_leftovers(connection, leftovers, self._clock.wall())
+            durable.put_leftovers(connection, entries, boottime=boottime, wall=wall)
 
-    def save_leftover(self, leftover: Leftover) -> None:
+    def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         with self._writing() as connection:
-            durable.put_leftover(connection, leftover)
+            durable.drop_leftovers(connection, leftovers)
 
     def recall(self, name: str) -> Any:
         with self._reading() as connection:

@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.model import LeftoverKind
 from nodemanager.web.status import ErrorCounts, Status
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
@@ -65,6 +67,23 @@ class Metrics:
         self._violations = self._counter("violations", "Promises broken, by rule.", "rule")
         self._actor_exceptions = self._counter("actor_exceptions", "Exceptions in actors.")
         self._breaker_opened = self._counter("breaker_opened", "Times it opened.", "reason")
+
+        self._leftovers_released = self._counter(
+            "leftovers_released", "Things of gone nodes that were released.", "kind"
+        )
+        self._leftover_errors = self._counter(
+            "leftover_errors", "Releases that failed, or of which nobody knows.", "kind"
+        )
+        for kind in LeftoverKind:
+            self._leftovers_released.labels(kind.value)
+            self._leftover_errors.labels(kind.value)
+        self._leftover_ask_errors = self._counter(
+            "leftover_ask_errors", "Failed questions what a node pins, or what was left behind."
+        )
+        self._leftovers = self._gauge(
+            "leftovers", "Things of our nodes that are still to be released.", "kind", "state"
+        )
+        self.leftovers({})
 
         self._nodes = self._gauge("nodes", "Cloud nodes by what they do.", "state")
         self._wanted = self._gauge("nodes_wanted", "Nodes that demand calls for.")
@@ -133,6 +152,23 @@ class Metrics:
 
     def destroy_failed(self) -> None:
         self._destroy_errors.inc()
+
+    def leftovers(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """How many there are by kind and state; what is not in `counts` is none."""
+        for kind in LeftoverKind:
+            for state in LedgerState:
+                if state is not LedgerState.RELEASED:
+                    count = counts.get((kind.value, state.value), 0)
+                    self._leftovers.labels(kind.value, state.value).set(count)
+
+    def leftover_released(self, kind: str) -> None:
+        self._leftovers_released.labels(kind).inc()
+
+    def leftover_failed(self, kind: str) -> None:
+        self._leftover_errors.labels(kind).inc()
+
+    def leftovers_unknown(self) -> None:
+        self._leftover_ask_errors.inc()
 
     def violation(self, rule: str) -> None:
         """`rule` is its id in the safety rules."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nodemanager.core.breaker import HOW_TO_CLEAR
+from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import classify
@@ -26,6 +29,7 @@ class WebObserver:
         self._polls: dict[str, Poll] = {}
         self._known = {"account": "", "store": ""}
         self._breaker_generation = 0
+        self._leftovers: dict[LedgerState, int] = {}
 
     def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
         self._metrics.cycle(took_s)
@@ -74,6 +78,7 @@ class WebObserver:
             plan=plan.plan_id,
             reasons=dict(reasons),
             deferred=plan.deferred,
+            leftovers={state.value: count for state, count in self._leftovers.items()},
             account=self._known["account"],
             store=self._known["store"],
         )
@@ -127,6 +132,25 @@ class WebObserver:
 
     def restored(self) -> None:
         self._metrics.restore()
+
+    def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
+        self._leftovers = {
+            state: sum(count for (_, one), count in counts.items() if one is state)
+            for state in LedgerState
+            if state is not LedgerState.RELEASED
+        }
+        self._metrics.leftovers(
+            {(kind.value, state.value): count for (kind, state), count in counts.items()}
+        )
+
+    def leftover_released(self, kind: LeftoverKind) -> None:
+        self._metrics.leftover_released(kind.value)
+
+    def leftover_failed(self, kind: LeftoverKind) -> None:
+        self._metrics.leftover_failed(kind.value)
+
+    def leftovers_unknown(self) -> None:
+        self._metrics.leftovers_unknown()
 
 
 def _breaker(plan: Plan) -> Breaker:

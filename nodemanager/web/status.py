@@ -77,7 +77,8 @@ class Status:
     """One cycle's picture. Times are boottime seconds; `made_at` is when the cycle ended.
 
     `mode` is apply, dry-run or read-only. `records` counts by record state, `reasons` the last
-    plan's verdicts by reason code. `idle_times` (node name -> seconds), `account`, `store` and
+    plan's verdicts by reason code, `leftovers` what is still to be released by how far it came.
+    `idle_times` (node name -> seconds), `account`, `store` and
     `holder` name things: they are shown only to who has the token, and so are the breaker's
     sentences.
     """
@@ -101,6 +102,7 @@ class Status:
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
     deferred: int = 0
+    leftovers: Mapping[str, int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
 
@@ -129,6 +131,7 @@ class Status:
             "records": dict(self.records),
             "plan": {"id": self.plan, "reasons": dict(self.reasons), "deferred": self.deferred},
             "price": _rounded(self.price),
+            "leftovers": dict(self.leftovers),
         }
         if with_names:
             shown["idle_times"] = {

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodemanager.core import leftovers
+from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.leftovers import (
     FIRST_RETRY_S,
     PASS_OVER_AFTER,
@@ -19,6 +22,9 @@ from nodemanager.core.leftovers import (
     LedgerState,
 )
 from nodemanager.core.model import Leftover, LeftoverKind, Outcome
+from nodemanager.core.reasons import Reason
+from nodemanager.core.snapshot import Flight, Limits
+from tests.core.build import World, world
 
 NODE, OTHER = "i-1", "i-2"
 VISIBLE = 300.0
@@ -191,6 +197,124 @@ def test_a_restart_forgets_nothing_but_the_clock() -> None:
     assert ids(leftovers.due(again, 5.0 + VISIBLE)) == ["vol-1", "w"]
     assert again.entries[VOLUME.key].attempts == 1
     assert again.entries[VOLUME.key].last_error == "no"
+
+
+def test_what_bears_no_tags_of_ours_is_never_entered_by_being_found_d4() -> None:
+    theirs = Leftover(LeftoverKind.VOLUME, "vol-9", NODE, tagged=False)
+    assert leftovers.found(Ledger(), [theirs], 0.0, 0.0) == Ledger()
+    named = leftovers.entered(Ledger(), [theirs], 0.0)
+    assert ids(leftovers.due(leftovers.found(named, [theirs], 1.0, 0.0), 1.0)) == ["vol-9"]
+
+
+def test_a_shutdown_nobody_waits_for_any_longer_leaves_its_things_due_in_time_d5() -> None:
+    ledger = leftovers.entered(Ledger(), [*PINS, Leftover(LeftoverKind.VOLUME, "w", OTHER)], 0.0)
+    ledger = leftovers.doubtful(ledger, NODE, 900.0, VISIBLE)
+    assert leftovers.due(ledger, 900.0 + VISIBLE - 0.001) == ()
+    assert ids(leftovers.due(ledger, 900.0 + VISIBLE)) == ["eni-1"]
+    assert ledger.entries[LeftoverKind.VOLUME, "w"].state is LedgerState.WAITING
+
+
+# What may be released now.
+
+
+def due_in(made: World, *pins: Leftover) -> Ledger:
+    return gone_node(*pins, at=made.now)
+
+
+def settled() -> World:
+    made = world()
+    made.round()
+    return made
+
+
+def test_one_thing_at_a_time_is_released_in_order_d4() -> None:
+    made = settled()
+    turn = leftovers.next_release(due_in(made), made.snapshot(), made.settings)
+    assert turn.entry is not None
+    assert (turn.entry.leftover, turn.block) == (INTERFACE, None)
+    later = leftovers.entered(Ledger(), PINS, made.now)
+    assert leftovers.next_release(later, made.snapshot(), made.settings) == leftovers.Turn()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({"lease": False}, Reason.NO_LEASE, id="l6-no-lease"),
+        pytest.param({"read_only": "the disk is full"}, Reason.READ_ONLY, id="read-only"),
+        pytest.param(
+            {"breaker": Breaker(Cause.MASS_SILENCE, frozenset({"i-9"}))},
+            Reason.BREAKER_OPEN,
+            id="b2-breaker",
+        ),
+        pytest.param({"limits": Limits(throttled_until=1e9)}, Reason.THROTTLED, id="d6-throttled"),
+        pytest.param(
+            {"node_flights": {NODE: Flight("shutdown:idle", 0.0)}},
+            Reason.IN_FLIGHT,
+            id="c8-its-shutdown-is-under-way",
+        ),
+        pytest.param(
+            {"touched": {NODE: 0.0}}, Reason.IN_FLIGHT, id="c8-its-shutdown-has-just-been-given-up"
+        ),
+        pytest.param({"holds": frozenset({NODE})}, Reason.HELD, id="c9-its-node-is-held"),
+    ],
+)
+def test_what_forbids_every_destroy_forbids_every_release(
+    fields: dict[str, Any], reason: Reason
+) -> None:
+    made = settled()
+    snapshot = replace(made.snapshot(), **fields)
+    turn = leftovers.next_release(due_in(made), snapshot, made.settings)
+    assert turn.entry is None
+    assert turn.block is not None
+    assert turn.block[0] is reason
+
+
+def test_a_node_that_is_gone_since_the_last_listing_keeps_nothing_d4() -> None:
+    made = settled()
+    snapshot = replace(made.snapshot(), touched={NODE: made.now}, gone={NODE: made.now})
+    assert leftovers.next_release(due_in(made), snapshot, made.settings).entry is not None
+
+
+def test_old_polls_forbid_a_release_c7() -> None:
+    made = settled()
+    made.advance(made.settings.poll_stale_after + 100.0)
+    turn = leftovers.next_release(due_in(made), made.snapshot(), made.settings)
+    assert turn.block is not None
+    assert turn.block[0] is Reason.POLL_STALE
+
+
+def test_a_hold_on_one_thing_keeps_no_other_node_s_c9() -> None:
+    made = settled()
+    theirs = Leftover(LeftoverKind.VOLUME, "vol-2", OTHER)
+    ledger = leftovers.entered(due_in(made, INTERFACE), [theirs], made.now)
+    ledger = leftovers.ended(ledger, OTHER, made.now)
+    snapshot = replace(made.snapshot(), holds=frozenset({INTERFACE.id}))
+    turn = leftovers.next_release(ledger, snapshot, made.settings)
+    assert turn.entry is not None
+    assert turn.entry.leftover == theirs
+
+
+@pytest.mark.parametrize(
+    ("fields", "lives"),
+    [
+        pytest.param({}, True, id="listed"),
+        pytest.param({"touched": {"i-r1": 5.0}}, False, id="listed-before-the-end-of-ours"),
+        pytest.param({"gone": {"i-r1": 5.0}}, False, id="gone-since"),
+        pytest.param(
+            {"node_flights": {"i-r1": Flight("shutdown:bad", 5.0)}}, False, id="under-way"
+        ),
+    ],
+)
+def test_a_node_that_is_listed_left_nothing_behind_d5(fields: dict[str, Any], lives: bool) -> None:
+    made = settled()
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round()
+    used = Leftover(LeftoverKind.VOLUME, "vol-7", "i-r1")
+    ledger = leftovers.entered(due_in(made), [used], made.now)
+    snapshot = replace(made.snapshot(), **fields)
+    assert leftovers.living(ledger, snapshot) == (frozenset({"i-r1"}) if lives else frozenset())
+    assert set(leftovers.without(ledger, "i-r1").entries) == {one.key for one in PINS}
 
 
 def test_counts_are_by_kind_and_state() -> None:

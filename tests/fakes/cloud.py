@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, Listed, Outcome, Size, Tags
+from nodemanager.core.model import (
+    NO_TAGS,
+    CloudNode,
+    CloudState,
+    Leftover,
+    LeftoverKind,
+    Listed,
+    Outcome,
+    Size,
+    Tags,
+)
+from nodemanager.errors import LeftAlone
 from tests.fakes.script import Scripted
 
 SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
@@ -44,6 +55,7 @@ class FakeCloud(Scripted):
         self.destroy_takes: float | None = 0.0
         self.sizes = (SMALL, LARGE)
         self.asked: list[str] = []
+        self.things: dict[str, Leftover] = {}
         self._numbers = itertools.count(1)
 
     # The port.
@@ -83,10 +95,54 @@ class FakeCloud(Scripted):
     def destroy(self, node_id: str) -> Outcome:
         return self._run("destroy", lambda: self._destroy(node_id), write=node_id)
 
+    def pins(self, node_id: str) -> tuple[Leftover, ...]:
+        return self._run(
+            "pins",
+            lambda: tuple(
+                sorted(
+                    (one for one in self.things.values() if one.node_id == node_id and one.tagged),
+                    key=lambda one: (one.order, one.id),
+                )
+            ),
+        )
+
+    def find_leftovers(self) -> tuple[Leftover, ...]:
+        return self._run(
+            "find_leftovers",
+            lambda: tuple(
+                one for one in self.things.values() if one.tagged and not self._is_there(one)
+            ),
+        )
+
+    def release(self, leftover: Leftover) -> Outcome:
+        return self._run("release", lambda: self._release(leftover))
+
     def close(self) -> None:
         return
 
     # What happens in it.
+
+    def pin(self, node_id: str, kind: LeftoverKind, id: str, *, tagged: bool = True) -> Leftover:
+        """A thing that outlives that node; without our tags it is an operator's own."""
+        self.things[id] = Leftover(kind, id, node_id, tagged)
+        return self.things[id]
+
+    def _is_there(self, thing: Leftover) -> bool:
+        machine = self.machines.get(thing.node_id)
+        return machine is not None and not self._now(machine).is_absent
+
+    def _release(self, leftover: Leftover) -> Outcome:
+        """An order is taken first, and the next question tells that it is gone, as on EC2."""
+        thing = self.things.get(leftover.id)
+        if thing is None:
+            return Outcome.GONE
+        if not thing.tagged:
+            raise LeftAlone(f"{thing.kind} {thing.id} does not bear our tags")
+        if self._is_there(thing):
+            raise LeftAlone(f"{thing.kind} {thing.id} belongs to a node that lives")
+        self.writes.append(f"release {thing.id}")
+        del self.things[thing.id]
+        return Outcome.ACCEPTED
 
     def add(
         self,

@@ -9,15 +9,23 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.model import FreedLife
+from nodemanager.core.leftovers import Entry, LedgerState
+from nodemanager.core.model import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock
-from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, Leftover
+from nodemanager.journal.api import Hold, Intent, IntentKind, Journal
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
 
 Again = Callable[[], Journal]
 """The same journal, as the next process opens it."""
+
+VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", "i-1")
+INTERFACE = Leftover(LeftoverKind.INTERFACE, "eni-1", "i-1")
+
+
+def waiting(leftover: Leftover, clock: ManualClock) -> Entry:
+    return Entry(leftover, LedgerState.WAITING, clock.boottime())
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -164,20 +172,57 @@ def test_holds_survive_and_are_released(again: Again) -> None:
     assert again().holds() == (holds[1],)
 
 
-def test_leftovers_are_released_in_order_and_entered_once(again: Again, clock: ManualClock) -> None:
-    volume = Leftover("i-1", "volume", "vol-1", order=1)
-    interface = Leftover("i-1", "interface", "eni-1", order=0)
-    again().add_leftovers([volume, interface])
-    open_ones = again().leftovers()
-    assert [one.id for one in open_ones] == ["eni-1", "vol-1"]
-    tried = replace(open_ones[0], attempts=2, not_before=clock.wall() + 60, error="in use")
-    again().save_leftover(tried)
-    again().add_leftovers([interface])
-    assert again().leftovers()[0] == tried
+def test_leftovers_are_told_in_order_of_release_until_they_are_released(
+    again: Again, clock: ManualClock
+) -> None:
+    """D4: what a destroy will leave is in the ledger until the cloud says that it is gone."""
+    volume, interface = waiting(VOLUME, clock), waiting(INTERFACE, clock)
+    again().save_leftovers([volume, interface])
+    clock.advance(10)
+    assert [one.leftover for one in again().leftovers()] == [INTERFACE, VOLUME]
+    assert {one.state for one in again().leftovers()} == {LedgerState.WAITING}
 
-    again().save_leftover(replace(tried, released_at=clock.wall()))
-    assert [one.id for one in again().leftovers()] == ["vol-1"]
-    assert [one.id for one in again().leftovers(released=True)] == ["eni-1", "vol-1"]
+    failed = replace(
+        interface,
+        state=LedgerState.FAILED,
+        attempts=2,
+        not_before=clock.boottime() + 60,
+        last_error="in use",
+    )
+    again().save_leftovers([failed])
+    (told, other) = again().leftovers()
+    assert replace(told, not_before=failed.not_before) == failed
+    assert told.not_before == pytest.approx(failed.not_before, abs=1e-3)
+    assert other.leftover == VOLUME
+
+    again().save_leftovers([replace(failed, state=LedgerState.RELEASED, last_error=None)])
+    assert [one.leftover for one in again().leftovers()] == [VOLUME]
+    states = {one.leftover: one.state for one in again().leftovers(released=True)}
+    assert states == {INTERFACE: LedgerState.RELEASED, VOLUME: LedgerState.WAITING}
+
+
+@pytest.mark.parametrize(
+    ("state", "attempts", "told"),
+    [
+        pytest.param(LedgerState.DUE, 0, LedgerState.WAITING, id="due"),
+        pytest.param(LedgerState.RELEASING, 1, LedgerState.RELEASING, id="releasing"),
+    ],
+)
+def test_how_far_a_leftover_came_is_told_as_far_as_it_is_kept(
+    again: Again, clock: ManualClock, state: LedgerState, attempts: int, told: LedgerState
+) -> None:
+    again().save_leftovers([replace(waiting(VOLUME, clock), state=state, attempts=attempts)])
+    (kept,) = again().leftovers()
+    assert (kept.state, kept.attempts) == (told, attempts)
+
+
+def test_a_leftover_whose_node_was_not_destroyed_is_forgotten(
+    again: Again, clock: ManualClock
+) -> None:
+    again().save_leftovers([waiting(VOLUME, clock), waiting(INTERFACE, clock)])
+    again().forget_leftovers([VOLUME])
+    again().forget_leftovers([VOLUME])
+    assert [one.leftover for one in again().leftovers(released=True)] == [INTERFACE]
 
 
 def test_small_values_are_remembered_and_forgotten(again: Again) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.leftovers import Entry, LedgerState
+from nodemanager.core.model import Leftover, LeftoverKind
 from nodemanager.journal import recording
-from nodemanager.journal.api import Hold, Intent, IntentKind, Leftover
+from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.facts import Start
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
@@ -27,13 +30,17 @@ def clean(uuid: str) -> Intent:
     return Intent(IntentKind.CLEAN, f"clean:{uuid}", "p", record=uuid, pre_image=image)
 
 
+def left(id: str) -> Entry:
+    return Entry(Leftover(LeftoverKind.VOLUME, id, "i-1"), LedgerState.WAITING, 0.0)
+
+
 def test_what_ended_is_forgotten_once_it_is_old(opened: Opener, clock: ManualClock) -> None:
     journal = opened(keep=7 * DAY)
     for uuid in ("r-1", "r-2", "r-3"):
         journal.intend([clean(uuid)])
     journal.conclude("clean:r-1", "cleaned")
-    journal.add_leftovers([Leftover("i-1", "volume", "v-1"), Leftover("i-2", "volume", "v-2")])
-    journal.save_leftover(Leftover("i-1", "volume", "v-1", released_at=clock.wall()))
+    journal.save_leftovers([left("v-1"), left("v-2")])
+    journal.save_leftovers([replace(left("v-1"), state=LedgerState.RELEASED)])
     clock.advance(6.9 * DAY)
     journal.conclude("clean:r-2", "cleaned")
     journal.tidy()
@@ -42,7 +49,7 @@ def test_what_ended_is_forgotten_once_it_is_old(opened: Opener, clock: ManualClo
     journal.tidy()
     assert [one.intent.key for one in journal.concluded()] == ["clean:r-2"]
     assert [image.record.uuid for image in journal.pre_images()] == ["r-3", "r-2"]
-    assert [one.id for one in journal.leftovers(released=True)] == ["v-2"]
+    assert [one.leftover.id for one in journal.leftovers(released=True)] == ["v-2"]
 
 
 def test_what_is_open_or_stands_is_kept_however_old(opened: Opener, clock: ManualClock) -> None:
@@ -51,7 +58,7 @@ def test_what_is_open_or_stands_is_kept_however_old(opened: Opener, clock: Manua
     journal.intend([clean("r-1")])
     journal.hold(Hold("i-1", "", "anna", clock.wall()))
     journal.save_breaker(breaker)
-    journal.add_leftovers([Leftover("i-1", "volume", "v-1")])
+    journal.save_leftovers([left("v-1")])
     journal.remember("token", 7)
     clock.advance(1000 * DAY)
     journal.tidy()

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model import CloudNode, CloudState, Listed, Outcome, Size, Tags
+from nodemanager.core.model import CloudNode, CloudState, Leftover, Listed, Outcome, Size, Tags
 from nodemanager.errors import CloudError
 from tests.simulation.engine import EPOCH, Engine
 from tests.simulation.weather import Line
@@ -342,6 +342,17 @@ class SimDriver:
             return Outcome.ACCEPTED
 
         return self._line.call("destroy", answer, node_id)
+
+    # Its nodes pin nothing.
+
+    def pins(self, node_id: str) -> tuple[Leftover, ...]:
+        return ()
+
+    def find_leftovers(self) -> tuple[Leftover, ...]:
+        return ()
+
+    def release(self, leftover: Leftover) -> Outcome:
+        return Outcome.GONE
 
     def close(self) -> None:
         return
