@@ -29,11 +29,12 @@ class StoreClock:
     """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
 
     `steps` are forward jumps as (store time, size): a stamp from before that time was, or may have
-    been, made before the jump, and looks too old by its size. `agreed` counts the polls since the last jump; `read_at` is CLOCK_BOOTTIME
-    of the newest reading. `debts` are jumps back not made good yet, as (what the clock showed
-    before, size). `known_since` is CLOCK_BOOTTIME: what is from before it may have any age, and
-    counts from then. `by_wall` says that the offset was carried over a boot by our wall clock.
-    `peak` is the most that the clock can have shown before any jump back.
+    been, made before the jump, and looks too old by its size. `agreed` counts the polls since the
+    last jump; `read_at` is CLOCK_BOOTTIME of the newest reading. `debts` are jumps back not made
+    good yet, as (what the clock showed before, size). `known_since` is CLOCK_BOOTTIME: what is from
+    before it may have any age, and counts from then. `by_wall` says that the offset was carried
+    over a boot by our wall clock. `peak` is the most that the clock can have shown before any jump
+    back.
     """
 
     offset: float
