@@ -30,6 +30,9 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(191, "C3", id="a-step-of-the-stores-clock-over-a-restart"),
         pytest.param(394, "MAX", id="an-empty-listing-of-few-records"),
         pytest.param(402, "C6", id="a-listing-that-shows-an-older-version-again"),
+        pytest.param(1225, "D9", id="a-wave-whose-first-recover"),
+        pytest.param(388, "LIVENESS", id="a-word-that-a-step-back-made-young"),
+        pytest.param(1507, "LIVENESS", id="a-step-that-was-measured-late"),
         pytest.param(506, "C11", id="a-fence-that-a-pause-made-late"),
     ],
 )

@@ -285,6 +285,11 @@ def after_silence(
         breaker = replace(breaker, acquitted=breaker.acquitted & still)
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
+        # Who turns bad while it is open is of the same wave.
+        joins = {one for one, since in history.turned.items() if since > part.opened_at}
+        if joins - part.ids - breaker.acquitted:
+            part = replace(part, ids=part.ids | (joins - breaker.acquitted))
+            breaker = _with_part(breaker, Cause.MASS_SILENCE, part)
         ended = part.confirmed
         if history.cloud is not None:
             ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids

@@ -9,6 +9,7 @@ from nodemanager.core.settings import CLOCK_AGREE_POLLS, CLOCK_STEP_S
 
 STEPS_KEPT = 16
 KEEP_OFFSET_S = 1.0
+ROUNDING_S = 0.001
 Steps = tuple[tuple[float, float], ...]
 
 
@@ -27,11 +28,13 @@ class Future:
 class StoreClock:
     """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
 
-    `steps` are forward jumps as (store time after the jump, size): a stamp from before one looks
-    too old by its size. `agreed` counts the polls since the last jump; `read_at` is CLOCK_BOOTTIME
-    of the newest reading. `debts` are jumps back not made good yet, as (what the clock showed
-    before, size). `known_since` is CLOCK_BOOTTIME: what is from before it may have any age, and
-    counts from then. `by_wall` says that the offset was carried over a boot by our wall clock.
+    `steps` are forward jumps as (store time, size): a stamp from before that time was, or may have
+    been, made before the jump, and looks too old by its size. `agreed` counts the polls since the
+    last jump; `read_at` is CLOCK_BOOTTIME of the newest reading. `debts` are jumps back not made
+    good yet, as (what the clock showed before, size). `known_since` is CLOCK_BOOTTIME: what is from
+    before it may have any age, and counts from then. `by_wall` says that the offset was carried
+    over a boot by our wall clock. `peak` is the most that the clock can have shown before any jump
+    back.
     """
 
     offset: float
@@ -42,6 +45,7 @@ class StoreClock:
     debts: Steps = ()
     known_since: float = float("-inf")
     by_wall: bool = False
+    peak: float = float("-inf")
 
     def now(self, boottime: float) -> float:
         return self.offset + boottime
@@ -78,21 +82,36 @@ class StoreClock:
         if self.by_wall:
             # Whose clock moved over the boot, the store's or ours, is not told.
             return StoreClock(
-                offset, seen.error_s, 1, self.steps, seen.boottime, known_since=seen.boottime
+                offset,
+                seen.error_s,
+                1,
+                self.steps,
+                seen.boottime,
+                known_since=seen.boottime,
+                peak=float("inf"),
             )
         # What the clock would show now without the jump, at the most.
-        shown = self.now(seen.boottime) + seen.error_s + self.error_s
+        shown = self.now(seen.boottime) + seen.error_s + self.error_s + ROUNDING_S
+        peak = self.peak
         if step > 0:
-            steps, debts = _forward(self.steps, self.debts, shown, seen.at, step)
+            steps, debts = _forward(self.steps, self.debts, shown, seen.at, step, peak)
         else:
             steps, debts = _back(self.steps, self.debts, shown, seen.at, step)
+            peak = max(peak, shown)
         return StoreClock(
-            offset, seen.error_s, 1, steps, seen.boottime, debts, known_since=self.known_since
+            offset,
+            seen.error_s,
+            1,
+            steps,
+            seen.boottime,
+            debts,
+            known_since=self.known_since,
+            peak=peak,
         )
 
 
 def _forward(
-    steps: Steps, debts: Steps, shown: float, after: float, size: float
+    steps: Steps, debts: Steps, shown: float, after: float, size: float, peak: float
 ) -> tuple[Steps, Steps]:
     """With one more jump; too many become one, which makes an old stamp younger, never older.
 
@@ -108,7 +127,8 @@ def _forward(
         debts = (*earlier, (before, debt - part)) if debt > part else tuple(earlier)
         made_by = max(made_by, before)
     if size > 0.0:
-        steps = (*steps, (after, size))
+        # What is stamped later than the clock can have shown was stamped after the jump.
+        steps = (*steps, (min(max(made_by, peak), after), size))
     while len(steps) > STEPS_KEPT:
         (first, one), (second, other), *rest = steps
         steps = ((max(first, second), one + other), *rest)
@@ -164,4 +184,9 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
     """`kept` and what was read since without it; a jump that both know makes stamps younger."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
-    return replace(read, steps=(*read.steps, *now.steps), agreed=min(read.agreed, now.agreed))
+    return replace(
+        read,
+        steps=(*read.steps, *now.steps),
+        agreed=min(read.agreed, now.agreed),
+        peak=max(read.peak, now.peak),
+    )

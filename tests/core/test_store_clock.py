@@ -297,3 +297,45 @@ def test_no_sequence_of_jumps_and_boots_makes_a_stamp_look_older_than_it_is_t1_r
             clock = clock.read(StoreTime(offset + boot, boot, 0.0))
         if stamped is not None:
             assert clock.age(stamped[1], boot) <= true - stamped[0] + 0.001
+
+
+@pytest.mark.parametrize(
+    ("stamp", "age"),
+    [
+        # The jump, by 5000 s, was somewhere in the 900 s before the reading.
+        pytest.param(2000.0, 0.0, id="before-it"),
+        pytest.param(6500.0, 500.0, id="after-it"),
+    ],
+)
+def test_what_only_the_clock_after_a_jump_can_have_stamped_is_not_made_younger_t1(
+    stamp: float, age: float
+) -> None:
+    clock = first_reading(StoreTime(1100.0, 100.0, 0.0))
+    clock = clock.read(StoreTime(7000.0, 1000.0, 0.0))
+    assert clock.age(stamp, 1000.0) == age
+
+
+@given(
+    jumps=st.lists(
+        st.tuples(st.floats(1.0, 5000.0), st.floats(0.0, 2000.0), st.floats(-9000.0, 9000.0)),
+        max_size=12,
+    )
+)
+def test_no_stamp_from_between_two_readings_looks_older_than_it_is_t1(
+    jumps: list[tuple[float, float, float]],
+) -> None:
+    """One jump at most between two readings, and a stamp before and after each."""
+    boot, offset = 0.0, 1e9
+    clock = first_reading(StoreTime(offset, boot, 0.0))
+    stamps: list[tuple[float, float]] = []
+    for before, after, jump in jumps:
+        boot += before
+        stamps.append((boot, offset + boot))
+        if abs(jump) > 60.0:
+            offset += jump
+        boot += after
+        stamps.append((boot, offset + boot))
+        boot += 1.0
+        clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        for at, stamp in stamps:
+            assert clock.age(stamp, boot) <= boot - at + 0.001

@@ -154,3 +154,22 @@ def test_recovered_nodes_do_not_close_it_while_others_fell_silent_since_b3() -> 
     say(made, WorkerState.BUSY, second)
     assert made.breaker.cause is Cause.MASS_SILENCE
     assert made.destroyed == []
+
+
+@pytest.mark.parametrize(
+    ("still", "open_"), [pytest.param(3, True, id="too-many"), pytest.param(2, False, id="few")]
+)
+def test_who_turned_bad_while_it_was_open_is_of_the_same_wave_however_long_ago_b3(
+    still: int, open_: bool
+) -> None:
+    made = pool_of(10)
+    first = {f"r{n}" for n in range(4)}
+    say(made, WorkerState.BUSY, first)
+    made.advance(60.0)
+    say(made, WorkerState.BUSY, first | {"r7", "r8", "r9"})
+    for _ in range(100):
+        made.advance(60.0)
+        say(made, WorkerState.BUSY, first | {"r7", "r8", "r9"})
+    say(made, WorkerState.BUSY, {f"r{9 - n}" for n in range(still)})
+    assert made.breaker.is_open is open_
+    assert len(made.destroyed) == (0 if open_ else still)
