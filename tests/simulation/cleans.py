@@ -46,10 +46,16 @@ class Ordered:
         return self.clouds[-1]
 
     @property
-    def window(self) -> float:
-        record, settings = self.record, self.settings
+    def never_pinged(self) -> bool:
+        """It is a claim that no node ever pinged (C21)."""
+        record = self.record
         pinged = record.first_ping_at is not None or record.last_ping_at is not None
-        if record.claim is None or pinged:
+        return record.claim is not None and not pinged
+
+    @property
+    def window(self) -> float:
+        settings = self.settings
+        if not self.never_pinged:
             return settings.node_stale_after
         expiry = settings.boot_fail_after + 120.0 + settings.visible_after
         return expiry if settings.claim_expiry else max(expiry, settings.node_stale_after)
@@ -165,6 +171,22 @@ class CleanRules:
         return f"its node said {record.worker_state} {age:.0f} s ago" if fresh else None
 
     def c3(self, ordered: Ordered) -> str | None:
+        return None if ordered.never_pinged else self._too_early(ordered)
+
+    def c21(self, ordered: Ordered) -> str | None:
+        """A claim that never pinged has a window of its own; the record's other stamps none."""
+        return self._too_early(ordered) if ordered.never_pinged else None
+
+    def c22(self, ordered: Ordered) -> str | None:
+        """Never pinged and not young any more is all that `startup-fail` says."""
+        record = ordered.record
+        if record.first_ping_at is not None or record.last_ping_at is not None:
+            return None
+        if self.c1(ordered) is None and self._too_early(ordered) is None:
+            return None
+        return "nothing but `startup-fail` speaks for it"
+
+    def _too_early(self, ordered: Ordered) -> str | None:
         record = ordered.record
         version = self.world.registry.version_of(record)
         since = self.signs.get((record.uuid, version, record.last_ping_at))
@@ -307,7 +329,8 @@ class CleanRules:
             wrong("C11", f"the last look was {looked_at - ordered.at:.0f} s after the order")
         quiet = now - self.newest_sign.get(uuid, 0.0)
         if quiet <= ordered.window - EXACT_S - world.clock_lies:
-            wrong("C3", f"its last sign of life is {quiet:.0f} s ago")
+            rule = "C21" if ordered.never_pinged else "C3"
+            wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
 
     def _fenced(
@@ -399,4 +422,6 @@ CHECKS: dict[str, Callable[[CleanRules, Ordered], str | None]] = {
     "C7": CleanRules.c7,
     "C8": CleanRules.c8,
     "C9": CleanRules.c9,
+    "C21": CleanRules.c21,
+    "C22": CleanRules.c22,
 }

@@ -12,6 +12,7 @@ from nodemanager.core.reasons import Event
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
+from nodemanager.journal.api import OpenIntent
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -43,6 +44,14 @@ class Pool:
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
+
+    def open_intents(self) -> tuple[OpenIntent, ...]:
+        """What the journal has open, also while its disk fails."""
+        fault = self.journal.fault
+        self.journal.heal()
+        found = self.journal.open_intents()
+        self.journal.fault = fault
+        return found
 
 
 @dataclass(frozen=True)
@@ -109,11 +118,14 @@ class World:
         }
         self.managers: dict[str, Manager] = {}
         self.violations: list[Violation] = []
+        self.enough: Callable[[str], bool] = lambda rule: False
+        """Whether a violation of that rule is all that is wanted of the run."""
         self.broken: dict[str, float] = {}
         self.trace: list[str] = []
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.given: list[Callable[[str, object], None]] = []
+        self.starts: list[Callable[[Manager], None]] = []
         self.planned_count = 0
         self.clock_lies = 0.0
         self.clock_steps: list[tuple[float, float]] = []
@@ -141,7 +153,9 @@ class World:
             pool.clock_read_at < before[0] for pool in self.pools.values()
         ):
             self.clock_lies += abs(step) + abs(before[1])
-            self.break_assumption("A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured")
+            self.break_assumption(
+                "A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured"
+            )
 
     def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
         if method == "store.time":
@@ -163,6 +177,8 @@ class World:
         self.managers[manager.name] = manager
         if mode == "apply":
             pool.manager = manager
+            for told in self.starts:
+                told(manager)
         else:
             pool.shadow = manager
         self.note(f"{manager.name} starts ({mode})")
@@ -298,3 +314,5 @@ class World:
     def violate(self, rule: str, what: str) -> None:
         self.violations.append(Violation(rule, self.engine.now, what))
         self.note(f"## {rule}: {what}")
+        if self.enough(rule):
+            self.engine.halted = True
