@@ -255,27 +255,34 @@ def after_silence(
     still = still_bad | unlisted
     if breaker.acquitted - still:
         breaker = replace(breaker, acquitted=breaker.acquitted & still)
+    turned = _turned(breaker, history, at, settings)
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
+        # Who falls silent meanwhile is of the same wave.
+        part = replace(part, ids=part.ids | turned)
         ended = part.confirmed
         if history.cloud is not None:
             ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids
         bad = (part.ids & (still_bad | (part.ids - history.present.keys()))) - ended
         if len(bad) > settings.collapse_fraction * len(part.ids):
-            return breaker
+            return _with_part(breaker, Cause.MASS_SILENCE, part)
         breaker = _with_part(
             replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
         )
-    window = settings.node_stale_after
-    turned = frozenset(
-        node_id
-        for node_id, since in history.turned.items()
-        if at - since <= window and node_id not in breaker.acquitted
-    )
+        turned = _turned(breaker, history, at, settings)
     if not mass_silence(len(turned), population, settings):
         return breaker
     detail = {"silent": len(turned), "nodes": population}
     return opened(breaker, Cause.MASS_SILENCE, turned, at, detail)
+
+
+def _turned(breaker: Breaker, history: History, at: float, settings: Settings) -> frozenset[str]:
+    """Who turned bad within the last window, but for those whose silence is explained."""
+    return frozenset(
+        node_id
+        for node_id, since in history.turned.items()
+        if at - since <= settings.node_stale_after and node_id not in breaker.acquitted
+    )
 
 
 def mass_silence(turned: int, population: int, settings: Settings) -> bool:
