@@ -151,7 +151,19 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C7",
         "old polls are as good as fresh ones",
-        (off(records.standing_block, "stale is not None"),),
+        (
+            off(records.standing_block, "stale is not None"),
+            # The listing judged on, and the reading of the clock, grow old with the polls.
+            off(
+                RecordJudge._absent_and_permitted,
+                "self.snapshot.now - history.base.started_at > settings.poll_stale_after",
+            ),
+            off(
+                RecordJudge.judge,
+                "not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after)",
+            ),
+        ),
+        with_=("C6", "T1"),
     ),
     Mutant(
         "C8",
@@ -173,6 +185,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a hold on a record is not looked at",
         (
             off(RecordJudge._kept_by_itself, "record.held"),
+            off(
+                RecordJudge._marked,
+                "uuid in snapshot.holds or record.instance_id in snapshot.holds",
+            ),
             off(
                 records._still_permitted,
                 "record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds",
@@ -214,7 +230,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C11",
         "a denial counts however young the node is",
-        (off(records._still_stale, "since_s <= settings.visible_after"),),
+        (
+            off(records._still_stale, "since_s <= settings.visible_after"),
+            NEVER_QUIET,
+            BUSY_OR_IDLE,
+            QUIET_AT_LAST_LOOK,
+            off(records._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
+        ),
+        with_=("C3", "C2"),
     ),
     Mutant(
         "C12",
@@ -313,7 +336,10 @@ MUTANTS: tuple[Mutant, ...] = (
                 "self._store.claim(self._store.read(order.boot.record.uuid) or order.boot.record, "
                 "claim)",
             ),
+            # What stands here for the transaction of records.sql.
+            off(CasStore.claim, "held.holds_anything and not renewed"),
         ),
+        with_=("U3",),
     ),
     Mutant(
         "U2",

@@ -52,9 +52,15 @@ def catch(mutant: Mutant, first: int | None = None, seeds: int = SEEDS) -> Catch
         order = [first, *(seed for seed in order if seed != first)]
     for seed in order:
         caught, _ = play(mutant, seed)
-        if caught is not None:
+        if caught is not None and not _breaks(seed, mutant):
             return caught
     return None
+
+
+def _breaks(seed: int, mutant: Mutant) -> bool:
+    """Whether the product does so, too, as it is: then it is no mutant that was noticed."""
+    result = run(seed, enough=lambda rule: rule in mutant.noticed_by)
+    return any(one.rule in mutant.noticed_by for one in result.violations)
 
 
 def explain(mutant: Mutant, caught: Catch) -> Catch:

@@ -72,6 +72,8 @@ class NodeRules:
     # Plans.
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
+        if manager.mode != "apply":
+            return
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -137,8 +139,9 @@ class NodeRules:
                 self._largest(source, ears, newest, set(), settings) - gone,
             )
             lost = [len(known - newest.items.keys()) for known in sets]
+            # The last one too many may be lost to how the sets are told apart.
             if all(
-                len(known) >= FLOOR and missed > settings.collapse_fraction * len(known)
+                len(known) >= FLOOR and missed - 1 > settings.collapse_fraction * len(known)
                 for known, missed in zip(sets, lost, strict=True)
             ):
                 what = f"{source} lists lack {lost[0]} of {len(sets[0])}"
@@ -219,7 +222,8 @@ class NodeRules:
         if node is None:
             self._wrong("D1", manager, f"destroys {node_id}, which is not listed")
             return
-        if node.held:
+        holds = manager.pool.holds
+        if node.held or node_id in holds or order.record in holds:
             self._wrong("C9", manager, f"destroys {node_id}, which is on hold")
         record = records.items.get(node.tags.record or "")
         if node.tags.record is None and settings.ids_unique:

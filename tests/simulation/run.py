@@ -147,6 +147,8 @@ def calm(world: World, scenario: Scenario) -> None:
         pool.settings = replace(pool.settings, hold_backlog=False)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
+        for hold in pool.journal.holds():
+            faults.release(pool, hold.id)
 
 
 def reset_breakers(world: World) -> None:

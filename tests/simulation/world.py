@@ -25,6 +25,8 @@ from tests.simulation.weather import Weather, cloud_line, store_line
 SMALL = Size("small", "s.1", cores=1, ram_mb=1000, price=0.1)
 STEP_MATTERS_S = 3000.0
 """Longer than any window here: no stamp from before a step is judged later."""
+STEP_READ_S = 5.0
+"""A step is measured by two readings, each good to half a round trip."""
 LARGE = Size("large", "s.4", cores=4, ram_mb=8000, price=0.5)
 
 
@@ -44,6 +46,8 @@ class Pool:
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
+    holds: set[str] = field(default_factory=set)
+    """What an operator's command has on hold: said so, and not released since."""
 
     def open_intents(self) -> tuple[OpenIntent, ...]:
         """What the journal has open, also while its disk fails."""
@@ -128,6 +132,7 @@ class World:
         self.starts: list[Callable[[Manager], None]] = []
         self.planned_count = 0
         self.clock_lies = 0.0
+        """Seconds by which an age may be wrong: what no reading showed, or not to the second."""
         self.clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
         self.weather.answered.append(self._clock_read)
@@ -144,6 +149,7 @@ class World:
 
     def step_store_clock(self, step: float) -> None:
         self.registry.clock_error += step
+        self.clock_lies += STEP_READ_S
         before = self.clock_steps[-1] if self.clock_steps else None
         self.clock_steps.append((self.engine.now, step))
         if self.shape.stampless_pings:
