@@ -233,7 +233,7 @@ class NodeJudge:
             return NodeView(node, keep(node_id, Reason.AMBIGUOUS, rivals=rivals), unknown)
         if node.tags.pool is None:
             return NodeView(node, Verdict(Kind.KEEP, Reason.UNTAGGED, node_id), unknown)
-        if node.held or node_id in snapshot.holds:
+        if node.held or node_id in snapshot.holds or node.tags.record in snapshot.holds:
             return NodeView(node, keep(node_id, Reason.HELD), unknown)
         if node.problems:
             detail = "; ".join(node.problems)

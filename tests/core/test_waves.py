@@ -173,3 +173,19 @@ def test_who_turned_bad_while_it_was_open_is_of_the_same_wave_however_long_ago_b
     say(made, WorkerState.BUSY, {f"r{9 - n}" for n in range(still)})
     assert made.breaker.is_open is open_
     assert len(made.destroyed) == (0 if open_ else still)
+
+
+def test_who_falls_silent_while_it_is_open_keeps_it_open_however_long_ago_b3_d9() -> None:
+    """The window is over for all of them when those that opened it are well again."""
+    made = pool_of(20)
+    first, second = {f"r{n}" for n in range(7)}, {f"r{n}" for n in range(7, 14)}
+    say(made, WorkerState.BUSY, first)
+    for _ in range(100):
+        made.advance(100.0)
+        say(made, WorkerState.BUSY, first | second)
+    say(made, WorkerState.BUSY, second)
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
+    say(made, WorkerState.BUSY, {"r7", "r8"})
+    assert not made.breaker.is_open
+    assert set(made.destroyed) == {"i-r7", "i-r8"}

@@ -6,9 +6,11 @@ was answered just before. Nothing here reads what the manager made of it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nodemanager.actors.messages import CleanLooked
 from nodemanager.core.model import CloudNode, CloudState, Guarantee, Outcome, Record, WorkerState
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
@@ -46,10 +48,16 @@ class Ordered:
         return self.clouds[-1]
 
     @property
-    def window(self) -> float:
-        record, settings = self.record, self.settings
+    def never_pinged(self) -> bool:
+        """It is a claim that no node ever pinged (C21)."""
+        record = self.record
         pinged = record.first_ping_at is not None or record.last_ping_at is not None
-        if record.claim is None or pinged:
+        return record.claim is not None and not pinged
+
+    @property
+    def window(self) -> float:
+        settings = self.settings
+        if not self.never_pinged:
             return settings.node_stale_after
         expiry = settings.boot_fail_after + 120.0 + settings.visible_after
         return expiry if settings.claim_expiry else max(expiry, settings.node_stale_after)
@@ -78,6 +86,11 @@ class CleanRules:
         self.newest_sign: dict[str, float] = {}
         self.orders: dict[tuple[str, str], list[Ordered]] = {}
         self.fenced_at: dict[str, float] = {}
+        self.judged: dict[str, Record] = {}
+        """By uuid, the record as it was when its fence went up."""
+        self.looked: dict[tuple[str, str], list[float]] = defaultdict(list)
+        """By manager and uuid, when the daemon was told of a last look."""
+        world.given.append(self.given)
         self.done: dict[str, list[float]] = {}
         self.pings: dict[tuple[str, float | None], float] = {}
         world.plans.append(self.planned)
@@ -94,8 +107,11 @@ class CleanRules:
         if manager is not None and after is not None and what == "fence":
             # A late one behind the first changes nothing: the node was locked out before.
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
+            if before is not None:
+                self.judged.setdefault(after.uuid, before)
         elif after is not None and (what in ("unfence", "claim") or what.startswith("clean")):
             self.fenced_at.pop(after.uuid, None)
+            self.judged.pop(after.uuid, None)
         if after is not None and what not in ("fence", "unfence"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
@@ -103,10 +119,14 @@ class CleanRules:
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
 
+    def given(self, manager: str, message: object) -> None:
+        if isinstance(message, CleanLooked) and message.fenced is None:
+            self.looked[manager, message.order.uuid].append(self.world.engine.now)
+
     # Orders.
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
-        if not plan.cleans:
+        if not plan.cleans or manager.mode != "apply":
             return
         ears, now = self.told.ears[manager.name], self.world.engine.now
         clouds = complete(list(ears.cloud), now)
@@ -170,6 +190,22 @@ class CleanRules:
         return f"its node said {record.worker_state} {age:.0f} s ago" if fresh else None
 
     def c3(self, ordered: Ordered) -> str | None:
+        return None if ordered.never_pinged else self._too_early(ordered)
+
+    def c21(self, ordered: Ordered) -> str | None:
+        """A claim that never pinged has a window of its own; the record's other stamps none."""
+        return self._too_early(ordered) if ordered.never_pinged else None
+
+    def c22(self, ordered: Ordered) -> str | None:
+        """Never pinged and not young any more is all that `startup-fail` says."""
+        record = ordered.record
+        if record.first_ping_at is not None or record.last_ping_at is not None:
+            return None
+        if self.c1(ordered) is None and self._too_early(ordered) is None:
+            return None
+        return "nothing but `startup-fail` speaks for it"
+
+    def _too_early(self, ordered: Ordered) -> str | None:
         record = ordered.record
         version = self.world.registry.version_of(record)
         since = self.signs.get((record.uuid, version, record.last_ping_at))
@@ -255,7 +291,9 @@ class CleanRules:
         return None
 
     def c9(self, ordered: Ordered) -> str | None:
-        return "it is on hold" if ordered.record.held else None
+        holds = ordered.manager.pool.holds
+        commanded = ordered.order.uuid in holds or ordered.record.instance_id in holds
+        return "it is on hold" if ordered.record.held or commanded else None
 
     # Writes.
 
@@ -306,17 +344,25 @@ class CleanRules:
             wrong("C11", "it was asked for before the order, not after")
         looked_at = tagged.at
         if manager.guarantee is Guarantee.FENCED:
-            looked_at = self._fenced(manager, before, tagged, wrong)
-        if looked_at > ordered.at + ORDER_LIVES_S + EXACT_S:
+            looked_at = self._fenced(manager, ordered, before, tagged, wrong)
+        late = looked_at > ordered.at + ORDER_LIVES_S + EXACT_S
+        if late and not manager.was_paused(ordered.at):
             wrong("C11", f"the last look was {looked_at - ordered.at:.0f} s after the order")
+        looks = self.looked[manager.name, uuid]
+        told_at = next((at for at in reversed(looks) if at <= sent_at), None)
+        if told_at is not None and told_at > ordered.at + ORDER_LIVES_S + EXACT_S:
+            # Also where it had stood still: this it could see.
+            wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
         quiet = now - self.newest_sign.get(uuid, 0.0)
         if quiet <= ordered.window - EXACT_S - world.clock_lies:
-            wrong("C3", f"its last sign of life is {quiet:.0f} s ago")
+            rule = "C21" if ordered.never_pinged else "C3"
+            wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
 
     def _fenced(
         self,
         manager: Manager,
+        ordered: Ordered,
         before: Record,
         tagged: Answer,
         wrong: Callable[[str, str], None],
@@ -326,6 +372,9 @@ class CleanRules:
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
             wrong("C12", "it was not fenced since its last sign of life")
             return tagged.at
+        judged = self.judged[before.uuid]
+        if judged.last_ping_at != ordered.record.last_ping_at:
+            wrong("C12", "it was pinged between the order and its fence")
         if tagged.at - fenced_at < manager.store.settle_wait - EXACT_S:
             wrong("C12", f"its fence stood for {tagged.at - fenced_at:.1f} s")
         return fenced_at - manager.store.settle_wait
@@ -403,4 +452,6 @@ CHECKS: dict[str, Callable[[CleanRules, Ordered], str | None]] = {
     "C7": CleanRules.c7,
     "C8": CleanRules.c8,
     "C9": CleanRules.c9,
+    "C21": CleanRules.c21,
+    "C22": CleanRules.c22,
 }

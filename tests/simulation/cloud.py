@@ -33,6 +33,8 @@ class Instance:
     created_at: float
     shown_at: float
     lingers: float
+    launched_at: float
+    """When it last began to run: a stop and a start move it."""
     state: CloudState = CloudState.PENDING
     ended_at: float | None = None
     managed: bool = True
@@ -115,6 +117,7 @@ class SimCloud:
             created_at=now,
             shown_at=now + lag,
             lingers=random.choice((0.0, 0.0, 120.0, 3600.0)),
+            launched_at=now,
             managed=managed,
             by=by,
         )
@@ -137,6 +140,11 @@ class SimCloud:
             return
         instance.state = state(instance) if callable(state) else state
         instance.view = None
+
+    def start_again(self, instance: Instance) -> None:
+        """A stopped node runs again."""
+        instance.launched_at = self.engine.now
+        self.set_state(instance, CloudState.RUNNING)
 
     def end(self, instance: Instance) -> None:
         """The node is terminated, whoever did it."""
@@ -180,7 +188,7 @@ class SimCloud:
                 name=instance.name,
                 state=instance.state,
                 size=instance.size,
-                created_at=EPOCH + instance.created_at + self.traits.clock_error,
+                created_at=EPOCH + instance.launched_at + self.traits.clock_error,
                 tags=instance.tags,
                 managed=instance.managed,
                 held=instance.held,

@@ -51,6 +51,8 @@ class Engine:
         self._numbers = itertools.count()
         self._latency = self.random("latency")
         self.calm = False
+        self.halted = False
+        """Nothing happens any more: what was wanted is known."""
 
     def random(self, purpose: str) -> Random:
         """A stream of its own for each purpose, so that one fault less leaves the others be."""
@@ -67,7 +69,7 @@ class Engine:
     def run(self, until: float) -> None:
         """Every event up to that time, in order."""
         heap = self._heap
-        while heap and heap[0][0] <= until:
+        while heap and heap[0][0] <= until and not self.halted:
             when, number, owner, action = heapq.heappop(heap)
             if owner is not None:
                 if owner.dead:

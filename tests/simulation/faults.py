@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from nodemanager.actors.messages import HoldId, ReleaseId
 from nodemanager.core.model import CloudNode, CloudState, Listed, Record, Tags
 from nodemanager.errors import (
     BadRequest,
@@ -222,10 +223,14 @@ def _(scene: Scene, nodes: tuple[CloudNode, ...]) -> Listed[CloudNode]:
     return Listed(tuple(node for node in nodes if scene.random.random() < 0.6))
 
 
-@fault("cloud list incomplete", weight=2, lasts=MIDDLING)
+@fault("cloud list incomplete", weight=3, lasts=LONG)
 @altering
 def _(scene: Scene, nodes: tuple[CloudNode, ...]) -> Listed[CloudNode]:
-    kept = tuple(node for node in nodes if scene.random.random() < 0.5)
+    """And from another replica: it may show what the others hide."""
+    cloud = scene.world.cloud
+    hidden = [cloud.shown(cloud.instances[one]) for one in sorted(cloud.hidden)]
+    all_of_them = (*nodes, *(node for node in hidden if node is not None))
+    kept = tuple(node for node in all_of_them if scene.random.random() < 0.5)
     return Listed(kept, complete=False, problems=("an item could not be identified",))
 
 
@@ -520,7 +525,7 @@ def _(scene: Scene) -> None:
 
     def start() -> None:
         if node.lives and node.state is CloudState.STOPPED:
-            cloud.set_state(node, CloudState.RUNNING)
+            cloud.start_again(node)
             machine.boot()
 
     scene.finally_(start)
@@ -720,6 +725,29 @@ def _(scene: Scene) -> None:
 
     mark(True)
     scene.finally_(lambda: mark(False))
+
+
+@fault("an operator holds by command", weight=1.5, lasts=LONG)
+def _(scene: Scene) -> None:
+    """`nodemanager hold ID`, of a record or a node, and `release ID`."""
+    pool, world = scene.pool, scene.world
+    names = [*sorted(world.registry.rows), *(one.id for one in scene.nodes())]
+    if not names or pool.manager is None or not pool.manager.alive:
+        return
+    name = scene.random.choice(names)
+
+    def answered(problem: str | None) -> None:
+        if problem is None:
+            pool.holds.add(name)
+
+    pool.manager.daemon.tell(HoldId(name, "wait for me", "operator", answered))
+    scene.finally_(lambda: release(pool, name))
+
+
+def release(pool: Pool, name: str) -> None:
+    pool.holds.discard(name)
+    if pool.manager is not None and pool.manager.alive:
+        pool.manager.daemon.tell(ReleaseId(name, "operator", lambda problem: None))
 
 
 @fault("an operator ends a node", weight=1.5)

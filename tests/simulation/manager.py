@@ -95,6 +95,7 @@ class Manager:
         self.clock.error = pool.wall_error
         self.started_at = engine.now
         self.lease = True
+        self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
         cloud: Any = world.driver(self)
         store: Any = world.store(self)
@@ -176,7 +177,12 @@ class Manager:
     def kill(self) -> None:
         self.world.engine.kill(self.process)
 
+    def was_paused(self, since: float) -> bool:
+        """Whether it stood still after that time: what it had decided was sent after that."""
+        return any(until > since for until in self._paused)
+
     def pause(self, seconds: float) -> None:
+        self._paused.append(self.world.engine.now + seconds)
         self.world.engine.pause(self.process, seconds)
 
     def wake(self) -> None:

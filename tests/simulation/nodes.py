@@ -72,6 +72,8 @@ class NodeRules:
     # Plans.
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
+        if manager.mode != "apply":
+            return
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -137,8 +139,9 @@ class NodeRules:
                 self._largest(source, ears, newest, set(), settings) - gone,
             )
             lost = [len(known - newest.items.keys()) for known in sets]
+            # The last one too many may be lost to how the sets are told apart.
             if all(
-                len(known) >= FLOOR and missed > settings.collapse_fraction * len(known)
+                len(known) >= FLOOR and missed - 1 > settings.collapse_fraction * len(known)
                 for known, missed in zip(sets, lost, strict=True)
             ):
                 what = f"{source} lists lack {lost[0]} of {len(sets[0])}"
@@ -219,33 +222,37 @@ class NodeRules:
         if node is None:
             self._wrong("D1", manager, f"destroys {node_id}, which is not listed")
             return
-        if node.held:
+        holds = manager.pool.holds
+        if node.held or node_id in holds or order.record in holds:
             self._wrong("C9", manager, f"destroys {node_id}, which is on hold")
         record = records.items.get(node.tags.record or "")
         if node.tags.record is None and settings.ids_unique:
             listed = records.items.values()
             record = next((one for one in listed if one.instance_id == node_id), None)
         if order.reason is Reason.UNPAIRED:
-            self._unpaired(manager, node_id, ears, settings)
+            # With the record listed it is D7's; a record that is lacking holds its node (D10).
+            self._unpaired("D7" if record is not None else "D10", manager, node_id, ears, settings)
         elif order.reason is Reason.NODE_DOWN or order.reason is Reason.BOOT_FAILED:
             if record is None:
                 self._wrong("D10", manager, f"destroys {node_id}, whose record is not listed")
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
 
-    def _unpaired(self, manager: Manager, node_id: str, ears: Ears, settings: Settings) -> None:
+    def _unpaired(
+        self, rule: str, manager: Manager, node_id: str, ears: Ears, settings: Settings
+    ) -> None:
         lonely, now = self.memory[manager.name].lonely.get(node_id), self.world.engine.now
         if lonely is None:
-            self._wrong("D7", manager, f"destroys {node_id} as unpaired, and its record is listed")
+            self._wrong(rule, manager, f"destroys {node_id} as unpaired, and its record is listed")
             return
         since = now - lonely.since
         if since <= settings.boot_fail_after - EXACT_S:
-            self._wrong("D7", manager, f"destroys {node_id}, unpaired for {since:.0f} s")
+            self._wrong(rule, manager, f"destroys {node_id}, unpaired for {since:.0f} s")
         listings = [
             one for one in ears.records if one.complete and one.started > lonely.cloud_ended
         ]
         if len(listings) < 2:
-            self._wrong("D7", manager, f"{node_id} was missed by {len(listings)} record listings")
+            self._wrong(rule, manager, f"{node_id} was missed by {len(listings)} record listings")
 
     def _silent(
         self,

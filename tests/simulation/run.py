@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from unittest import mock
@@ -11,6 +11,7 @@ from unittest import mock
 from nodemanager.actors import setup_desk
 from nodemanager.core import breaker as breakers
 from tests.simulation import faults
+from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
@@ -49,15 +50,32 @@ class Result:
         return f"broke {broken}" if broken else "respected A1-A5"
 
 
-def run(seed: int, *, without: Collection[int] = (), verbose: bool = False) -> Result:
-    """Play the seed's scenario, without the faults of those numbers."""
-    return play(draw(seed), without=without, verbose=verbose)
+def run(
+    seed: int,
+    *,
+    without: Collection[int] = (),
+    verbose: bool = False,
+    enough: Callable[[str], bool] | None = None,
+) -> Result:
+    """Play the seed's scenario, without the faults of those numbers.
+
+    It ends at the first violation of a rule of which `enough` says so.
+    """
+    return play(draw(seed), without=without, verbose=verbose, enough=enough)
 
 
-def play(scenario: Scenario, *, without: Collection[int] = (), verbose: bool = False) -> Result:
+def play(
+    scenario: Scenario,
+    *,
+    without: Collection[int] = (),
+    verbose: bool = False,
+    enough: Callable[[str], bool] | None = None,
+) -> Result:
     script = tuple(one for one in scenario.script if one.number not in without)
     scenario = replace(scenario, script=script)
     world = World(str(scenario.seed), scenario.shape, verbose=verbose)
+    if enough is not None:
+        world.enough = enough
     with mock.patch.object(setup_desk, "secrets", SimpleNamespace(token_hex=world.token_hex)):
         _play(world, scenario)
     digest = hashlib.sha256(
@@ -85,12 +103,15 @@ def _play(world: World, scenario: Scenario) -> None:
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
     liveness = Liveness(world, truth)
+    aftermath = Aftermath(world, told)
     world.inherit()
     world.users()
     for pool in world.pools.values():
         world.start(pool)
     faults.begin(world, scenario.script)
     engine.run(START + scenario.stormy)
+    if engine.halted:
+        return
     world.note("== calm")
     calm(world, scenario)
     liveness.begin()
@@ -101,7 +122,8 @@ def _play(world: World, scenario: Scenario) -> None:
         if not world.shape.proven:
             # No bound where an adapter may not authorise cleans (L2).
             return
-        if liveness.check() and engine.now > looked_at_breakers:
+        settled = aftermath.check()
+        if liveness.check() and settled and engine.now > looked_at_breakers:
             return
         if engine.now > looked_at_breakers:
             reset_breakers(world)
@@ -125,6 +147,8 @@ def calm(world: World, scenario: Scenario) -> None:
         pool.settings = replace(pool.settings, hold_backlog=False)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
+        for hold in pool.journal.holds():
+            faults.release(pool, hold.id)
 
 
 def reset_breakers(world: World) -> None:

@@ -85,7 +85,7 @@ def _pool(
     random: Random, name: str, *, visible_after: float, ids_unique: bool
 ) -> tuple[Settings, float]:
     poll_time = random.choice((20.0, 30.0, 45.0))
-    max_nodes = random.choice((1, 2, 3, 5, 6))
+    max_nodes = random.choice((1, 2, 3, 5, 6, 8))
     settings = Settings(
         pool=name,
         node_stale_after=random.choice((240.0, 300.0, 420.0)),

@@ -12,6 +12,7 @@ from nodemanager.core.reasons import Event
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
+from nodemanager.journal.api import OpenIntent
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -24,6 +25,8 @@ from tests.simulation.weather import Weather, cloud_line, store_line
 SMALL = Size("small", "s.1", cores=1, ram_mb=1000, price=0.1)
 STEP_MATTERS_S = 3000.0
 """Longer than any window here: no stamp from before a step is judged later."""
+STEP_READ_S = 5.0
+"""A step is measured by two readings, each good to half a round trip."""
 LARGE = Size("large", "s.4", cores=4, ram_mb=8000, price=0.5)
 
 
@@ -43,6 +46,16 @@ class Pool:
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
+    holds: set[str] = field(default_factory=set)
+    """What an operator's command has on hold: said so, and not released since."""
+
+    def open_intents(self) -> tuple[OpenIntent, ...]:
+        """What the journal has open, also while its disk fails."""
+        fault = self.journal.fault
+        self.journal.heal()
+        found = self.journal.open_intents()
+        self.journal.fault = fault
+        return found
 
 
 @dataclass(frozen=True)
@@ -109,13 +122,17 @@ class World:
         }
         self.managers: dict[str, Manager] = {}
         self.violations: list[Violation] = []
+        self.enough: Callable[[str], bool] = lambda rule: False
+        """Whether a violation of that rule is all that is wanted of the run."""
         self.broken: dict[str, float] = {}
         self.trace: list[str] = []
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.given: list[Callable[[str, object], None]] = []
+        self.starts: list[Callable[[Manager], None]] = []
         self.planned_count = 0
         self.clock_lies = 0.0
+        """Seconds by which an age may be wrong: what no reading showed, or not to the second."""
         self.clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
         self.weather.answered.append(self._clock_read)
@@ -132,6 +149,7 @@ class World:
 
     def step_store_clock(self, step: float) -> None:
         self.registry.clock_error += step
+        self.clock_lies += STEP_READ_S
         before = self.clock_steps[-1] if self.clock_steps else None
         self.clock_steps.append((self.engine.now, step))
         if self.shape.stampless_pings:
@@ -166,6 +184,8 @@ class World:
         self.managers[manager.name] = manager
         if mode == "apply":
             pool.manager = manager
+            for told in self.starts:
+                told(manager)
         else:
             pool.shadow = manager
         self.note(f"{manager.name} starts ({mode})")
@@ -301,3 +321,5 @@ class World:
     def violate(self, rule: str, what: str) -> None:
         self.violations.append(Violation(rule, self.engine.now, what))
         self.note(f"## {rule}: {what}")
+        if self.enough(rule):
+            self.engine.halted = True

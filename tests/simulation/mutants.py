@@ -1,0 +1,494 @@
+"""Each rule switched off, with the rules that back it up: what the seeds must notice.
+
+A mutant is caught when, in a run of one of the seeds that `make test` plays, the rule's own monitor
+or the promise's (SAFETY) finds something; that it crashed, or that another rule's monitor found
+something, is not enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.actors.clean_desk import CleanDesk
+from nodemanager.actors.node_setup import NodeSetupActor
+from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
+from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.shutdown_desk import ShutdownDesk
+from nodemanager.core import breaker, demand, history, pairing, plan, records, shutdown
+from nodemanager.core.coherence import Impossible
+from nodemanager.core.demand import Market
+from nodemanager.core.model import Listed
+from nodemanager.core.records import RecordJudge
+from nodemanager.core.shutdown import NodeJudge
+from nodemanager.errors import RemoteError
+from tests.simulation.registry import CasStore
+from tests.simulation.switch import Switch
+
+PROMISE = frozenset({"SAFETY"})
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`rule` switched off: `what` says how, `with_` names the rules switched off beside it."""
+
+    rule: str
+    what: str
+    switches: tuple[Switch, ...]
+    with_: tuple[str, ...] = ()
+    also: frozenset[str] = field(default=frozenset())
+    """Further rules whose monitor is as good as its own."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule} {self.what}"
+
+    @property
+    def noticed_by(self) -> frozenset[str]:
+        return {self.rule} | PROMISE | self.also
+
+
+def off(function: Any, of: str, to: str = "False", **names: Any) -> Switch:
+    return Switch(function, of, to, names)
+
+
+def instead(function: Any, of: str, to: str, **names: Any) -> Switch:
+    """What stood there is not evaluated at all."""
+    return Switch(function, of, to, names, counts=False)
+
+
+def _empty_on_failure(call: Any) -> Listed[Any]:
+    try:
+        listed: Listed[Any] = call()
+    except RemoteError:
+        return Listed(())
+    return listed
+
+
+NEVER_QUIET = off(RecordJudge.judge, "not quiet_s > window_s")
+BUSY_OR_IDLE = off(RecordJudge.judge, "state is WorkerState.BUSY or state is WorkerState.IDLE")
+QUIET_AT_LAST_LOOK = off(
+    records._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
+)
+SEEN_IS_ABSENT = (
+    off(history._absences, "own is not None and bears(own[0], record)"),
+    off(history._absences, "node_of(record, bearers, present) is not None"),
+)
+JUDGED_BEFORE = (
+    "history.base_index.get(uuid) != record.version "
+    "or history.glimpsed.get(uuid, record.version) != record.version"
+)
+SETTLED = "listings < settings.absent_listings or absent_s < settings.settle"
+UNPAIRED_LONG = "since_s <= settings.boot_fail_after or listings < 2"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # C. When a record is cleaned.
+    Mutant(
+        "C0",
+        "another pool's record is judged like ours",
+        (
+            off(RecordJudge._kept_by_itself, "foreign is not None"),
+            off(records._still_permitted, "foreign is not None"),
+        ),
+    ),
+    Mutant(
+        "C1",
+        "a record that holds nothing is cleaned, too",
+        (
+            off(RecordJudge._kept_by_itself, "not record.holds_anything"),
+            off(history._absences, "not record.holds_anything"),
+        ),
+        with_=("C5",),
+    ),
+    Mutant(
+        "C2",
+        "a node's fresh word that it is busy or idle is not heard",
+        (BUSY_OR_IDLE, NEVER_QUIET),
+        with_=("C3",),
+    ),
+    Mutant("C3", "the window is not waited for", (NEVER_QUIET, QUIET_AT_LAST_LOOK)),
+    Mutant(
+        "C4",
+        "a listed node does not hold its record",
+        (
+            off(RecordJudge._kept_by_its_node, "node is not None"),
+            off(RecordJudge._kept_by_its_node, "listed is not None"),
+            *SEEN_IS_ABSENT,
+        ),
+        with_=("C5",),
+    ),
+    Mutant(
+        "C5",
+        "one listing without the node is enough",
+        (off(RecordJudge._absent_and_permitted, SETTLED),),
+    ),
+    Mutant(
+        "C5",
+        "an absence goes on over a gap in the polls",
+        (off(history._absences, "at - before.last_at > settings.poll_stale_after"),),
+    ),
+    Mutant(
+        "C5",
+        "what an incomplete listing shows was not seen",
+        (
+            instead(
+                history._nodes_glimpsed,
+                "_without_seen(history.absence, seen, history.records)",
+                "history.absence",
+            ),
+            off(
+                RecordJudge._kept_by_its_node,
+                "uuid in self.partial_uuids or record.instance_id in self.partial_ids",
+            ),
+        ),
+    ),
+    Mutant(
+        "C6",
+        "the record may have moved since the listing that it is judged on",
+        (off(RecordJudge._absent_and_permitted, JUDGED_BEFORE), NEVER_QUIET, BUSY_OR_IDLE),
+        with_=("C3", "C2"),
+    ),
+    Mutant(
+        "C7",
+        "old polls are as good as fresh ones",
+        (
+            off(records.standing_block, "stale is not None"),
+            # The listing judged on, and the reading of the clock, grow old with the polls.
+            off(
+                RecordJudge._absent_and_permitted,
+                "self.snapshot.now - history.base.started_at > settings.poll_stale_after",
+            ),
+            off(
+                RecordJudge.judge,
+                "not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after)",
+            ),
+        ),
+        with_=("C6", "T1"),
+    ),
+    Mutant(
+        "C8",
+        "what is under way for a record is not asked for",
+        (
+            off(RecordJudge._marked, "flight is not None"),
+            off(
+                RecordJudge._marked,
+                "touched_at is not None and records is not None "
+                "and records.started_at <= touched_at",
+            ),
+            off(records._still_permitted, "uuid in snapshot.record_flights"),
+            NEVER_QUIET,
+        ),
+        with_=("C3",),
+    ),
+    Mutant(
+        "C9",
+        "a hold on a record is not looked at",
+        (
+            off(RecordJudge._kept_by_itself, "record.held"),
+            off(
+                RecordJudge._marked,
+                "uuid in snapshot.holds or record.instance_id in snapshot.holds",
+            ),
+            off(
+                records._still_permitted,
+                "record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds",
+            ),
+        ),
+    ),
+    Mutant(
+        "C10",
+        "an open breaker stops nothing",
+        (
+            off(records.standing_block, "breaker and snapshot.breaker.cause is not None"),
+            off(
+                records._still_permitted,
+                "snapshot.breaker.generation != order.breaker_generation "
+                "or snapshot.breaker.is_open",
+            ),
+        ),
+    ),
+    Mutant(
+        "C10",
+        "without the lease it cleans on",
+        (off(records.standing_block, "not snapshot.lease"),),
+    ),
+    Mutant(
+        "C10",
+        "the cycle has no cap",
+        (instead(plan._judge_records, "max(0, room - snapshot.cleaned_lately)", "len(due)"),),
+    ),
+    Mutant(
+        "C11",
+        "signs of life at the last look are not seen",
+        (off(records.confirm_clean, "alive is not None"),),
+    ),
+    Mutant(
+        "C11",
+        "an order never expires",
+        (off(records._still_permitted, "snapshot.now > order.not_after"),),
+    ),
+    Mutant(
+        "C11",
+        "a denial counts however young the node is",
+        (
+            off(records._still_stale, "since_s <= settings.visible_after"),
+            NEVER_QUIET,
+            BUSY_OR_IDLE,
+            QUIET_AT_LAST_LOOK,
+            off(records._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
+        ),
+        with_=("C3", "C2"),
+    ),
+    Mutant(
+        "C12",
+        "the write is not conditional",
+        (
+            # What stands here for the WHERE of records.sql.
+            off(CasStore._row_at, "str(row['version']) != record.version"),
+        ),
+    ),
+    Mutant(
+        "C12",
+        "there is no fence where the store can't compare",
+        (
+            off(
+                CleanDesk._write_clean, "self._role.guarantee is Guarantee.FENCED and fence is None"
+            ),
+        ),
+    ),
+    Mutant(
+        "C12",
+        "nobody waits behind the fence",
+        (instead(CleanDesk.on_RecordFenced, "self._role.fence_wait", "0.0"),),
+    ),
+    Mutant(
+        "C12",
+        "what moved before the fence is not compared",
+        (
+            off(
+                records.fenced_order,
+                "judged.last_ping_at != fenced.last_ping_at "
+                "or judged.first_ping_at != fenced.first_ping_at "
+                "or judged.slot_number != fenced.slot_number "
+                "or judged.hostname != fenced.hostname "
+                "or judged.ip_address != fenced.ip_address "
+                "or judged.instance_id != fenced.instance_id "
+                "or judged.claim != fenced.claim",
+            ),
+        ),
+    ),
+    Mutant(
+        "C20",
+        "after a shutdown whatever stands in the record is freed",
+        (
+            off(records._sign_of_life, "record.incarnation != order.incarnation"),
+            off(
+                records._sign_of_life,
+                "order.is_exception and record.instance_id not in (None, order.instance_id)",
+            ),
+            off(ShutdownDesk._gone, "order.reason is not Reason.UNPAIRED", "True"),
+            off(
+                records._sign_of_life,
+                "_is_alive(node, order) and (order.is_exception or bears(node, record))",
+            ),
+        ),
+    ),
+    Mutant(
+        "C21",
+        "a claim expires like any record",
+        (
+            off(
+                records.window_of,
+                "record.claim is not None and record.first_ping_at is None "
+                "and record.last_ping_at is None",
+            ),
+        ),
+    ),
+    Mutant(
+        "C22",
+        "startup-fail is reason enough",
+        (
+            off(
+                RecordJudge.judge,
+                "not quiet_s > window_s",
+                "not quiet_s > window_s and not never_pinged",
+            ),
+        ),
+    ),
+    # U. Reuse.
+    Mutant(
+        "U1",
+        "another pool's record is used again",
+        (
+            off(
+                plan._is_reusable,
+                "not_ours(record, settings.pool, settings.adopt_unclaimed) is not None",
+            ),
+        ),
+    ),
+    Mutant(
+        "U1",
+        "the claim does not compare",
+        (
+            instead(
+                NodeSetupActor._claim,
+                "self._store.claim(order.boot.record, claim)",
+                "self._store.claim(self._store.read(order.boot.record.uuid) or order.boot.record, "
+                "claim)",
+            ),
+            # What stands here for the transaction of records.sql.
+            off(CasStore.claim, "held.holds_anything and not renewed"),
+        ),
+        with_=("U3",),
+    ),
+    Mutant(
+        "U2",
+        "a record that somebody just wrote is used again",
+        (
+            off(
+                demand.is_locked,
+                "settings.compare_and_set or record.uuid in snapshot.own_cleans",
+                "True",
+            ),
+        ),
+    ),
+    Mutant(
+        "U3",
+        "a record that holds something is used again",
+        (off(plan._is_reusable, "record.holds_anything or record.problems or record.held"),),
+    ),
+    Mutant(
+        "U7",
+        "nobody counts the slots",
+        (off(Market._refusal, "self.slots.free is not None and booted >= self.slots.free"),),
+    ),
+    # P. Pairing.
+    Mutant(
+        "P1",
+        "the incarnation is not compared",
+        (
+            off(
+                pairing.pair,
+                "claim is None or node.tags.incarnation != claim.incarnation",
+                "claim is None",
+            ),
+        ),
+    ),
+    Mutant(
+        "P1",
+        "an instance id pairs whenever it was pinged with",
+        (
+            instead(
+                pairing._same_life,
+                "node.tags.record is None and record.first_ping_at is not None "
+                "and node.created_at is not None and record.first_ping_at >= node.created_at",
+                "True",
+            ),
+        ),
+    ),
+    Mutant("P2", "the first of two candidates pairs", (off(pairing.pair, "len(mine) > 1"),)),
+    # L. Listings.
+    Mutant(
+        "L1",
+        "a listing that failed is an empty one",
+        (
+            instead(
+                CloudNodeListActor.poll,
+                "self._cloud.list_nodes()",
+                "empty_on_failure(self._cloud.list_nodes)",
+                empty_on_failure=_empty_on_failure,
+            ),
+        ),
+    ),
+    Mutant(
+        "L1",
+        "an incomplete listing of the cloud counts as complete",
+        (instead(CloudNodeListActor.poll, "listed.complete", "True"),),
+    ),
+    Mutant(
+        "L1",
+        "an incomplete listing of records counts as complete",
+        (instead(RecordListActor.poll, "listed.complete", "True"),),
+    ),
+    Mutant(
+        "L2",
+        "an adapter without proof may authorise",
+        (off(records.standing_block, "not settings.may_authorise"),),
+    ),
+    Mutant(
+        "L3",
+        "a listing that lost most of what was known is believed",
+        (
+            off(
+                breaker.collapses,
+                "known >= COLLAPSE_FLOOR and lost > settings.collapse_fraction * known",
+            ),
+        ),
+    ),
+    Mutant(
+        "L4",
+        "a listing that contradicts itself is decided on",
+        (off(Impossible.too_many, "len(self.ids) > IMPOSSIBLE_FRACTION * self.listed"),),
+    ),
+    # D. Nodes.
+    Mutant(
+        "D3",
+        "one denial is gone, however soon",
+        (off(shutdown.judge_gone, "settings.visible_after == 0", "True"),),
+    ),
+    Mutant(
+        "D3",
+        "an accepted destroy is gone",
+        (
+            off(
+                ShutdownDesk.on_NodeDestroyed,
+                "message.outcome is Outcome.GONE",
+                "message.outcome in (Outcome.GONE, Outcome.ACCEPTED)",
+            ),
+        ),
+    ),
+    Mutant(
+        "D7", "an unpaired node is destroyed at once", (off(NodeJudge._unpaired, UNPAIRED_LONG),)
+    ),
+    Mutant(
+        "D8",
+        "silence counts while the store is down",
+        (
+            off(history.store_answered, "0.0 <= gap <= settings.poll_stale_after", "True"),
+            off(history._answered_by, "0.0 < gap <= settings.poll_stale_after", "True"),
+        ),
+    ),
+    Mutant(
+        "D9",
+        "any number is destroyed in one cycle",
+        (off(plan._shutdowns, "capped and room <= 0"),),
+    ),
+    Mutant(
+        "D9",
+        "a wave of silence opens no breaker",
+        (
+            off(
+                breaker.mass_silence,
+                "population >= COLLAPSE_FLOOR and turned > settings.collapse_fraction * population",
+            ),
+        ),
+    ),
+    Mutant(
+        "D10",
+        "a node whose record is not listed is destroyed at once",
+        (
+            off(
+                NodeJudge._unpaired,
+                UNPAIRED_LONG,
+                f"({UNPAIRED_LONG}) and any(one.uuid == node.tags.record "
+                "for one in self.history.records.items)",
+            ),
+        ),
+    ),
+    # R. Restart.
+    Mutant(
+        "R1",
+        "what a former run left open is not taken up",
+        (instead(Recovery.load, "intents", "()"),),
+    ),
+)

@@ -1,0 +1,132 @@
+"""Plays the seeds of `make test` against every mutant: python -m tests.simulation.mutation.
+
+Writes which seed catches each into mutants.json; the test plays that one first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.run import Result, run
+from tests.simulation.switch import thrown
+
+SEEDS = 240
+"""The fixed set: `make test` plays seeds 0 to 239."""
+KNOWN = Path(__file__).with_name("mutants.json")
+
+
+@dataclass(frozen=True)
+class Catch:
+    """The run that noticed a mutant: its seed, the monitor, and the faults that it takes."""
+
+    seed: int
+    monitor: str
+    what: str
+    faults: tuple[str, ...] = ()
+
+
+def play(mutant: Mutant, seed: int, without: Iterable[int] = ()) -> tuple[Catch | None, Result]:
+    """That seed against that mutant; it ends with the first finding that counts."""
+    noticed_by = mutant.noticed_by
+    with thrown(mutant.switches):
+        result = run(seed, without=frozenset(without), enough=lambda rule: rule in noticed_by)
+    found = next((one for one in result.violations if one.rule in noticed_by), None)
+    return (None if found is None else Catch(seed, found.rule, found.what)), result
+
+
+def catch(mutant: Mutant, first: int | None = None, seeds: int = SEEDS) -> Catch | None:
+    """The first seed of the fixed set that notices it, `first` before all others."""
+    order = list(range(seeds))
+    if first is not None:
+        order = [first, *(seed for seed in order if seed != first)]
+    for seed in order:
+        caught, _ = play(mutant, seed)
+        if caught is not None and not _breaks(seed, mutant):
+            return caught
+    return None
+
+
+def _breaks(seed: int, mutant: Mutant) -> bool:
+    """Whether the product does so, too, as it is: then it is no mutant that was noticed."""
+    result = run(seed, enough=lambda rule: rule in mutant.noticed_by)
+    return any(one.rule in mutant.noticed_by for one in result.violations)
+
+
+def explain(mutant: Mutant, caught: Catch) -> Catch:
+    """With the kinds of fault that the run cannot do without; none for fair weather."""
+    _, result = play(mutant, caught.seed)
+    needed = list(result.faults)
+    without: set[int] = set()
+    for fault in result.faults:
+        again, _ = play(mutant, caught.seed, without | {fault.number})
+        if again is not None:
+            without.add(fault.number)
+            needed.remove(fault)
+    final, _ = play(mutant, caught.seed, without)
+    assert final is not None
+    kinds = tuple(sorted({fault.kind for fault in needed}))
+    return replace(final, faults=kinds)
+
+
+def known() -> dict[str, Catch]:
+    """What the last regeneration found, by the mutant's name."""
+    if not KNOWN.exists():
+        return {}
+    told = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return {
+        name: Catch(**{**one, "faults": tuple(one["faults"])})
+        for name, one in told.items()
+        if one is not None
+    }
+
+
+def _work(job: tuple[int, int | None]) -> tuple[int, Catch | None]:
+    index, first = job
+    mutant = MUTANTS[index]
+    caught = catch(mutant, first)
+    return index, None if caught is None else explain(mutant, caught)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rules", nargs="*", help="only these rules")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--afresh", action="store_true", help="forget the known seeds")
+    asked = parser.parse_args()
+    before = known()
+    found: dict[str, Catch | None] = {**before} if asked.rules else {}
+    jobs = [
+        (index, None if asked.afresh or mutant.name not in before else before[mutant.name].seed)
+        for index, mutant in enumerate(MUTANTS)
+        if not asked.rules or mutant.rule in asked.rules
+    ]
+    console = Console()
+    with Progress(console=console) as progress:
+        task = progress.add_task("mutants", total=len(jobs))
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(asked.jobs) as pool:
+            for index, caught in pool.imap_unordered(_work, jobs):
+                mutant = MUTANTS[index]
+                found[mutant.name] = caught
+                progress.advance(task)
+                told = "NOT CAUGHT" if caught is None else f"seed {caught.seed}, {caught.monitor}"
+                console.print(f"{mutant.name}: {told}", highlight=False)
+    kept = {mutant.name: found.get(mutant.name) for mutant in MUTANTS}
+    text = {name: None if one is None else asdict(one) for name, one in kept.items()}
+    KNOWN.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(kept.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
