@@ -283,6 +283,11 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
         return keep(uuid, Reason.CHANGED_SINCE_LISTING)
     if uuid in snapshot.record_flights:
         return keep(uuid, Reason.IN_FLIGHT)
+    late = snapshot.late.get(uuid)
+    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
+        # A clean that comes late would free it again, and nobody would be told a second time.
+        age_s, limit_s = snapshot.now - late.at, settings.node_stale_after
+        return keep(uuid, Reason.IN_FLIGHT, age_s=age_s, limit_s=limit_s)
     block = standing_block(snapshot, settings, polls=False, breaker=False)
     if block is not None and block[0] is not Reason.NOT_AUTHORISED:
         return keep(uuid, block[0], **block[1])

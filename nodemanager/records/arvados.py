@@ -250,7 +250,8 @@ class ArvadosRecordStore:
         now = self._unmoved(record)
         if now.holds_anything:
             raise StoreRefused(f"record {now.uuid} holds something again")
-        self._refuse_taken(before)
+        with before_writing():
+            self._refuse_taken(before)
         attributes = {
             "slot_number": before.slot_number,
             "hostname": before.hostname,
