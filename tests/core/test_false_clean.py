@@ -13,7 +13,7 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.model import NO_TAGS, CloudState, FreedLife, Tags
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import FREED_KEPT_S, FREED_LIMIT
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.snapshot import Flight, LateWrite
 from tests.core.build import SMALL, World, cleaned, node, world
 
 
@@ -394,6 +394,7 @@ def test_not_when_the_record_is_gone():
         pytest.param({"read_only": "another store"}, id="read-only"),
         pytest.param({"record_flights": {"r1": Flight("restore", 1.0)}}, id="under-way"),
         pytest.param({"touched": {"r1": 1e9}}, id="written-since-the-listing"),
+        pytest.param({"late": {"r1": LateWrite(1e6)}}, id="another-clean-may-come-late-c12"),
     ],
 )
 def test_it_waits_while_it_may_not_be_written(flag: dict[str, object]):
