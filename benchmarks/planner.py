@@ -27,7 +27,10 @@ OTHER_WORK, PAGE, LINE = 256 << 20, 4096, 64
 
 @dataclass(frozen=True)
 class Round:
-    """One round that was measured; `cold_s` is that of one with nothing of it in a cache."""
+    """One round that was measured; `cold_s` is that of one with nothing of it in a cache.
+
+    `gc_s` is a collection with all of it in memory, which the daemon makes now and then.
+    """
 
     cpu_s: float
     gc_s: float
@@ -45,20 +48,6 @@ def _cpu_once(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
-
-
-class _Pauses:
-    """CPU seconds that the garbage collector takes."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = 0.0
-
-    def __call__(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._began = time.process_time()
-        else:
-            self.seconds += time.process_time() - self._began
 
 
 class Planner:
@@ -114,19 +103,18 @@ def rounds(count: int, *, stale: int, measured: int) -> Round:
     for number in range(WARM_UP, WARM_UP + 2 * measured):
         is_cold = number % 2 == 1
         poll = pool.poll(number)
+        began = time.process_time()
         gc.collect()
+        collecting = time.process_time() - began
         if is_cold:
             _forget_cached()
-        pauses = _Pauses()
-        gc.callbacks.append(pauses)
         began = time.process_time()
         made = planner.round(poll)
         spent = time.process_time() - began
-        gc.callbacks.remove(pauses)
         if is_cold:
             colds.append(spent)
         else:
-            taken.append(Round(spent, pauses.seconds, made))
+            taken.append(Round(spent, collecting, made))
     median = sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
     return replace(median, cold_s=statistics.median(colds))
 

@@ -25,7 +25,7 @@ from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
-from nodemanager.memory import tune_collector
+from nodemanager.memory import Collector, collecting
 from nodemanager.operators import OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
@@ -109,7 +109,8 @@ class Service:
         with ExitStack() as stack:
             self._heed_signals()
             system = self._start(stack)
-            code, reason = self._serve(system)
+            with collecting(self._clock) as collector:
+                code, reason = self._serve(system, collector)
             self._stop(system, reason)
         _log.event(Event.DAEMON_STOPPED, reason=reason, pool=self._config.daemon.pool, code=code)
         return code
@@ -214,13 +215,14 @@ class Service:
 
     # Serve.
 
-    def _serve(self, system: wiring.System) -> tuple[int, str]:
+    def _serve(self, system: wiring.System, collector: Collector) -> tuple[int, str]:
         """Until something ends it: the exit code, and why."""
         pulse = Pulse(self._clock, system.actors)
         interval = sdnotify.watchdog_interval()
         wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
         while True:
             pulse.beat()
+            collector.beat()
             stuck = pulse.stuck(self._config.daemon.watchdog)
             for actor, age_s in stuck:
                 _log.event(Event.ACTOR_STUCK, level=log.ERROR, actor=actor, age_s=age_s)
@@ -313,7 +315,6 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.catch_uncaught()
     log.hide(*wiring.secrets_of(config))
-    tune_collector()
     return Service(config, dry_run=dry_run, once=once).run()
 
 
