@@ -128,7 +128,8 @@ def pending_claims(
     that lacks it may be short, and a node beside it would be one too many.
     """
     history = snapshot.history
-    records = tuple(records)
+    # Most have a listed node, and are none of either: one pass leaves them out.
+    records = [record for record in records if record.uuid not in history.bearers]
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
@@ -148,7 +149,6 @@ def pending_claims(
         and record.claim.pool == settings.pool
         and record.first_ping_at is None
         and record.last_ping_at is None
-        and record.uuid not in history.bearers
     )
     pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
@@ -161,6 +161,8 @@ def unlisted_nodes(
     unlisted: Unlisted = NOTHING,
 ) -> Iterator[str]:
     """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
+
+    `records` are those whose uuid no listed node bears.
 
     What the cloud says of it by id goes before all: one that it has counts, one that it denied
     since the last ping does not. Else its absence counts once it was seen in enough complete
@@ -180,7 +182,7 @@ def unlisted_nodes(
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        if record.uuid in history.bearers or record.instance_id in history.present:
+        if record.instance_id in history.present:
             continue
         if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
             continue
