@@ -64,8 +64,10 @@ def test_a_late_ping_is_told_opens_the_breaker_and_the_record_is_given_back(
     machine, before = freed_alive(rig)
     assert not rig.store.rows[before.uuid].holds_anything
     rig.turn(90)
-    wake(rig, machine)
+    # It pings before any listing shows it: that alone is told.
+    rig.fleet.ping(machine)
     told = until(rig, "record.false_clean", within=120)
+    wake(rig, machine)
     assert told["level"] == "error"
     assert told["reason"] == "late_ping"
     assert (told["record"], told["node"]) == (before.uuid, machine.node.id)

@@ -198,7 +198,7 @@ def behind_a_fence(steps: frozenset[str] = EVERY_STEP) -> Clean:
             return False
         except StoreError:
             return _lifted(store, judged, judged)
-        behind = fenced_order(_order(judged), judged, fenced)
+        behind = fenced_order(_order(judged), judged, fenced, 0.0)
         if behind is None:
             return _lifted(store, fenced, judged)
         if "settle" in steps:

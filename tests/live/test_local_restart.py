@@ -143,7 +143,10 @@ def test_a_dry_run_beside_the_daemon_decides_and_writes_nothing(
     cluster.change({"Daemon": {"node_stale_after": 600}})
     daemon.reload()
     quiet = cluster.registry.create(
-        slot_number=SLOTS, hostname="compute6", properties={"nodemanager_pool": "live"}
+        slot_number=SLOTS,
+        hostname="compute6",
+        properties={"nodemanager_pool": "live"},
+        info={"ec2_instance_id": "local-long-gone"},
     )
     shadow_file = cluster.configure(
         {
