@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak chaos race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak mutants chaos race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -37,6 +37,10 @@ unit: venv-test
 
 soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
 	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)
+
+mutants: venv-test ## switch each rule off, find the seed that notices, write doc/proof.rst (5 minutes)
+	@$(PY) -m tests.simulation.mutation $(ARGS)
+	@$(PY) -m tests.simulation.table doc/proof.rst
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)

@@ -177,3 +177,16 @@ def test_an_untagged_node_that_pairs_by_instance_id_is_not_drained_d11() -> None
     assert verdict(made) == (Kind.KEEP, Reason.UNTAGGED)
     assert made.last is not None
     assert made.last.pairs.record_of["i-r1"].uuid == "r1"
+
+
+@pytest.mark.parametrize(
+    "held", [pytest.param("i-r1", id="node"), pytest.param("r1", id="its-record")]
+)
+def test_an_unpaired_node_is_kept_while_it_or_its_record_is_held_c9_d7(held: str) -> None:
+    made = unpaired()
+    made.flags["holds"] = frozenset({held})
+    for _ in range(60):
+        made.advance(50.0)
+        made.round()
+    assert verdict(made) == (Kind.KEEP, Reason.HELD)
+    assert made.destroyed == []

@@ -7,7 +7,7 @@ something, is not enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.clean_desk import CleanDesk
@@ -36,8 +36,8 @@ class Mutant:
     what: str
     switches: tuple[Switch, ...]
     with_: tuple[str, ...] = ()
-    also: frozenset[str] = field(default=frozenset())
-    """Further rules whose monitor is as good as its own."""
+    open: str | None = None
+    """Why no seed notices it, where none does: a hole in the simulation."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Mutant:
 
     @property
     def noticed_by(self) -> frozenset[str]:
-        return {self.rule} | PROMISE | self.also
+        return {self.rule} | PROMISE
 
 
 def off(function: Any, of: str, to: str = "False", **names: Any) -> Switch:
@@ -276,6 +276,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "or judged.claim != fenced.claim",
             ),
         ),
+        open="a ping would have to arrive in the fraction of a second between the fence's own read "
+        "and its write, from a node that was silent for a whole window",
     ),
     Mutant(
         "C20",
@@ -385,6 +387,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "True",
             ),
         ),
+        open="a node without our tags would have to be stopped and started, or an instance id be "
+        "used twice where the adapter says it never is",
     ),
     Mutant("P2", "the first of two candidates pairs", (off(pairing.pair, "len(mine) > 1"),)),
     # L. Listings.

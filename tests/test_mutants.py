@@ -1,0 +1,78 @@
+"""A rule that is switched off is noticed: the simulation would see what the rules prevent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import table
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.mutation import catch, known
+from tests.simulation.switch import NotThere, Switch, thrown
+
+RULES = (
+    *(f"C{number}" for number in (*range(13), 20, 21, 22)),
+    *("U1", "U2", "U3", "U7", "P1", "P2", "L1", "L2", "L3", "L4"),
+    *("D3", "D7", "D8", "D9", "D10", "R1"),
+)
+"""Those that free, use again, boot or destroy, and what they rest on."""
+KNOWN = known()
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(one, id=one.name) for one in MUTANTS if one.open is None]
+)
+def test_the_seeds_of_make_test_notice_a_rule_that_is_off(mutant: Mutant) -> None:
+    """By its own monitor or the promise's, in a run in which the product itself breaks nothing."""
+    first = KNOWN[mutant.name].seed if mutant.name in KNOWN else None
+    assert catch(mutant, first) is not None, "run `python -m tests.simulation.mutation`"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_noticed_in_one_way_of_switching_it_off_at_least(rule: str) -> None:
+    assert any(one.rule == rule and one.open is None for one in MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", [pytest.param(one, id=one.name) for one in MUTANTS])
+def test_a_mutant_fits_the_product_and_is_gone_afterwards(mutant: Mutant) -> None:
+    before = [one.subject.__code__ for one in mutant.switches]
+    with thrown(mutant.switches):
+        assert all(one.subject.__code__ not in before for one in mutant.switches)
+    assert [one.subject.__code__ for one in mutant.switches] == before
+
+
+def test_what_is_not_in_the_product_can_not_be_switched_off() -> None:
+    with pytest.raises(NotThere), thrown([Switch(table.cited, "text is None")]):
+        pass
+
+
+def test_a_switch_counts_how_often_it_bit() -> None:
+    with thrown([Switch(_is_small, "number < 10")]) as (bites,):
+        assert [_is_small(number) for number in (5, 50, 7)] == [False, False, False]
+    assert bites.count == 2
+    assert _is_small(5)
+
+
+def _is_small(number: int) -> bool:
+    return number < 10
+
+
+def test_the_table_in_the_docs_is_current() -> None:
+    """But for which tests cite a rule: those that it names must do so."""
+    told = (table.ROOT / "doc" / "proof.rst").read_text(encoding="utf-8")
+    assert _without_tests(told) == _without_tests(table.page()), (
+        "run `python -m tests.simulation.table doc/proof.rst`"
+    )
+    for rule, tests in re.findall(r"^   \* - ([A-Z]\d+)\n     - (.*test_\w+)$", told, re.MULTILINE):
+        assert set(tests.split(", ")) <= set(table.tests_of(rule))
+
+
+def _without_tests(page: str) -> str:
+    return re.sub(r"^     - (none|.*test_\w+)$", "     - tests", page, flags=re.MULTILINE)
+
+
+def test_ranges_and_names_cite_rules() -> None:
+    assert table.cited("(C0-C2, D9)\n    def test_it_holds_b3_u7() -> None:") == {
+        *("C0", "C1", "C2", "D9", "B3", "U7")
+    }
