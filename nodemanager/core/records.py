@@ -186,7 +186,7 @@ class RecordJudge:
         claimed = record.claim is not None and never_pinged
         found = self.unlisted.verdicts.get(record.uuid)
         if found is not None and (
-            found.reason is not Reason.PINGING_UNLISTED or not quiet_s > window_s
+            found.reason is not Reason.PINGING_UNLISTED or quiet_s <= window_s
         ):
             # The cloud's "no such node" frees nothing by itself; what it has keeps the record.
             return found._replace(measures={**measures, **(found.measures or {})})

@@ -76,7 +76,8 @@ SEEN_IS_ABSENT = (
 )
 JUDGED_BEFORE = (
     "history.base_index.get(uuid) != record.version "
-    "or history.glimpsed.get(uuid, record.version) != record.version"
+    "or history.glimpsed.get(uuid, record.version) != record.version "
+    "or uuid in history.vetoed"
 )
 SETTLED = "listings < settings.absent_listings or absent_s < settings.settle"
 UNPAIRED_LONG = "since_s <= settings.boot_fail_after or listings < 2"
@@ -156,7 +157,8 @@ MUTANTS: tuple[Mutant, ...] = (
             # The listing judged on, and the reading of the clock, grow old with the polls.
             off(
                 RecordJudge._absent_and_permitted,
-                "self.snapshot.now - history.base.started_at > settings.poll_stale_after",
+                "(age_s := self.snapshot.now - history.base.started_at) "
+                "> settings.poll_stale_after",
             ),
             off(
                 RecordJudge.judge,
@@ -346,13 +348,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U2",
         "a record that somebody just wrote is used again",
-        (
-            off(
-                demand.is_locked,
-                "settings.compare_and_set or record.uuid in snapshot.own_cleans",
-                "True",
-            ),
-        ),
+        (off(demand.is_locked, "settings.compare_and_set", "True"),),
     ),
     Mutant(
         "U3",
