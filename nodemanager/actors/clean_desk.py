@@ -25,6 +25,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.actors.narrator import record_fields
 from nodemanager.actors.restore_desk import RestoreDesk
+from nodemanager.core.evidence import look_at
 from nodemanager.core.late import NEVER, Unknown, after_unknown
 from nodemanager.core.model import Guarantee, Outcome, Record
 from nodemanager.core.reasons import Event, Kind, Reason
@@ -58,9 +59,14 @@ class CleanDesk(RestoreDesk):
     def _begin_clean(self, order: CleanOrder) -> None:
         if order.is_exception:
             # A stale record will be stale after a restart; this one only we know of.
-            self._scribe.intend([clean_intent(order)])
+            self._intend_afresh(order)
         self._flights.clean_begun(order, self._clock.boottime())
         self._cleaner.give(order.uuid, LookBeforeClean(order))
+
+    def _intend_afresh(self, order: CleanOrder) -> None:
+        """Unless a write of it may have been sent: then its proof must stay."""
+        if not self._scribe.may_be_written(clean_key(order.uuid)):
+            self._scribe.intend([clean_intent(order)])
 
     def _lift_left(self, order: CleanOrder) -> None:
         """Lift a fence that a listing shows, and that nothing of ours is behind any more."""
@@ -113,7 +119,7 @@ class CleanDesk(RestoreDesk):
             self._clean_ended(order, "cleaned" if done else reason.value, again=again)
             return
         assert found.record is not None
-        self._write_clean(order, found.record, message.fenced)
+        self._write_clean(order, found, found.record, message.fenced)
 
     def _look_behind(self, unknown: Unknown, fence: Fence, found: CleanEvidence) -> None:
         """A clean of unknown outcome: its fence stays until that is known (C12)."""
@@ -131,7 +137,7 @@ class CleanDesk(RestoreDesk):
             self._cleaner.go_on(uuid, LiftFence(order, fence))
         elif verdict.kind is Kind.CLEAN and self._stopping is None and found.record is not None:
             if order.fenced:
-                self._write_clean(order, found.record, fence)
+                self._write_clean(order, found, found.record, fence)
             else:
                 self._cleaner.go_on(uuid, FenceRecord(order, found.record))
         else:
@@ -155,11 +161,24 @@ class CleanDesk(RestoreDesk):
         )
         self._role.observer.clean_skipped(reason)
 
-    def _write_clean(self, order: CleanOrder, record: Record, fence: Fence | None) -> None:
-        """Fence or free the record, once its pre-image is on the disk."""
+    def _write_clean(
+        self, order: CleanOrder, found: CleanEvidence, record: Record, fence: Fence | None
+    ) -> None:
+        """Fence or free the record, once its pre-image and the proof are on the disk."""
         fences = self._role.guarantee is Guarantee.FENCED and fence is None
         judged = record if fence is None else fence.judged
-        if not self._scribe.intend([clean_intent(order, judged, fence=fences)]):
+        look = look_at(
+            record,
+            found.tagged,
+            found.by_id,
+            self._snapshot(order.plan_id, without=order.uuid),
+            self._settings,
+            asked_id=found.asked_id,
+            node_id=order.instance_id,
+            guarantee=self._role.guarantee,
+            fence_wait=self._role.fence_wait,
+        )
+        if not self._scribe.intend([clean_intent(order, judged, fence=fences, look=look)]):
             self._log.event(
                 Event.RECORD_CLEAN_SKIPPED,
                 **record_fields(record, order.uuid),
@@ -311,6 +330,8 @@ class CleanDesk(RestoreDesk):
 
     def _clean_concluded(self, order: CleanOrder, outcome: str) -> None:
         self._conclude(clean_key(order.uuid), outcome, reason=order.reason.value)
+        if outcome == "cleaned":
+            self._prove(order.uuid)
         if order.reason is Reason.AFTER_SHUTDOWN and order.instance_id is not None:
             self._conclude(destroy_key(order.instance_id), Outcome.GONE.value)
         relieved = outcome == "lifted" and order.not_after == NEVER
@@ -324,7 +345,7 @@ class CleanDesk(RestoreDesk):
         fence = self._flights.fences.get(order.uuid)
         if order.is_exception and fence is None:
             order = self._afresh(order)
-            self._scribe.intend([clean_intent(order)])
+            self._intend_afresh(order)
         self._flights.clean_begun(order, self._flights.cleans[order.uuid][1])
         self._cleaner.give(order.uuid, LookBeforeClean(order, fence[0] if fence else None))
 

@@ -211,6 +211,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._forget_own_cleans(listing)
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
+        self._watch_freed(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
         self._slots = message.slots
         self._decide_soon()
@@ -331,6 +332,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         loaded = self._scribe.mend()
         if loaded is not None:
             self._adopt(loaded)
+        self._prove_owed()
         self._flights.forget_landed(self._history)
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
@@ -447,7 +449,10 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         now = self._clock.boottime()
         written = order.fenced and fenced
         if order.is_exception and written:
-            past = replace(self._afresh(order), not_after=float("inf"), fenced=True)
+            # It stood when the former run wrote: what came after that write is looked for.
+            past = replace(
+                self._afresh(order), not_after=float("inf"), fenced=True, fenced_at=NEVER
+            )
         else:
             # Nothing is freed on what a former run judged: it is only looked at.
             past = replace(order, not_after=NEVER)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nodemanager.core.evidence import Look
 from nodemanager.core.model import Claim, Record
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.records import CleanOrder
@@ -54,15 +55,27 @@ def destroy_intent(order: ShutdownOrder) -> Intent:
     )
 
 
-def clean_intent(order: CleanOrder, judged: Record | None = None, *, fence: bool = False) -> Intent:
-    """A clean, with the record as it is before the write once one is about to be sent."""
+def clean_intent(
+    order: CleanOrder,
+    judged: Record | None = None,
+    *,
+    fence: bool = False,
+    look: Look | None = None,
+) -> Intent:
+    """A clean, with the record as it is before the write once one is about to be sent.
+
+    `look` is what stands then: with the order and the pre-image the proof of the clean.
+    """
+    details = {"order": codec_of(CleanOrder).encode(order)}
+    if look is not None:
+        details["look"] = codec_of(Look).encode(look)
     return Intent(
         IntentKind.FENCE if fence else IntentKind.CLEAN,
         clean_key(order.uuid),
         order.plan_id,
         record=order.uuid,
         node=order.instance_id,
-        details={"order": codec_of(CleanOrder).encode(order)},
+        details=details,
         pre_image=judged,
     )
 
@@ -113,6 +126,12 @@ def clean_order(intent: Intent) -> CleanOrder:
     """Raises ValueError for details that no `clean_intent` has."""
     order: CleanOrder = decoded(CleanOrder, intent.details.get("order"))
     return order
+
+
+def clean_look(intent: Intent) -> Look:
+    """Raises ValueError for a clean that none was written down of."""
+    look: Look = decoded(Look, intent.details.get("look"))
+    return look
 
 
 def fields_of(one: OpenIntent) -> dict[str, Any]:

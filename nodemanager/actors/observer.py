@@ -51,6 +51,9 @@ class Observer(Protocol):
 
     def restored(self) -> None: ...
 
+    def violated(self, rule: str) -> None:
+        """A rule was found broken; `rule` is its id."""
+
     def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
         """The ledger's entries, by kind and state (D4)."""
 
@@ -111,6 +114,9 @@ class Nobody:
         return
 
     def restored(self) -> None:
+        return
+
+    def violated(self, rule: str) -> None:
         return
 
     def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodemanager.actors.desk import Desk
 from nodemanager.actors.messages import RecordRestored, RestoreFailed, RestoreRecord
+from nodemanager.actors.monitor_desk import MonitorDesk
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
@@ -19,7 +19,7 @@ from nodemanager.journal.facts import LatePinged, LivesFreed
 from nodemanager.log import ERROR, WARNING
 
 
-class RestoreDesk(Desk):
+class RestoreDesk(MonitorDesk):
     """Remembers what was freed, tells of the lives that go on, and has them given back."""
 
     def _lives_freed(self, lives: Iterable[FreedLife]) -> None:
@@ -90,6 +90,7 @@ class RestoreDesk(Desk):
                 clear=false_clean.CLEAR,
             )
             self._role.observer.false_cleaned()
+        self._tell_broken(folded.told)
         if folded.told:
             self._decide_soon()
 

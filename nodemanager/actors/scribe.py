@@ -259,6 +259,14 @@ class Scribe:
             self._failed(error)
             return ()
 
+    def newest(self, key: str) -> tuple[bool, Intent | None]:
+        """Whether the journal could be read, and the newest intent of that key."""
+        try:
+            return True, self._journal.newest(key)
+        except JournalError as error:
+            self._failed(error)
+            return False, None
+
     # What was seen and decided.
 
     def begin(self, start: Start) -> None:

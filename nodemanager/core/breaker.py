@@ -18,6 +18,7 @@ class Cause(StrEnum):
     RECORDS_COLLAPSED = "records_collapsed"
     MASS_SILENCE = "mass_silence"
     FALSE_CLEAN = "false_clean"
+    INVARIANT = "invariant"
 
 
 HOW_TO_CLEAR = {
@@ -29,6 +30,8 @@ HOW_TO_CLEAR = {
     "terminated or stopped; or by `nodemanager breaker reset` once you have looked",
     Cause.FALSE_CLEAN: "closes when each of these records is listed as restored, or its node "
     "confirmed gone by id; or by `nodemanager breaker reset` once you have looked",
+    Cause.INVARIANT: "closes by `nodemanager breaker reset` once you know what broke the rule that "
+    "the `invariant.broken` lines name",
 }
 
 
@@ -112,7 +115,7 @@ def reset(breaker: Breaker) -> Breaker:
     for part in breaker.parts:
         if part.cause in COLLAPSES:
             lost |= part.ids - part.back
-        else:
+        elif part.cause is not Cause.INVARIANT:
             silent |= part.ids
     return closed(replace(breaker, gone=breaker.gone | lost, acquitted=breaker.acquitted | silent))
 

@@ -58,6 +58,7 @@ class Key(Told):
 
     # Why, and the measures beside their thresholds.
     REASON = "reason", "Why: one of the reasons below."
+    RULE = "rule", "Id of the safety rule that is meant; `proof` where the journal has none."
     WAS = "was", "The reason of the cycle before, where it changed."
     CAUSE = "cause", "What led to it, where the reason is not enough."
     CLEAR = "clear", "What an operator does to clear it."

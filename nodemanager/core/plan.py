@@ -276,15 +276,16 @@ def _judge_records(
                     Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
                 )
         due = [entry for entry in due if name_of(entry[3]) not in backlog]
-    room = settings.max_cleans_per_cycle - sum(
+    taken = snapshot.cleaned_lately + sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
-    room = max(0, room - snapshot.cleaned_lately)
+    room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
         verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
     cleans = tuple(
-        order_clean(record, verdicts[index], snapshot) for _, _, index, record in due[:room]
+        order_clean(record, verdicts[index], snapshot, settings, place)
+        for place, (_, _, index, record) in enumerate(due[:room], taken)
     )
     return verdicts, cleans, len(due[room:]), backlog
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.bearers import bears, node_of
+from nodemanager.core.evidence import Grounds, grounds_of
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import not_ours
@@ -320,8 +321,9 @@ class CleanOrder:
 
     `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
     place of the waived ones; then `version` is None and the version judged is the one re-read.
-    `fenced` says that the node is locked out already and the fence has stood (C12).
-    `not_after` is CLOCK_BOOTTIME. `instance_id` is the node destroyed, or the one that pinged.
+    `fenced` says that the node is locked out already and the fence has stood (C12), since
+    `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
+    the one that pinged. `grounds` is what the plan judged, for the proof afterwards.
     """
 
     uuid: str
@@ -336,6 +338,8 @@ class CleanOrder:
     hostname: str | None = None
     measures: Mapping[str, Any] = field(default_factory=dict)
     fenced: bool = False
+    fenced_at: float | None = None
+    grounds: Grounds | None = None
 
     @property
     def is_exception(self) -> bool:
@@ -357,8 +361,10 @@ class CleanEvidence:
     error: str | None = None
 
 
-def order_clean(record: Record, verdict: Verdict, snapshot: Snapshot) -> CleanOrder:
-    """The order that a CLEAN verdict calls for."""
+def order_clean(
+    record: Record, verdict: Verdict, snapshot: Snapshot, settings: Settings, place: int = 0
+) -> CleanOrder:
+    """The order that a CLEAN verdict calls for, the cycle's `place`th from 0 (C10)."""
     return CleanOrder(
         uuid=record.uuid,
         reason=verdict.reason,
@@ -371,6 +377,7 @@ def order_clean(record: Record, verdict: Verdict, snapshot: Snapshot) -> CleanOr
         slot=record.slot_number,
         hostname=record.hostname,
         measures=verdict.measures or {},
+        grounds=grounds_of(record, snapshot, settings, place),
     )
 
 
@@ -545,4 +552,6 @@ def fenced_order(
         or judged.claim != fenced.claim
     ):
         return None
-    return replace(order, version=fenced.version, not_after=float("inf"), fenced=True)
+    return replace(
+        order, version=fenced.version, not_after=float("inf"), fenced=True, fenced_at=now
+    )

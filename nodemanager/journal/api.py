@@ -141,6 +141,10 @@ class Journal(Protocol):
         """Outcomes since then (epoch seconds), oldest first; `id` is a record's or a node's."""
         ...
 
+    def newest(self, key: str) -> Intent | None:
+        """The newest intent of that key, ended or not, its pre-image with it; one keyed read."""
+        ...
+
     # Pre-images.
 
     def pre_images(

@@ -119,6 +119,17 @@ def open_intents(
     )
 
 
+def newest(connection: sa.Connection, key: str) -> Intent | None:
+    row = connection.execute(
+        sa.select(intents, pre_images.c.body)
+        .outerjoin(pre_images, pre_images.c.intent == intents.c.id)
+        .where(intents.c.key == key)
+        .order_by(intents.c.id.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else _intent(row)
+
+
 def concluded(connection: sa.Connection, id: str | None, since: float) -> tuple[Concluded, ...]:
     query = sa.select(intents, sa.null().label("body")).where(intents.c.concluded_at >= since)
     if id is not None:

@@ -135,6 +135,10 @@ class MemoryJournal:
             if one.concluded_at >= since and id in (None, one.intent.record, one.intent.node)
         )
 
+    def newest(self, key: str) -> Intent | None:
+        self._call("newest")
+        return next((one.intent for one in reversed(self._intents) if one.intent.key == key), None)
+
     def _open(self, key: str) -> _Kept | None:
         return next(
             (one for one in self._intents if one.intent.key == key and one.ended is None), None

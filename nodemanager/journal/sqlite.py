@@ -91,6 +91,10 @@ class SqliteJournal:
         with self._reading() as connection:
             return durable.concluded(connection, id, since)
 
+    def newest(self, key: str) -> Intent | None:
+        with self._reading() as connection:
+            return durable.newest(connection, key)
+
     def pre_images(
         self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:

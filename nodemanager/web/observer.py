@@ -130,6 +130,9 @@ class WebObserver:
     def false_cleaned(self) -> None:
         self._metrics.false_clean()
 
+    def violated(self, rule: str) -> None:
+        self._metrics.violation(rule)
+
     def restored(self) -> None:
         self._metrics.restore()
 

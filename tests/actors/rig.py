@@ -105,6 +105,8 @@ class Rig:
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
         self.lease = True
+        self.may_violate = False
+        """Whether lines of `invariant.broken` are what the test is about."""
         self.stopped: list[str] = []
         self.out = Lines()
         self.timer = ManualTimer(self.clock)
@@ -258,6 +260,10 @@ class Rig:
     def reasons(self, event: str, **fields: object) -> list[str]:
         return [str(line.get("reason")) for line in self.lines(event, **fields)]
 
+    def violations(self) -> list[dict[str, Any]]:
+        """Lines of rules found broken, but for false cleans, which have a line of their own."""
+        return [line for line in self.lines("invariant.broken") if line["rule"] != "U8"]
+
     def summary(self) -> dict[str, Any]:
         """The last cycle's counts."""
         return self.lines("cycle.done")[-1]
@@ -311,5 +317,7 @@ def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
     pykka.ActorRegistry.stop_all(timeout=10)
     for rig in made:
         rig.close()
+    broken = [line for rig in made if not rig.may_violate for line in rig.violations()]
+    assert not broken, broken
     unexpected = [death for rig in made for death in rig.deaths]
     assert not unexpected, unexpected

@@ -85,6 +85,26 @@ def test_an_intent_tried_again_takes_the_place_of_the_open_one(
     assert clock.wall() - one.opened_at == 7
 
 
+def test_the_newest_intent_of_a_key_is_found_ended_or_not_with_its_pre_image(
+    again: Again,
+) -> None:
+    journal = again()
+    assert journal.newest("clean:r-1") is None
+    for plan_id in ("p-1", "p-2"):
+        journal.intend([clean(plan_id=plan_id, details={"look": {"lease": True}})])
+        journal.conclude("clean:r-1", "cleaned")
+    journal.intend([clean("r-2")])
+    found = again().newest("clean:r-1")
+    assert found is not None
+    assert (found.plan_id, found.record) == ("p-2", "r-1")
+    assert found.details == {"look": {"lease": True}}
+    assert found.pre_image is not None
+    assert found.pre_image.ping_secret == "open sesame"
+    still_open = again().newest("clean:r-2")
+    assert still_open is not None
+    assert still_open.pre_image is not None
+
+
 def test_the_same_thing_may_be_done_again_once_it_ended(again: Again) -> None:
     journal = again()
     for outcome in ("failed", "gone"):

@@ -1,0 +1,105 @@
+"""The daemon's second look: was each clean right, and is what was freed still free? (C0-C12, U8)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodemanager.actors.desk import Desk
+from nodemanager.actors.intents import clean_key, clean_look, clean_order
+from nodemanager.core import proof
+from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.false_clean import FalseClean
+from nodemanager.core.history import Records
+from nodemanager.core.proof import Violation
+from nodemanager.core.reasons import Event
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.facts import BreakerSet
+from nodemanager.log import ERROR
+
+
+class MonitorDesk(Desk):
+    """Holds the journal's entry of every clean against the rules, once its outcome is known."""
+
+    def _prove(self, uuid: str) -> None:
+        """Check one clean; while the journal can't be read, that is owed."""
+        readable, intent = self._scribe.newest(clean_key(uuid))
+        if not readable:
+            self._unproven.add(uuid)
+            return
+        self._unproven.discard(uuid)
+        if intent is not None and intent.kind is IntentKind.FENCE:
+            # No write of ours freed it.
+            return
+        found = _violations(intent)
+        if found:
+            self._broken(uuid, found, intent.plan_id if intent is not None else None)
+
+    def _prove_owed(self) -> None:
+        for uuid in sorted(self._unproven):
+            self._prove(uuid)
+
+    def _broken(self, uuid: str, found: Iterable[Violation], plan_id: str | None) -> None:
+        """Tell each rule that was broken, and free and destroy nothing more."""
+        for violation in found:
+            self._log.event(
+                Event.INVARIANT_BROKEN,
+                level=ERROR,
+                **{
+                    **violation.measures,
+                    "rule": violation.rule,
+                    "record": uuid,
+                    "plan": plan_id,
+                },
+            )
+            self._role.observer.violated(violation.rule)
+        now = self._clock.boottime()
+        part = self._breaker.part(Cause.INVARIANT)
+        ids = frozenset({uuid}) if part is None else part.ids | {uuid}
+        breaker = opened(self._breaker, Cause.INVARIANT, ids, now, {"count": len(ids)})
+        self._scribe.note(BreakerSet(breaker, now))
+        self._set_breaker(breaker)
+        self._decide_soon()
+
+    def _tell_broken(self, told: Iterable[FalseClean]) -> None:
+        """A false clean is a promise broken, too; its own cause has opened the breaker (U8)."""
+        for one in told:
+            self._log.event(
+                Event.INVARIANT_BROKEN,
+                level=ERROR,
+                rule="U8",
+                reason=one.reason,
+                record=one.life.record,
+                node=one.life.node_id,
+                incarnation=one.life.incarnation,
+            )
+            self._role.observer.violated("U8")
+
+    def _watch_freed(self, listing: Records) -> None:
+        """A freed life is on its record again, in two complete listings in a row."""
+        if not listing.complete:
+            return
+        history = self._history
+        again = proof.listed_again(history.freed, self._breaker.told, listing, history.clock)
+        for key in sorted(again.keys() & self._seen_again):
+            life = again[key]
+            measures = {
+                "incarnation": life.incarnation,
+                "late_s": listing.started_at - life.freed_at,
+                "detail": "a freed incarnation is listed again",
+            }
+            if key not in self._seen_told:
+                self._broken(life.record, [Violation("U8", measures)], None)
+        self._seen_told = (self._seen_told | self._seen_again) & again.keys()
+        self._seen_again = frozenset(again)
+
+
+def _violations(intent: Intent | None) -> tuple[Violation, ...]:
+    if intent is None:
+        return (proof.unproven("the journal has no entry of it"),)
+    if intent.pre_image is None:
+        return (proof.unproven("the journal has no pre-image of it"),)
+    try:
+        order, look = clean_order(intent), clean_look(intent)
+        return proof.violations(order, look, intent.pre_image)
+    except ValueError as error:
+        return (proof.unproven(str(error)),)

@@ -1,0 +1,166 @@
+"""Every clean is proven from the journal once it is done, and stays free (SAFETY.md C0-C12, U8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.messages import ResetBreaker
+from nodemanager.core.model import Guarantee, Record
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.memory import MemoryJournal
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.observer import WebObserver
+from nodemanager.web.status import Board
+from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock
+
+HOUR = 3600.0
+
+
+class Forged(MemoryJournal):
+    """Tells of each clean what `forge` makes of it."""
+
+    def forge(self, intent: Intent) -> Intent | None:
+        return intent
+
+    def newest(self, key: str) -> Intent | None:
+        intent = super().newest(key)
+        return None if intent is None else self.forge(intent)
+
+
+def forged(leaking: Leaking, clock: TickingClock, forge: Any) -> tuple[Rig, Record]:
+    journal = Forged(clock)
+    journal.forge = forge  # type: ignore[method-assign]
+    cloud = FakeCloud(clock)
+    rig, record = leaking(journal=journal, cloud=cloud, store=FakeStore(clock))
+    rig.may_violate = True
+    return rig, record
+
+
+def in_look(intent: Intent, **changes: Any) -> Intent:
+    look: Mapping[str, Any] = {**intent.details["look"], **changes}
+    return replace(intent, details={**intent.details, "look": look})
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_clean_has_its_proof_in_the_journal_and_nothing_is_told(
+    make_rig: MakeRig, clock: TickingClock, tmp_path: Path, guarantee: Guarantee, durable: bool
+) -> None:
+    journal: Any = MemoryJournal(clock)
+    if durable:
+        journal = SqliteJournal(tmp_path / "journal.sqlite", pool="test", clock=clock)
+    cloud, store = FakeCloud(clock), FakeStore(clock, guarantee=guarantee)
+    rig = make_rig(cloud=cloud, store=store, journal=journal, backlog="clean")
+    _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
+    assert record.instance_id is not None
+    cloud.vanish(record.instance_id)
+    rig.start()
+    rig.turn_until("record.cleaned", within=600, record=record.uuid)
+    entry = journal.newest(f"clean:{record.uuid}")
+    assert entry is not None
+    assert entry.kind is IntentKind.CLEAN
+    assert {"order", "look"} <= entry.details.keys()
+    assert not rig.lines("invariant.broken")
+    assert not rig.lines("breaker.opened")
+    journal.close()
+
+
+def test_evidence_against_a_clean_is_told_and_opens_the_breaker_until_a_reset(
+    leaking: Leaking, clock: TickingClock
+) -> None:
+    rig, record = forged(leaking, clock, lambda one: in_look(one, lease=False))
+    rig.start()
+    told = rig.turn_until("invariant.broken", within=600)
+    assert (told["rule"], told["record"], told["level"]) == ("C10", record.uuid, "error")
+    (opened,) = rig.lines("breaker.opened")
+    assert (opened["cause"], opened["count"]) == ("invariant", 1)
+    assert "breaker reset" in opened["clear"]
+
+    other = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)[1]
+    assert other.instance_id is not None
+    rig.cloud.vanish(other.instance_id)
+    rig.turn(600)
+    assert rig.store.rows[other.uuid].holds_anything
+    assert len(rig.lines("invariant.broken")) == 1
+
+    rig.kill()
+    rig.start()
+    rig.turn(600)
+    assert rig.store.rows[other.uuid].holds_anything, "the breaker outlives the process"
+
+    rig.journal.forge = lambda one: one  # type: ignore[attr-defined]
+    rig.system.daemon.tell(ResetBreaker("ann", lambda problem: None))
+    rig.turn_until("record.cleaned", within=600, record=other.uuid)
+    assert not rig.lines("invariant.broken", record=other.uuid)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        pytest.param(lambda one: None, id="no-entry"),
+        pytest.param(lambda one: replace(one, pre_image=None), id="no-pre-image"),
+        pytest.param(
+            lambda one: replace(one, details={"order": one.details["order"]}), id="no-last-look"
+        ),
+        pytest.param(lambda one: replace(one, details={"look": "?", "order": 7}), id="unreadable"),
+    ],
+)
+def test_a_journal_that_can_not_prove_a_clean_is_a_violation(
+    leaking: Leaking, clock: TickingClock, forge: Any
+) -> None:
+    rig, record = forged(leaking, clock, forge)
+    rig.start()
+    told = rig.turn_until("invariant.broken", within=600)
+    assert (told["rule"], told["record"]) == ("proof", record.uuid)
+    assert rig.lines("breaker.opened", cause="invariant")
+
+
+def test_a_proof_that_can_not_be_read_now_is_read_once_that_is_possible(
+    leaking: Leaking, clock: TickingClock
+) -> None:
+    rig, record = forged(leaking, clock, lambda one: in_look(one, lease=False))
+    assert isinstance(rig.journal, Forged)
+    journal = rig.journal
+    journal.fault = lambda call: "locked" if call == "newest" else None
+    rig.start()
+    rig.turn_until("record.cleaned", within=600)
+    assert not rig.lines("invariant.broken")
+    rig.turn(120)
+    journal.heal()
+    told = rig.turn_until("invariant.broken", within=120)
+    assert (told["rule"], told["record"]) == ("C10", record.uuid)
+
+
+def test_a_freed_life_that_is_back_on_its_record_is_told_once(
+    leaking: Leaking, clock: TickingClock
+) -> None:
+    """Nobody asked for that: no restore of ours, and no new claim (A5)."""
+    rig, record = leaking()
+    rig.start()
+    rig.turn_until("record.cleaned", within=600)
+    rig.turn(300)
+    assert not rig.lines("invariant.broken")
+    rig.store.write(record.uuid, claim=record.claim, slot_number=record.slot_number)
+    told = rig.turn_until("invariant.broken", within=300)
+    assert (told["rule"], told["record"]) == ("U8", record.uuid)
+    assert told["incarnation"] == record.incarnation
+    assert rig.lines("breaker.opened", cause="invariant")
+    rig.turn(600)
+    assert len(rig.lines("invariant.broken")) == 1
+
+
+def test_violations_are_counted_by_rule(clock: TickingClock) -> None:
+    metrics = Metrics("test", clock)
+    watch = WebObserver(Board(clock), metrics, mode="apply", holder="me")
+    watch.violated("C3")
+    watch.violated("C3")
+    value = metrics.registry.get_sample_value("nodemanager_violations_total", {"rule": "C3"})
+    assert value == 2

@@ -1,0 +1,384 @@
+"""Each clean is proven once more from its journal entry, by other code (SAFETY.md C0-C12, C20, U6).
+
+Each case changes the evidence of a right clean in one point, and one rule is found broken.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.core import proof
+from nodemanager.core.evidence import Look, look_at
+from nodemanager.core.model import CloudState, FreedLife, Guarantee, Record, WorkerState
+from nodemanager.core.proof import listed_again, violations
+from nodemanager.core.reasons import Reason
+from nodemanager.core.records import CleanOrder, fenced_order, order_release
+from nodemanager.journal.codec import codec_of, decoded
+from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, record, world
+from tests.core.test_last_look import gone
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the journal has of one clean."""
+
+    order: CleanOrder
+    look: Look
+    before: Record
+
+    def broken(self) -> list[str]:
+        return [one.rule for one in violations(self.order, self.look, self.before)]
+
+    def with_order(self, **changes: Any) -> Evidence:
+        return replace(self, order=replace(self.order, **changes))
+
+    def with_grounds(self, **changes: Any) -> Evidence:
+        assert self.order.grounds is not None
+        return self.with_order(grounds=replace(self.order.grounds, **changes))
+
+    def with_look(self, **changes: Any) -> Evidence:
+        return replace(self, look=replace(self.look, **changes))
+
+    def with_terms(self, **changes: Any) -> Evidence:
+        return self.with_look(terms=replace(self.look.terms, **changes))
+
+    def with_before(self, **changes: Any) -> Evidence:
+        return replace(self, before=replace(self.before, **changes))
+
+    def with_signs(self, **changes: Any) -> Evidence:
+        """In the plan and at the last look alike."""
+        assert self.order.grounds is not None
+        signs = replace(self.order.grounds.signs, **changes)
+        look_signs = replace(self.look.signs, **changes)
+        return self.with_grounds(signs=signs).with_look(signs=look_signs)
+
+
+Change = Callable[[Evidence], Evidence]
+
+
+def looked(made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS) -> Evidence:
+    before = made.record(order.uuid)
+    look = look_at(
+        before,
+        (),
+        None,
+        made.snapshot(),
+        made.settings,
+        asked_id=order.instance_id is not None,
+        node_id=order.instance_id,
+        guarantee=guarantee,
+        fence_wait=30.0,
+    )
+    return Evidence(order, look, before)
+
+
+def stale(**fields: Any) -> Evidence:
+    made = gone(**fields)
+    return looked(made, made.clean_order("r1"))
+
+
+def fenced(stood_s: float = 40.0) -> Evidence:
+    """Behind a fence that stood for so long."""
+    made = gone()
+    judged, now = made.record("r1"), made.now
+    behind = replace(judged, version="v1-fenced", modified_at=EPOCH + now, fenced=True)
+    order = fenced_order(made.clean_order("r1"), judged, behind, now)
+    assert order is not None
+    made.records = [behind]
+    made.advance(stood_s)
+    return replace(looked(made, order, Guarantee.FENCED), before=judged)
+
+
+def released(reason: Reason, **fields: Any) -> Evidence:
+    """A clean of its own right: of a record that was pinged a moment ago, unless told."""
+    made = world()
+    made.add_record("r1", quiet=5.0, **fields)
+    made.settle()
+    after_shutdown = reason is Reason.AFTER_SHUTDOWN
+    order = order_release(
+        "r1",
+        reason,
+        made.snapshot(),
+        incarnation=incarnation_of("r1"),
+        instance_id="i-r1" if after_shutdown else None,
+    )
+    return looked(made, order)
+
+
+def test_a_right_clean_is_proven() -> None:
+    assert stale().broken() == []
+    assert stale(pinged=False, slot=None).broken() == []
+    assert fenced().broken() == []
+    assert released(Reason.AFTER_SHUTDOWN).broken() == []
+    assert released(Reason.CREATE_REFUSED, pinged=False).broken() == []
+
+
+BREAKS: list[tuple[str, str, Change]] = [
+    ("C0", "another-pool", lambda one: one.with_before(pool="other")),
+    ("C0", "a-claim-of-another", lambda one: one.with_before(claim=_foreign())),
+    (
+        "C0",
+        "none-and-not-adopted",
+        lambda one: one.with_before(pool=None, claim=None).with_grounds(adopt=False),
+    ),
+    (
+        "C1",
+        "it-held-nothing",
+        lambda one: (
+            one.with_before(slot_number=None, hostname=None, ip_address=None, claim=None)
+            .with_before(first_ping_at=None, last_ping_at=None)
+            .with_order(incarnation=None)
+            .with_look(signs=replace(one.look.signs, incarnation=None))
+        ),
+    ),
+    ("C2", "busy", lambda one: _word(one, WorkerState.BUSY)),
+    ("C2", "idle", lambda one: _word(one, WorkerState.IDLE)),
+    ("C3", "inside-the-window", lambda one: one.with_terms(node_stale_after=1e6)),
+    ("C3", "just-written", lambda one: one.with_signs(modified_at=EPOCH + START + 100)),
+    ("C3", "just-claimed", lambda one: one.with_signs(claimed_at=EPOCH + START + 100)),
+    ("C3", "no-stamp", lambda one: one.with_signs(modified_at=None)),
+    ("C4", "listed-by-tag", lambda one: one.with_grounds(listed=(node("r1"),))),
+    ("C4", "glimpsed", lambda one: one.with_grounds(glimpsed_nodes=(node("r1"),))),
+    ("C4", "listed-since", lambda one: one.with_look(listed=(node("r1"),))),
+    (
+        "C4",
+        "listed-by-id-stopped",
+        lambda one: one.with_grounds(
+            listed=(node(None, id="i-r1", pool=None, state=CloudState.STOPPED),)
+        ),
+    ),
+    ("C5", "too-few-listings", lambda one: one.with_terms(absent_listings=99)),
+    ("C5", "too-short", lambda one: one.with_terms(settle=1e6)),
+    ("C5", "never-absent", lambda one: one.with_grounds(absence=None)),
+    ("C5", "of-another-life", lambda one: _absent_as(one, "another")),
+    ("C6", "the-cloud-first", lambda one: one.with_grounds(base_ended_at=1e9)),
+    ("C6", "another-version", lambda one: one.with_grounds(base_version="v0")),
+    ("C6", "vetoed", lambda one: one.with_grounds(vetoed=True)),
+    ("C6", "glimpsed", lambda one: one.with_grounds(glimpsed="v2")),
+    ("C6", "no-listing", lambda one: one.with_grounds(base_ended_at=None)),
+    ("C7", "an-old-poll", lambda one: one.with_terms(poll_stale_after=0.1)),
+    ("C7", "no-poll", lambda one: one.with_look(polls={**one.look.polls, "demand": None})),
+    ("C8", "in-flight-at-the-write", lambda one: one.with_look(flights=("setup",))),
+    ("C8", "in-flight-at-the-plan", lambda one: one.with_grounds(flights=("shutdown",))),
+    ("C9", "held", lambda one: one.with_look(holds=("r1",))),
+    ("C9", "node-held-at-the-plan", lambda one: one.with_grounds(holds=("i-r1",))),
+    ("C9", "held-in-the-record", lambda one: one.with_before(held=True)),
+    ("C10", "breaker", lambda one: one.with_look(breaker="cloud_collapsed")),
+    ("C10", "breaker-moved", lambda one: one.with_look(generation=7)),
+    ("C10", "lease", lambda one: one.with_look(lease=False)),
+    ("C10", "read-only", lambda one: one.with_look(read_only="another account")),
+    ("C10", "cap", lambda one: one.with_grounds(place=25)),
+    ("C11", "late", lambda one: one.with_order(not_after=one.look.reading.at - 1)),
+    ("C11", "no-answer", lambda one: one.with_look(tagged=None)),
+    ("C11", "not-asked-by-id", lambda one: one.with_look(asked_id=False)),
+    ("C11", "alive-by-tag", lambda one: one.with_look(tagged=(node("r1"),))),
+    ("C11", "alive-by-id", lambda one: one.with_look(by_id=node(None, id="i-r1", pool=None))),
+    ("C11", "denied-too-early", lambda one: one.with_terms(visible_after=1e6)),
+    ("C11", "another-version", lambda one: one.with_order(version="v0")),
+    ("C12", "another-version-written", lambda one: _version_read(one, "v9")),
+    ("C12", "no-fence", lambda one: one.with_terms(guarantee=Guarantee.FENCED)),
+]
+
+
+def _foreign() -> Any:
+    return claim("r1", at=EPOCH, pool="other")
+
+
+def _word(one: Evidence, word: WorkerState) -> Evidence:
+    """Told a moment ago by a node whose ping no other stamp shows."""
+    assert one.look.reading.clock is not None
+    fresh_at = one.look.reading.clock.now(one.look.reading.at) - 60
+    signs = replace(one.look.signs, worker_state=word, last_ping_at=fresh_at)
+    fenced_off = one.with_look(signs=signs)
+    # The quiet is that of the plan, so that nothing but the word speaks.
+    return fenced_off.with_order(fenced=True, not_after=float("inf"))
+
+
+def _absent_as(one: Evidence, incarnation: str) -> Evidence:
+    assert one.order.grounds is not None
+    assert one.order.grounds.absence is not None
+    return one.with_grounds(absence=replace(one.order.grounds.absence, incarnation=incarnation))
+
+
+def _version_read(one: Evidence, version: str) -> Evidence:
+    signs = replace(one.look.signs, version=version)
+    return one.with_look(signs=signs).with_order(version=version)
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [pytest.param(rule, change, id=f"{rule}-{name}") for rule, name, change in BREAKS],
+)
+def test_evidence_against_a_rule_names_that_rule(rule: str, change: Change) -> None:
+    assert rule in change(stale()).broken()
+
+
+def test_every_rule_of_c_has_evidence_against_it() -> None:
+    assert {rule for rule, _, _ in BREAKS} == {f"C{number}" for number in range(13)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        pytest.param(rule, change, id=f"{rule}-{name}")
+        for rule, name, change in BREAKS
+        if rule not in ("C0", "C1", "C2", "C3", "C6", "C11", "C12")
+    ],
+)
+def test_one_point_breaks_one_rule_alone(rule: str, change: Change) -> None:
+    assert change(stale()).broken() == [rule]
+
+
+# The exceptions, and the fence.
+
+
+@pytest.mark.parametrize(
+    "waived",
+    [
+        pytest.param(lambda one: one.with_terms(node_stale_after=1e6), id="C3"),
+        pytest.param(lambda one: one.with_terms(absent_listings=99), id="C5"),
+        pytest.param(lambda one: one.with_terms(poll_stale_after=0.0), id="C7"),
+        pytest.param(lambda one: one.with_look(listed=(node("r1"),)), id="C4-its-own-node"),
+        pytest.param(
+            lambda one: one.with_look(by_id=node("r1", state=CloudState.STOPPING)), id="stopping"
+        ),
+    ],
+)
+def test_after_a_shutdown_of_ours_c20_waives_what_silence_proves(waived: Change) -> None:
+    assert waived(released(Reason.AFTER_SHUTDOWN)).broken() == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        pytest.param(
+            "C20", lambda one: one.with_look(tagged=(node("r1", id="i-2"),)), id="another-node"
+        ),
+        pytest.param("C20", lambda one: one.with_look(by_id=node("r1")), id="the-node-runs"),
+        pytest.param(
+            "C20", lambda one: one.with_before(instance_id="i-9"), id="another-instance-pings"
+        ),
+        pytest.param("C11", lambda one: one.with_order(incarnation="other"), id="another-life"),
+        pytest.param("C9", lambda one: one.with_look(holds=("r1",)), id="held"),
+        pytest.param("C10", lambda one: one.with_look(lease=False), id="no-lease"),
+    ],
+)
+def test_after_a_shutdown_of_ours_c20_has_conditions_of_its_own(rule: str, change: Change) -> None:
+    assert change(released(Reason.AFTER_SHUTDOWN)).broken() == [rule]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda one: one.with_before(first_ping_at=EPOCH), id="pinged-after-all"),
+        pytest.param(lambda one: one.with_look(tagged=(node("r1"),)), id="a-node-after-all"),
+        pytest.param(lambda one: one.with_look(listed=(node("r1"),)), id="a-listed-node"),
+    ],
+)
+def test_after_a_refused_create_a_sign_of_life_breaks_u6(change: Change) -> None:
+    assert change(released(Reason.CREATE_REFUSED, pinged=False)).broken() == ["U6"]
+
+
+def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:
+    assert fenced(stood_s=10.0).broken() == ["C12"]
+    pinged = fenced()
+    signs = replace(pinged.look.signs, last_ping_at=EPOCH + START + 9e3)
+    assert "C12" in pinged.with_look(signs=signs).broken()
+    assert fenced().with_order(fenced=False).broken()
+
+
+def test_without_the_plans_grounds_nothing_is_proven() -> None:
+    assert stale().with_order(grounds=None).broken() == [proof.UNPROVEN]
+    assert stale().with_before(uuid="r2").broken() == [proof.UNPROVEN]
+
+
+def test_an_unpinged_claim_is_held_against_its_own_window_c21() -> None:
+    one = stale(quiet=3000.0, pinged=False, slot=None)
+    assert one.order.reason is Reason.CLAIM_EXPIRED
+    assert one.broken() == []
+    assert "C3" in one.with_terms(claim_expiry=False).broken()
+    assert "C3" in one.with_terms(boot_fail_after=7200.0).broken()
+
+
+@given(
+    quiet=st.floats(0.0, 20_000.0),
+    window=st.floats(60.0, 20_000.0),
+    pinged=st.booleans(),
+    life=st.integers(1, 2),
+    state=st.sampled_from([None, *WorkerState]),
+)
+def test_whatever_is_ordered_is_proven_and_survives_the_journal(
+    quiet: float, window: float, pinged: bool, life: int, state: WorkerState | None
+) -> None:
+    """The decision and the proof are two programs; on right evidence they agree."""
+    made = world(node_stale_after=window)
+    made.add_record("r1", quiet=quiet, pinged=pinged, life=life, worker_state=state)
+    made.settle()
+    assert made.last is not None
+    for order in made.last.cleans:
+        one = looked(made, order)
+        assert one.broken() == []
+        stored = replace(
+            one,
+            order=decoded(CleanOrder, codec_of(CleanOrder).encode(order)),
+            look=decoded(Look, codec_of(Look).encode(one.look)),
+        )
+        assert stored == one
+
+
+def test_the_proof_shares_no_function_with_the_decision() -> None:
+    """It may use data of other modules, and no code but its own."""
+    borrowed = [
+        name
+        for name, one in vars(proof).items()
+        if inspect.isfunction(one) and one.__module__ not in (proof.__name__, "dataclasses")
+    ]
+    assert borrowed == []
+
+
+# What was freed stays free.
+
+
+def freed_life(at: float) -> Mapping[str, FreedLife]:
+    life = FreedLife("r1", incarnation_of("r1"), at)
+    return {life.key: life}
+
+
+def listing_of(made: World, **fields: Any) -> Any:
+    made.records = [record("r1", at=EPOCH + made.now, **fields)]
+    made.poll()
+    assert made.history.records is not None
+    return made.history.records
+
+
+def test_a_freed_life_on_its_record_again_is_found_a_minute_later() -> None:
+    made = world()
+    listing = listing_of(made)
+    clock = made.history.clock
+    long_ago, lately = freed_life(made.now - 200), freed_life(made.now - 20)
+    assert set(listed_again(long_ago, (), listing, clock)) == set(long_ago)
+    assert listed_again(lately, (), listing, clock) == {}
+    assert listed_again(long_ago, tuple(long_ago), listing, clock) == {}
+    assert listed_again(long_ago, (), replace(listing, complete=False), clock) == {}
+    assert listed_again(long_ago, (), listing_of(made, life=2), clock) == {}
+
+
+def test_a_late_listing_that_shows_the_record_before_its_clean_is_no_sign() -> None:
+    made = world()
+    listing = listing_of(made)
+    made.advance(600)
+    late = replace(listing, started_at=made.now, ended_at=made.now)
+    assert listed_again(freed_life(made.now - 500), (), late, made.history.clock) == {}
+
+
+def test_a_record_without_a_claim_is_no_freed_life() -> None:
+    made = world()
+    listing = listing_of(made, claimed=False)
+    assert listed_again(freed_life(0.0), (), listing, made.history.clock) == {}
