@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodemanager.actors.desk import Desk
-from nodemanager.actors.intents import clean_key, clean_look, clean_order
+from nodemanager.actors.intents import clean_key, clean_look, clean_order, destroy_key
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import Records
 from nodemanager.core.proof import Violation
-from nodemanager.core.reasons import Event
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.facts import BreakerSet
 from nodemanager.log import ERROR
@@ -30,9 +30,26 @@ class MonitorDesk(Desk):
         if intent is not None and intent.kind is IntentKind.FENCE:
             # No write of ours freed it.
             return
-        found = _violations(intent)
+        found = (*_violations(intent), *self._without_destroy(intent))
         if found:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
+
+    def _without_destroy(self, intent: Intent | None) -> tuple[Violation, ...]:
+        """C20 waives what silence proves: there must have been a destroy of ours."""
+        if intent is None:
+            return ()
+        try:
+            order = clean_order(intent)
+        except ValueError:
+            return ()
+        if order.reason is not Reason.AFTER_SHUTDOWN:
+            return ()
+        node_id = order.instance_id
+        readable, destroy = self._scribe.newest(destroy_key(node_id or ""))
+        if readable and destroy is not None and destroy.kind is IntentKind.DESTROY:
+            return ()
+        detail = "the journal has no destroy of it" if readable else "the journal can't be read"
+        return (Violation("C20", {"node": node_id, "detail": detail}),)
 
     def _prove_owed(self) -> None:
         for uuid in sorted(self._unproven):

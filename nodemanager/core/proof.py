@@ -22,6 +22,7 @@ UNPROVEN = "proof"
 _CLAIM_MARGIN_S = 120.0
 _FUTURE_S = 60.0
 _SEEN_AGAIN_S = 60.0
+_AGREEING_READINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ def _answers(look: Look) -> tuple[CloudNode, ...]:
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     terms = look.terms
     yield from _word(look)
+    yield from _trust(grounds, look)
     quiet_s = _quiet(grounds.signs, grounds.reading)
     if not order.fenced and quiet_s is not None:
         # Behind a fence of ours nothing is stamped any more but by us.
@@ -176,8 +178,10 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
             break
     yield from _absence(grounds, look)
     yield from _order_of_listings(order, grounds, look, before)
-    for source, started_at in sorted(look.polls.items()):
-        age_s = None if started_at is None else look.reading.at - started_at
+    judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at)
+    polls = [(name, began, look.reading.at) for name, began in sorted(look.polls.items())]
+    for source, started_at, at in (judged_on, *polls):
+        age_s = None if started_at is None else at - started_at
         if age_s is None or age_s > terms.poll_stale_after:
             yield Violation(
                 "C7", {"source": source, "age_s": age_s, "limit_s": terms.poll_stale_after}
@@ -199,6 +203,19 @@ def _word(look: Look) -> Iterator[Violation]:
         yield Violation("C2", {"worker_state": signs.worker_state.value, "age_s": age_s})
 
 
+def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """T1: a clock that just jumped, or was not read for long, measures no silence."""
+    limit_s = look.terms.poll_stale_after
+    for reading in (grounds.reading, look.reading):
+        clock = reading.clock
+        if clock is None:
+            continue
+        age_s = reading.at - clock.read_at
+        if clock.agreed < _AGREEING_READINGS or age_s > limit_s:
+            yield Violation("T1", {"count": clock.agreed, "age_s": age_s, "limit_s": limit_s})
+            return
+
+
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C5, of this incarnation and no former one."""
     seen, terms = grounds.absence, look.terms
@@ -217,7 +234,7 @@ def _order_of_listings(
     signs = grounds.signs
     if grounds.base_ended_at is None or grounds.cloud_started_at is None:
         yield Violation("C6", {"detail": "a listing is missing"})
-    elif grounds.base_ended_at > grounds.cloud_started_at:
+    elif grounds.base_ended_at >= grounds.cloud_started_at:
         late_s = grounds.base_ended_at - grounds.cloud_started_at
         yield Violation("C6", {"detail": "the cloud was listed first", "late_s": late_s})
     elif grounds.base_version != signs.version or grounds.vetoed:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.messages import ResetBreaker
-from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.sqlite import SqliteJournal
@@ -121,6 +121,20 @@ def test_a_journal_that_can_not_prove_a_clean_is_a_violation(
     told = rig.turn_until("invariant.broken", within=600)
     assert (told["rule"], told["record"]) == ("proof", record.uuid)
     assert rig.lines("breaker.opened", cause="invariant")
+
+
+def test_what_is_freed_after_a_shutdown_has_a_destroy_of_ours_c20(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    journal = Forged(clock)
+    journal.forge = lambda one: None if one.kind is IntentKind.DESTROY else one  # type: ignore[method-assign]
+    rig = make_rig(journal=journal, cloud=FakeCloud(clock), min_nodes=0)
+    rig.may_violate = True
+    rig.fleet.state = WorkerState.IDLE
+    machine, record = rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    told = rig.turn_until("invariant.broken", within=600)
+    assert (told["rule"], told["record"], told["node"]) == ("C20", record.uuid, machine.node.id)
 
 
 def test_a_proof_that_can_not_be_read_now_is_read_once_that_is_possible(

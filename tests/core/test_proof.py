@@ -144,6 +144,8 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("C3", "just-written", lambda one: one.with_signs(modified_at=EPOCH + START + 100)),
     ("C3", "just-claimed", lambda one: one.with_signs(claimed_at=EPOCH + START + 100)),
     ("C3", "no-stamp", lambda one: one.with_signs(modified_at=None)),
+    ("T1", "a-clock-that-jumped", lambda one: _clock(one, agreed=1)),
+    ("T1", "a-clock-read-long-ago", lambda one: _clock(one, read_at=-1e6)),
     ("C4", "listed-by-tag", lambda one: one.with_grounds(listed=(node("r1"),))),
     ("C4", "glimpsed", lambda one: one.with_grounds(glimpsed_nodes=(node("r1"),))),
     ("C4", "listed-since", lambda one: one.with_look(listed=(node("r1"),))),
@@ -159,11 +161,17 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("C5", "never-absent", lambda one: one.with_grounds(absence=None)),
     ("C5", "of-another-life", lambda one: _absent_as(one, "another")),
     ("C6", "the-cloud-first", lambda one: one.with_grounds(base_ended_at=1e9)),
+    (
+        "C6",
+        "at-the-same-moment",
+        lambda one: one.with_grounds(base_ended_at=one.order.grounds.cloud_started_at),
+    ),
     ("C6", "another-version", lambda one: one.with_grounds(base_version="v0")),
     ("C6", "vetoed", lambda one: one.with_grounds(vetoed=True)),
     ("C6", "glimpsed", lambda one: one.with_grounds(glimpsed="v2")),
     ("C6", "no-listing", lambda one: one.with_grounds(base_ended_at=None)),
-    ("C7", "an-old-poll", lambda one: one.with_terms(poll_stale_after=0.1)),
+    ("C7", "an-old-poll", lambda one: one.with_look(polls={**one.look.polls, "cloud": -1e6})),
+    ("C7", "judged-on-old-records", lambda one: one.with_grounds(base_started_at=-1e6)),
     ("C7", "no-poll", lambda one: one.with_look(polls={**one.look.polls, "demand": None})),
     ("C8", "in-flight-at-the-write", lambda one: one.with_look(flights=("setup",))),
     ("C8", "in-flight-at-the-plan", lambda one: one.with_grounds(flights=("shutdown",))),
@@ -189,6 +197,12 @@ BREAKS: list[tuple[str, str, Change]] = [
 
 def _foreign() -> Any:
     return claim("r1", at=EPOCH, pool="other")
+
+
+def _clock(one: Evidence, **fields: Any) -> Evidence:
+    clock = one.look.reading.clock
+    assert clock is not None
+    return one.with_look(reading=replace(one.look.reading, clock=replace(clock, **fields)))
 
 
 def _word(one: Evidence, word: WorkerState) -> Evidence:
@@ -221,7 +235,7 @@ def test_evidence_against_a_rule_names_that_rule(rule: str, change: Change) -> N
 
 
 def test_every_rule_of_c_has_evidence_against_it() -> None:
-    assert {rule for rule, _, _ in BREAKS} == {f"C{number}" for number in range(13)}
+    assert {rule for rule, _, _ in BREAKS} == {"T1", *(f"C{n}" for n in range(13))}
 
 
 @pytest.mark.parametrize(
