@@ -41,6 +41,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(10847, "C6", id="a-record-listing-that-a-cloud-listing-overtook"),
         pytest.param(11743, "C9", id="a-hold-and-its-release-given-to-one-that-stood-still"),
         pytest.param(13844, "C20", id="a-destroy-of-a-node-whose-tags-were-taken"),
+        pytest.param(10247, "MAX", id="a-node-listed-once-another-was-ordered"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
