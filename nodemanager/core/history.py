@@ -252,12 +252,17 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             future[uuid] = seen
         elif too_new is not None and _newest_stamp(record) > too_new:
             future[uuid] = Future(record.version, listing.ended_at)
+    vetoed = _vetoed(history, listing)
+    if history.cloud is not None and listing.ended_at < history.cloud.started_at:
+        # It reached us after the cloud listing that began once it had ended.
+        history = replace(history, base=listing, base_index=_versions(listing))
+        vetoed = {}
     return replace(
         history,
         records=listing,
         records_twice=twice,
         glimpsed={},
-        vetoed=_vetoed(history, listing),
+        vetoed=vetoed,
         heard=heard,
         future=future,
         idle=idle,

@@ -255,6 +255,22 @@ def test_the_newest_listing_that_ended_in_time_is_the_one_judged_on_c6() -> None
     assert made.history.base is newest
 
 
+def test_a_listing_that_ended_in_time_and_reached_us_late_is_the_one_judged_on_c6() -> None:
+    """The cloud listing that began after it overtook it; it lacks the record, the next has it."""
+    made = without_node()
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
+    made.advance(60.0)
+    late = Listing((), made.now, made.now + 1.0, complete=True)
+    made.advance(2.0)
+    made.poll_cloud()
+    made.history = histories.records_listed(made.history, late, made.settings)
+    assert made.history.base is late
+    made.poll_records()
+    assert reason(made) is Reason.CHANGED_SINCE_LISTING
+    assert made.cleaned == []
+
+
 def test_a_record_listing_during_the_cloud_poll_is_not_judged_on_c6() -> None:
     made = without_node()
     made.poll_records()

@@ -745,9 +745,13 @@ def _(scene: Scene) -> None:
 
 
 def release(pool: Pool, name: str) -> None:
+    def answered(problem: str | None) -> None:
+        # One that stood still takes the hold and its release when it goes on.
+        pool.holds.discard(name)
+
     pool.holds.discard(name)
     if pool.manager is not None and pool.manager.alive:
-        pool.manager.daemon.tell(ReleaseId(name, "operator", lambda problem: None))
+        pool.manager.daemon.tell(ReleaseId(name, "operator", answered))
 
 
 @fault("an operator ends a node", weight=1.5)

@@ -217,7 +217,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "the cycle has no cap",
-        (instead(plan._judge_records, "max(0, room - snapshot.cleaned_lately)", "len(due)"),),
+        (
+            instead(
+                plan._judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"
+            ),
+        ),
     ),
     Mutant(
         "C11",

@@ -50,7 +50,7 @@ class Read:
 
 @dataclass
 class Destroy:
-    """A destroy that was sent `at` that time, to a node that bore `tags` then."""
+    """A destroy that was sent `at` that time, to a node that bore `tags` then, or when listed."""
 
     at: float
     tags: Tags
@@ -156,7 +156,14 @@ class Told:
         if method == "cloud.destroy":
             node = self.world.cloud.instances.get(about)
             tags = node.tags if node is not None else Tags()
+            if tags.record is None:
+                tags = self._shown_tags(manager, about) or tags
             self.ears[manager].destroys[about] = Destroy(self.world.engine.now, tags)
+
+    def _shown_tags(self, manager: str, node_id: str) -> Tags | None:
+        """What the manager knows a node by whose tags an operator took since."""
+        shown = [one.items[node_id] for one in self.ears[manager].cloud if node_id in one.items]
+        return shown[-1].tags if shown else None
 
     def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.destroy" and error.definite:

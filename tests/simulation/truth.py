@@ -6,6 +6,9 @@ Live: created for, or pinging as, the record's current incarnation, and not term
 from __future__ import annotations
 
 from nodemanager.core.model import Record, Tags
+from nodemanager.core.plan import Plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
 from tests.simulation.told import Told
@@ -22,11 +25,20 @@ class Truth:
         self.told = told
         self.pings: dict[tuple[str, float | None], float] = {}
         self.claimed_at: dict[str, float] = {}
+        self.claim_sent_at: dict[str, float] = {}
+        self.reused_at: dict[tuple[str, str], float] = {}
+        """By manager and uuid, when a set-up was ordered that uses the record again."""
+        world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
         world.cloud.books.destroyed.append(self.destroyed)
         world.cloud.books.asked.append(self.asked)
         world.cloud.is_too_late = self.is_too_late
+
+    def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
+        for boot in plan.boots:
+            if boot.record is not None:
+                self.reused_at[manager.name, boot.record.uuid] = self.world.engine.now
 
     def live_node_of(self, record: Record) -> Instance | None:
         """A node that is live in the sense of the promise, if there is one."""
@@ -57,6 +69,7 @@ class Truth:
             assert after is not None
             if after.claim is not None:
                 self.claimed_at[after.claim.incarnation] = world.engine.now
+                self.claim_sent_at[after.claim.incarnation] = world.weather.sent_at
         if what == "ping" and after is not None:
             self.pings[after.uuid, after.last_ping_at] = world.engine.now
         manager = world.managers.get(by)
@@ -108,7 +121,9 @@ class Truth:
         freed = record is None or record.incarnation != tags.incarnation
         if freed and not world.broken and not world.registry.is_swapped:
             world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
-        ordered_at = self.claimed_at[tags.incarnation or ""]
+        # What it heard after its order, or once the claim was sent, came too late to count.
+        sent_at = self.claim_sent_at[tags.incarnation or ""]
+        ordered_at = min(sent_at, self.reused_at.get((by, tags.record or ""), sent_at))
         lives = [
             one
             for one in world.cloud.living()
