@@ -42,6 +42,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(11743, "C9", id="a-hold-and-its-release-given-to-one-that-stood-still"),
         pytest.param(13844, "C20", id="a-destroy-of-a-node-whose-tags-were-taken"),
         pytest.param(10247, "MAX", id="a-node-listed-once-another-was-ordered"),
+        pytest.param(519, "MAX", id="a-plan-on-listings-from-before-a-pause"),
+        pytest.param(481, "MAX", id="a-listing-that-shows-but-the-ended-copy"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -194,7 +194,8 @@ def unlisted_nodes(
                 continue
             if heard_ago > (asked.measures or {})["age_s"]:
                 continue
-        if heard_ago > settings.poll_stale_after:
+        # A listing is no word on the time since: who was heard then may be alive.
+        if clock.age(record.last_ping_at, records_at) > settings.poll_stale_after:
             continue
         absence = history.absence.get(record.uuid)
         if (

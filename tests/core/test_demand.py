@@ -247,6 +247,26 @@ def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
         assert refused(made) == {("small", Reason.CLAIMS_PENDING): 2}
 
 
+@pytest.mark.parametrize(
+    ("quiet", "booted"),
+    [
+        pytest.param(50.0, 0, id="heard-just-before"),
+        pytest.param(650.0, 1, id="silent-then"),
+    ],
+)
+def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p6(
+    quiet: float, booted: int
+) -> None:
+    """A manager that stood still has old listings: they say nothing of the time since."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=quiet)
+    made.poll()
+    made.advance(590.0)
+    made.plan()
+    assert len(made.booted) == booted
+
+
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 4])
 def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
     """Slot 0, another pool's, and a claim that holds none yet each take one."""
