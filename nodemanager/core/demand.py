@@ -144,14 +144,27 @@ def pending_claims(
     pending.update(
         record.uuid
         for record in records
-        if record.claim is not None
-        and record.claim.pool == settings.pool
-        and record.first_ping_at is None
-        and record.last_ping_at is None
-        and record.uuid not in history.bearers
+        if _is_unpinged_claim(record, settings) and record.uuid not in history.bearers
     )
     pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
+
+
+def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
+    """Unpinged claims whose node is listed: until they are cleaned they count, too (U6).
+
+    As a node each counts against max_nodes already, but no longer once that node is gone.
+    """
+    return sum(
+        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
+    )
+
+
+def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
+    claim = record.claim
+    if claim is None or claim.pool != settings.pool:
+        return False
+    return record.first_ping_at is None and record.last_ping_at is None
 
 
 def unlisted_nodes(

@@ -225,6 +225,23 @@ def test_unpinged_claims_count_against_max_nodes_a_thousand_failures_leave_no_mo
     assert len(made.records) <= 5 or sum(one.claim is not None for one in made.records) == 5
 
 
+def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6() -> None:
+    """Its node failed to boot and was destroyed; the listing still shows it, the clean comes."""
+    made = world(max_nodes=2)
+    made.add_record("r1", pinged=False, quiet=2000.0)
+    made.add_node("r1")
+    made.add_record("r2", pinged=False)
+    made.poll()
+    made.flags |= {
+        "demand": (Job("j", count=2),),
+        "gone": {"i-r1": made.now},
+        "record_flights": {"r1": Flight("clean", made.now)},
+    }
+    made.plan()
+    assert made.booted == []
+    assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+
+
 @pytest.mark.parametrize(
     ("quiet", "own", "booted"),
     [
