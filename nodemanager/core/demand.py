@@ -142,16 +142,25 @@ def pending_claims(
         for uuid, flight in snapshot.record_flights.items()
         if flight.kind == "setup" and uuid not in history.bearers
     )
-    pending.update(
-        record.uuid
-        for record in records
-        if record.claim is not None
-        and record.claim.pool == settings.pool
-        and record.first_ping_at is None
-        and record.last_ping_at is None
-    )
+    pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
     pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
+
+
+def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
+    """Unpinged claims whose node is listed: until they are cleaned they count, too (U6).
+
+    As a node each counts against max_nodes already, but no longer once that node is gone.
+    """
+    return sum(
+        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
+    )
+
+
+def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
+    if record.first_ping_at is not None or record.last_ping_at is not None:
+        return False
+    return record.claim is not None and record.claim.pool == settings.pool
 
 
 def unlisted_nodes(
@@ -196,7 +205,8 @@ def unlisted_nodes(
                 continue
             if heard_ago > (asked.measures or {})["age_s"]:
                 continue
-        if heard_ago > settings.poll_stale_after:
+        # A listing is no word on the time since: who was heard then may be alive.
+        if clock.age(record.last_ping_at, records_at) > settings.poll_stale_after:
             continue
         absence = history.absence.get(record.uuid)
         if (

@@ -21,6 +21,7 @@ from nodemanager.core.demand import (
     Market,
     Slots,
     Wants,
+    count_listed_claims,
     count_locked,
     count_slots,
     is_locked,
@@ -132,6 +133,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
+    locked += count_listed_claims(records, pending, settings)
     wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)

@@ -225,6 +225,23 @@ def test_unpinged_claims_count_against_max_nodes_a_thousand_failures_leave_no_mo
     assert len(made.records) <= 5 or sum(one.claim is not None for one in made.records) == 5
 
 
+def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6() -> None:
+    """Its node failed to boot and was destroyed; the listing still shows it, the clean comes."""
+    made = world(max_nodes=2)
+    made.add_record("r1", pinged=False, quiet=2000.0)
+    made.add_node("r1")
+    made.add_record("r2", pinged=False)
+    made.poll()
+    made.flags |= {
+        "demand": (Job("j", count=2),),
+        "gone": {"i-r1": made.now},
+        "record_flights": {"r1": Flight("clean", made.now)},
+    }
+    made.plan()
+    assert made.booted == []
+    assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+
+
 @pytest.mark.parametrize(
     ("quiet", "own", "booted"),
     [
@@ -245,6 +262,26 @@ def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
     assert len(made.booted) == booted
     if not booted:
         assert refused(made) == {("small", Reason.CLAIMS_PENDING): 2}
+
+
+@pytest.mark.parametrize(
+    ("quiet", "booted"),
+    [
+        pytest.param(50.0, 0, id="heard-just-before"),
+        pytest.param(650.0, 1, id="silent-then"),
+    ],
+)
+def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p6(
+    quiet: float, booted: int
+) -> None:
+    """A manager that stood still has old listings: they say nothing of the time since."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=quiet)
+    made.poll()
+    made.advance(590.0)
+    made.plan()
+    assert len(made.booted) == booted
 
 
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 4])

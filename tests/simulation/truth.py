@@ -5,7 +5,9 @@ Live: created for, or pinging as, the record's current incarnation, and not term
 
 from __future__ import annotations
 
-from nodemanager.core.model import Record, Tags
+from collections import defaultdict
+
+from nodemanager.core.model import CloudState, Record, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -28,6 +30,8 @@ class Truth:
         self.claim_sent_at: dict[str, float] = {}
         self.reused_at: dict[tuple[str, str], float] = {}
         """By manager and uuid, when a set-up was ordered that uses the record again."""
+        self.new_at: dict[str, list[float]] = defaultdict(list)
+        """By manager, when set-ups were ordered that make a record."""
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
@@ -37,7 +41,9 @@ class Truth:
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         for boot in plan.boots:
-            if boot.record is not None:
+            if boot.record is None:
+                self.new_at[manager.name].append(self.world.engine.now)
+            else:
                 self.reused_at[manager.name, boot.record.uuid] = self.world.engine.now
 
     def live_node_of(self, record: Record) -> Instance | None:
@@ -121,9 +127,11 @@ class Truth:
         freed = record is None or record.incarnation != tags.incarnation
         if freed and not world.broken and not world.registry.is_swapped:
             world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
-        # What it heard after its order, or once the claim was sent, came too late to count.
+        # What it heard after its order came too late to count.
         sent_at = self.claim_sent_at[tags.incarnation or ""]
-        ordered_at = min(sent_at, self.reused_at.get((by, tags.record or ""), sent_at))
+        ordered_at = self.reused_at.get((by, tags.record or ""))
+        if ordered_at is None:
+            ordered_at = max((at for at in self.new_at[by] if at <= sent_at), default=sent_at)
         lives = [
             one
             for one in world.cloud.living()
@@ -149,8 +157,12 @@ class Truth:
         """
         ears, settings = self.told.ears[manager.name], manager.pool.settings
         newest, records = ears.newest("cloud", by), ears.newest("records", by)
-        if newest is None or records is None or one.id in newest.items:
+        if newest is None or records is None:
             return True
+        shown = newest.items.get(one.id)
+        if shown is not None:
+            # A listing that shows but the copy of it that has ended says that it has ended.
+            return shown.state is not CloudState.TERMINATED
         record = records.items.get(one.tags.record or "")
         if record is None and not records.items:
             # Everything vanished at once: that is not believed where anything was known.
@@ -161,7 +173,7 @@ class Truth:
         if record.last_ping_at is None:
             return True
         heard_at = self.pings.get((record.uuid, record.last_ping_at), 0.0)
-        if by - heard_at > settings.poll_stale_after - 1.0:
+        if records.started - heard_at > settings.poll_stale_after - 1.0:
             return False
         lacking = []
         for heard in reversed([heard for heard in ears.cloud if heard.ended <= by]):
