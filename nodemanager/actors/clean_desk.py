@@ -108,7 +108,9 @@ class CleanDesk(RestoreDesk):
         if verdict.kind is not Kind.CLEAN or self._stopping is not None:
             self._tell_skipped(order, found, verdict)
             reason, _ = why_not(verdict)
-            again = reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
+            # One that failed to be written itself opened the breaker: it waits for the store.
+            waits = reason is Reason.BREAKER_OPEN and self._failed_writes > 0
+            again = waits or reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
             done = self._scribe.may_be_written(key) and _is_done(order, found)
             if message.fenced is not None and not done:
                 self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced, again))
@@ -202,6 +204,7 @@ class CleanDesk(RestoreDesk):
 
     def on_RecordFenced(self, message: RecordFenced) -> None:
         order, fence = message.order, message.fence
+        self._wrote()
         self._flights.fenced(fence, order)
         behind = fenced_order(order, fence.judged, fence.fenced, self._clock.boottime())
         due = self._flights.is_clean(order) and self._stopping is None
@@ -224,6 +227,10 @@ class CleanDesk(RestoreDesk):
     def on_FenceLifted(self, message: FenceLifted) -> None:
         order, error = message.order, message.error
         self._cleaner.done(order.uuid)
+        if error is None:
+            self._wrote()
+        else:
+            self._write_failed(error)
         if error is not None and not (error.definite or error.unsent):
             self._may_be_late(order.uuid)
         if error is not None:
@@ -259,6 +266,7 @@ class CleanDesk(RestoreDesk):
     def on_RecordCleaned(self, message: RecordCleaned) -> None:
         order = message.order
         self._cleaner.done(order.uuid)
+        self._wrote()
         self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
         self._freed(order, message.before)
 
@@ -277,6 +285,7 @@ class CleanDesk(RestoreDesk):
 
     def on_CleanFailed(self, message: CleanFailed) -> None:
         order = message.order
+        self._write_failed(message.error)
         self._log.event(
             Event.RECORD_CLEAN_FAILED,
             level=WARNING,

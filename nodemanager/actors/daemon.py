@@ -212,6 +212,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
+        self._probed(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
         self._slots = message.slots
         self._decide_soon()
@@ -504,7 +505,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             return
         self._log.event(Event.OPERATOR_BREAKER_RESET, by=message.by)
         if self._breaker.is_open:
-            breaker = breakers.reset(self._breaker)
+            breaker = breakers.reset(self._breaker, self._clock.boottime())
             self._scribe.note(BreakerSet(breaker, self._clock.boottime()))
             self._set_breaker(breaker)
             self._decide_soon()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodemanager.actors.desk import Desk
 from nodemanager.actors.intents import clean_key, clean_look, clean_order, destroy_key
+from nodemanager.actors.write_desk import WriteDesk
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.false_clean import FalseClean
@@ -17,7 +17,7 @@ from nodemanager.journal.facts import BreakerSet
 from nodemanager.log import ERROR
 
 
-class MonitorDesk(Desk):
+class MonitorDesk(WriteDesk):
     """Holds the journal's entry of every clean against the rules, once its outcome is known."""
 
     def _prove(self, uuid: str) -> None:

@@ -9,7 +9,7 @@ from nodemanager.actors.monitor_desk import MonitorDesk
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
-from nodemanager.core.model import FreedLife, LatePing, Record
+from nodemanager.core.model import FreedLife, LatePing, Record, life_key
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import FREED_KEPT_S
@@ -48,6 +48,9 @@ class RestoreDesk(MonitorDesk):
             if image.outcome != "cleaned" or image.ended_at is None:
                 continue
             before = image.record
+            key = life_key(before.uuid, before.incarnation)
+            if self._scribe.was_given_back(key, image.ended_at):
+                continue
             life = FreedLife(
                 before.uuid,
                 before.incarnation,
@@ -73,6 +76,10 @@ class RestoreDesk(MonitorDesk):
     def _take(self, folded: Folded) -> None:
         """Go on from what a fact left behind, and tell what it told."""
         self._history = folded.history
+        back = self._breaker.told.keys() - folded.breaker.told.keys()
+        if back:
+            wall = self._clock.wall()
+            self._scribe.given_back(back, wall, wall - FREED_KEPT_S)
         self._set_breaker(folded.breaker)
         for one in folded.told:
             life = one.life
@@ -121,6 +128,7 @@ class RestoreDesk(MonitorDesk):
 
     def on_RecordRestored(self, message: RecordRestored) -> None:
         life, after = message.life, message.after
+        self._wrote()
         self._cleaner.done(life.record)
         self._flights.restore_ended(life.record, self._clock.boottime())
         self._own_cleans.pop(life.record, None)
@@ -140,6 +148,7 @@ class RestoreDesk(MonitorDesk):
 
     def on_RestoreFailed(self, message: RestoreFailed) -> None:
         life, error = message.life, message.error
+        self._write_failed(error)
         self._cleaner.done(life.record)
         self._flights.restore_ended(life.record, self._clock.boottime())
         if not (error.definite or error.unsent):

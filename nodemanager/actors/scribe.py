@@ -7,7 +7,7 @@ written once that is possible again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent, PreImage
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
+GIVEN_BACK = "given_back"
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -33,6 +35,7 @@ class Loaded:
     late: Late = field(default_factory=dict)
     clock: StoreClock | None = None
     leftovers: tuple[Entry, ...] = ()
+    given_back: Mapping[str, float] = field(default_factory=dict)
 
 
 class Scribe:
@@ -50,6 +53,7 @@ class Scribe:
         self._clock: StoreClock | None = None
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
+        self._given_back: dict[str, float] = {}
         self._called_off: dict[Key, Leftover] = {}
 
     @property
@@ -70,6 +74,7 @@ class Scribe:
                 journal.late_writes(),
                 journal.store_clock(),
                 journal.leftovers(),
+                journal.recall(GIVEN_BACK) or {},
             )
         except JournalError as error:
             self._failed(error)
@@ -77,6 +82,7 @@ class Scribe:
         self._loaded = True
         self._breaker = loaded.breaker
         self._late = loaded.late
+        self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
         self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
@@ -259,6 +265,19 @@ class Scribe:
             self._failed(error)
             return ()
 
+    def given_back(self, keys: Iterable[str], at: float, since: float) -> None:
+        """Freed lives that are their record's again, `at` epoch seconds; older ones are dropped."""
+        known = {key: then for key, then in self._given_back.items() if then >= since}
+        self._given_back = known | dict.fromkeys(keys, at)
+        self._write_or_owe(self._write_given_back)
+
+    def was_given_back(self, key: str, freed_at: float) -> bool:
+        """Whether that life is its record's again since it was freed, epoch seconds."""
+        return self._given_back.get(key, float("-inf")) >= freed_at
+
+    def _write_given_back(self) -> None:
+        self._journal.remember(GIVEN_BACK, self._given_back)
+
     def newest(self, key: str) -> tuple[bool, Intent | None]:
         """Whether the journal could be read, and the newest intent of that key."""
         try:
@@ -297,6 +316,7 @@ class Scribe:
             self._journal.hold(hold)
         self._write_leftovers(tuple(self._leftovers.values()))
         self._write_called_off()
+        self._write_given_back()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:

@@ -70,6 +70,7 @@ class SetupDesk(CleanDesk):
 
     def on_RecordClaimed(self, message: RecordClaimed) -> None:
         record = message.record
+        self._wrote()
         self._flights.claimed(message.order_id, record)
         self._log.event(
             Event.RECORD_CLAIMED,
@@ -107,6 +108,8 @@ class SetupDesk(CleanDesk):
         self._setups.done(str(message.order_id))
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, error = message.record, message.error
+        if message.stage == "claim":
+            self._write_failed(error)
         uuid = record.uuid if record is not None else None
         if in_doubt and message.stage == "claim" and not getattr(error, "unsent", False):
             boot = setup.boot.record if setup is not None else None

@@ -19,6 +19,8 @@ class Cause(StrEnum):
     MASS_SILENCE = "mass_silence"
     FALSE_CLEAN = "false_clean"
     INVARIANT = "invariant"
+    CLEAN_RATE = "clean_rate"
+    WRITES_FAIL = "writes_fail"
 
 
 HOW_TO_CLEAR = {
@@ -32,6 +34,10 @@ HOW_TO_CLEAR = {
     "confirmed gone by id; or by `nodemanager breaker reset` once you have looked",
     Cause.INVARIANT: "closes by `nodemanager breaker reset` once you know what broke the rule that "
     "the `invariant.broken` lines name",
+    Cause.CLEAN_RATE: "closes by `nodemanager breaker reset` once you know why so many records may "
+    "be freed at once; those are not counted again",
+    Cause.WRITES_FAIL: "closes when a probe write to the record store succeeds; or by `nodemanager "
+    "breaker reset` once you have looked",
 }
 
 
@@ -44,7 +50,7 @@ class Breaker:
     knew no such node. `others` are further causes that stand: it closes with the last. `gone` and
     `acquitted` outlast the closing: nodes whose loss or silence is explained, and opens no more.
     So does `told`: the lives, by key, that were freed while their node lived (U8); after a false
-    clean `ids` are such keys.
+    clean `ids` are such keys. `looked_at` is when an operator last reset it.
     """
 
     cause: Cause | None = None
@@ -59,6 +65,7 @@ class Breaker:
     gone: frozenset[str] = frozenset()
     acquitted: frozenset[str] = frozenset()
     told: Mapping[str, FreedLife] = field(default_factory=dict)
+    looked_at: float = float("-inf")
 
     @property
     def is_open(self) -> bool:
@@ -95,6 +102,7 @@ def opened(
         gone=breaker.gone,
         acquitted=breaker.acquitted,
         told=breaker.told,
+        looked_at=breaker.looked_at,
     )
 
 
@@ -105,19 +113,24 @@ def closed(breaker: Breaker) -> Breaker:
         gone=breaker.gone,
         acquitted=breaker.acquitted,
         told=breaker.told,
+        looked_at=breaker.looked_at,
     )
 
 
-def reset(breaker: Breaker) -> Breaker:
-    """Closed by an operator who has looked: what was lost or fell silent opens it no more (B3)."""
+def reset(breaker: Breaker, at: float) -> Breaker:
+    """Closed by an operator who has looked: what was lost or fell silent opens it no more (B3).
+
+    Nor do records that were eligible then.
+    """
     lost: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     for part in breaker.parts:
         if part.cause in COLLAPSES:
             lost |= part.ids - part.back
-        elif part.cause is not Cause.INVARIANT:
+        elif part.cause in (Cause.MASS_SILENCE, Cause.FALSE_CLEAN):
             silent |= part.ids
-    return closed(replace(breaker, gone=breaker.gone | lost, acquitted=breaker.acquitted | silent))
+    gone, acquitted = breaker.gone | lost, breaker.acquitted | silent
+    return closed(replace(breaker, gone=gone, acquitted=acquitted, looked_at=at))
 
 
 def joined(stored: Breaker, other: Breaker) -> Breaker:
@@ -134,10 +147,11 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
         gone=gone,
         acquitted=acquitted,
         told={**stored.told, **other.told},
+        looked_at=max(stored.looked_at, other.looked_at),
     )
 
 
-def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
+def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
     """With one cause's part changed, or without it; closed when none is left."""
     parts = [one for one in breaker.parts if one.cause is not cause]
     if part is not None:
@@ -152,6 +166,7 @@ def _with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
         gone=breaker.gone,
         acquitted=breaker.acquitted,
         told=breaker.told,
+        looked_at=breaker.looked_at,
     )
 
 
@@ -159,7 +174,7 @@ def with_changed(breaker: Breaker, part: Breaker) -> Breaker:
     """With one cause's part as it is now; without it once all of `ids` are back or confirmed."""
     assert part.cause is not None
     explained = part.back | part.confirmed >= part.ids
-    return _with_part(breaker, part.cause, None if explained else part)
+    return with_part(breaker, part.cause, None if explained else part)
 
 
 def collapses(lost: int, known: int, settings: Settings, *, cloud: bool = True) -> bool:
@@ -202,14 +217,14 @@ def after_listing(
     is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
     if is_back or part.back | part.confirmed >= lost:
         return _explained(breaker, part)
-    return _with_part(breaker, cause, part)
+    return with_part(breaker, cause, part)
 
 
 def _explained(breaker: Breaker, part: Breaker) -> Breaker:
     """Without a collapse whose lost are back or gone; the gone ones are lost no more."""
     assert part.cause is not None
     gone = breaker.gone | (part.confirmed - part.back)
-    return _with_part(replace(breaker, gone=gone), part.cause, None)
+    return with_part(replace(breaker, gone=gone), part.cause, None)
 
 
 def to_ask(breaker: Breaker, history: History, limit: int = ASK_LIMIT) -> tuple[str, ...]:
@@ -269,7 +284,7 @@ def after_answers(
         if part.cause is Cause.CLOUD_COLLAPSED and part.back | part.confirmed >= part.ids:
             breaker = _explained(breaker, part)
         else:
-            breaker = _with_part(breaker, part.cause, part)
+            breaker = with_part(breaker, part.cause, part)
     return breaker
 
 
@@ -292,14 +307,14 @@ def after_silence(
         joins = {one for one, since in history.turned.items() if since > part.opened_at}
         if joins - part.ids - breaker.acquitted:
             part = replace(part, ids=part.ids | (joins - breaker.acquitted))
-            breaker = _with_part(breaker, Cause.MASS_SILENCE, part)
+            breaker = with_part(breaker, Cause.MASS_SILENCE, part)
         ended = part.confirmed
         if history.cloud is not None:
             ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids
         bad = (part.ids & (still_bad | (part.ids - history.present.keys()))) - ended
         if len(bad) > settings.collapse_fraction * len(part.ids):
             return breaker
-        breaker = _with_part(
+        breaker = with_part(
             replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
         )
     window = settings.node_stale_after

@@ -122,6 +122,8 @@ class History:
     last_answer_at: float | None = None
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
     """Lives that we freed within the last week, by their key (U8)."""
+    eligible: Mapping[str, float] = field(default_factory=dict)
+    """Since when each record has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
 

@@ -8,7 +8,7 @@ predicates feed the action, the log line, the metric and the simulation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core import breaker as breakers
@@ -32,6 +32,7 @@ from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
+from nodemanager.core.rates import after_eligible, eligible_seen
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
 from nodemanager.core.settings import ASK_LIMIT, Settings
@@ -129,6 +130,10 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     unlisted = look_for_unlisted(snapshot, settings)
     judge = RecordJudge(snapshot, settings, pairs, unlisted)
     verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
+    before, snapshot = snapshot, _after_eligible(judge, backlog)
+    if snapshot.breaker.generation != before.breaker.generation:
+        judge = RecordJudge(snapshot, settings, pairs, unlisted)
+        verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
@@ -231,6 +236,24 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     breaker = breakers.after_silence(
         snapshot.breaker, history, bad, population, snapshot.now, settings
     )
+    return replace(snapshot, history=history, breaker=breaker)
+
+
+def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
+    """B1: too many records that became eligible at once open the breaker, before one is freed.
+
+    What was leaked before our time is an operator's decision, who was told of it (S5).
+    """
+    snapshot, settings = judge.snapshot, judge.settings
+    records = snapshot.history.records
+    known: Iterable[str] = ()
+    if snapshot.first_clean and not settings.hold_backlog:
+        known = judge.eligible
+    elif records is not None and (backlog or snapshot.backlog):
+        held = backlog | snapshot.backlog
+        known = [one.uuid for one in records.items if name_of(one) in held]
+    history = eligible_seen(snapshot, sorted(judge.eligible), known)
+    breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
 
 

@@ -159,6 +159,8 @@ class RecordJudge:
         self.pairs = pairs
         self.history = snapshot.history
         self.clock = snapshot.history.clock
+        self.eligible: set[str] = set()
+        """Judged so far, and to be freed but for what forbids every free (B1)."""
         self.block = standing_block(snapshot, settings)
         if self.block is None and unlisted.short:
             self.block = Reason.LISTING_SHORT, {}
@@ -309,6 +311,7 @@ class RecordJudge:
                 reason = Reason.UNVERIFIABLE
         if reason is not None:
             return Verdict(Kind.KEEP, reason, uuid, measures)
+        self.eligible.add(uuid)
         if self.block is not None:
             return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
         cause = Reason.CLAIM_EXPIRED if claimed else Reason.STALE_SLOT

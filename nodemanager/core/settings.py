@@ -26,6 +26,14 @@ IMPOSSIBLE_FRACTION = 0.05
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 
+ELIGIBLE_WINDOW_S = 600.0
+"""So long a record is newly eligible to be freed (B1)."""
+ELIGIBLE_FLOOR = 100
+ELIGIBLE_FRACTION = 0.1
+"""More new ones than the greater of this many and this share of the slots open the breaker (B1)."""
+WRITE_FAILURES = 5
+"""So many failed writes to the record store in a row open the breaker (B1)."""
+
 LATE_PING_S = 60.0
 """A ping of a freed life that comes later than this after its clean is a sign of life (U8)."""
 FREED_KEPT_S = 7 * 86400.0

@@ -324,6 +324,7 @@ def _moved(breaker: Breaker, by_s: float) -> Breaker:
         opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
         denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
         others=tuple(_moved(other, by_s) for other in breaker.others),
+        looked_at=breaker.looked_at + by_s,
         told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
     )
 

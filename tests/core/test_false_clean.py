@@ -304,7 +304,7 @@ def test_an_answer_that_shows_it_alive_counts_as_none():
 
 def test_an_operators_reset_closes_it_and_it_is_not_told_again():
     made, life = told_late()
-    made.breaker = breakers.reset(made.breaker)
+    made.breaker = breakers.reset(made.breaker, made.now)
     assert not made.breaker.is_open
     made.hear(made.late_ping(life))
     assert made.told == ()

@@ -112,7 +112,7 @@ class CleanRules:
         elif after is not None and (what in ("unfence", "claim") or what.startswith("clean")):
             self.fenced_at.pop(after.uuid, None)
             self.judged.pop(after.uuid, None)
-        # The server takes an address from a record when another node pings with it: no sign of life.
+        # The server takes an address away when another node pings with it: no sign of life.
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now

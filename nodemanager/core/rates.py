@@ -1,0 +1,106 @@
+"""Too much at once, and too many failures: what else opens the breaker (SAFETY.md B1, B3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from nodemanager.core.breaker import Breaker, Cause, opened, with_part
+from nodemanager.core.history import History
+from nodemanager.core.model import Record
+from nodemanager.core.settings import (
+    ELIGIBLE_FLOOR,
+    ELIGIBLE_FRACTION,
+    ELIGIBLE_WINDOW_S,
+    WRITE_FAILURES,
+    Settings,
+)
+from nodemanager.core.snapshot import Snapshot
+
+LONG_AGO = float("-inf")
+"""When a record became eligible that is not newly so: an operator was told of it (S5)."""
+
+
+def eligible_limit(slots: int | None) -> float:
+    """So many records may become eligible in ten minutes."""
+    return max(ELIGIBLE_FLOOR, ELIGIBLE_FRACTION * (slots or 0))
+
+
+def eligible_seen(snapshot: Snapshot, eligible: Iterable[str], known: Iterable[str]) -> History:
+    """Fold in which records may be freed by now, but for cap, breaker and lease.
+
+    Those `known` an operator has been told of. One that is being freed, or was within the last ten
+    minutes, became so once.
+    """
+    history, now, told = snapshot.history, snapshot.now, frozenset(known)
+    before = history.eligible
+    since = {
+        uuid: at
+        for uuid, at in before.items()
+        if now - at <= ELIGIBLE_WINDOW_S
+        or uuid in snapshot.record_flights
+        or uuid in snapshot.touched
+    }
+    for uuid in eligible:
+        since[uuid] = before.get(uuid, LONG_AGO if uuid in told else now)
+    return history if since == before else replace(history, eligible=since)
+
+
+def after_eligible(breaker: Breaker, history: History, slots: int | None, at: float) -> Breaker:
+    """Opens when too many distinct records became eligible within ten minutes (B1).
+
+    Those are not counted whose node, or which themselves, an L3 episode confirmed lost; nor what
+    was so when an operator last looked.
+    """
+    if breaker.part(Cause.CLEAN_RATE) is not None:
+        return breaker
+    limit = eligible_limit(slots)
+    new = frozenset(
+        uuid
+        for uuid, since in history.eligible.items()
+        if at - since <= ELIGIBLE_WINDOW_S and since > breaker.looked_at
+    )
+    if not len(new) > limit:
+        return breaker
+    new -= _lost(breaker, history.records.items if history.records is not None else ())
+    if not len(new) > limit:
+        return breaker
+    detail: Mapping[str, int] = {"count": len(new), "limit": int(limit)}
+    return opened(breaker, Cause.CLEAN_RATE, new, at, detail)
+
+
+def _lost(breaker: Breaker, records: Iterable[Record]) -> frozenset[str]:
+    """Records whose loss, or whose node's, a collapse is known to explain."""
+    gone = set(breaker.gone)
+    for part in breaker.parts:
+        if part.cause is Cause.CLOUD_COLLAPSED:
+            gone |= part.confirmed
+    if not gone:
+        return frozenset()
+    return frozenset(one.uuid for one in records if one.uuid in gone or one.instance_id in gone)
+
+
+def after_failed_write(breaker: Breaker, failures: int, at: float) -> Breaker:
+    """Opens on the fifth write to the record store in a row that failed (B1)."""
+    if failures < WRITE_FAILURES or breaker.part(Cause.WRITES_FAIL) is not None:
+        return breaker
+    return opened(breaker, Cause.WRITES_FAIL, frozenset(), at, {"count": failures})
+
+
+def after_write(breaker: Breaker) -> Breaker:
+    """A write succeeded: a probe, or one of those that go on (B3)."""
+    if breaker.part(Cause.WRITES_FAIL) is None:
+        return breaker
+    return with_part(breaker, Cause.WRITES_FAIL, None)
+
+
+def is_probe(breaker: Breaker, started_at: float) -> bool:
+    """Whether a heartbeat after that time tells that writes go through again."""
+    part = breaker.part(Cause.WRITES_FAIL)
+    return part is not None and started_at > part.opened_at
+
+
+def may_try_writes(breaker: Breaker, at: float, settings: Settings) -> bool:
+    """Where a store has no write to probe with, the next real one is tried after max_poll_time."""
+    part = breaker.part(Cause.WRITES_FAIL)
+    return part is not None and at - part.opened_at > settings.max_poll_time
