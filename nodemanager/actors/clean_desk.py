@@ -323,6 +323,10 @@ class CleanDesk(RestoreDesk):
         since = self._flights.clean_ended(order.uuid, now)
         if outcome == "cleaned":
             self._flights.skipped.pop(order.uuid, None)
+            incarnation, size = self._created.pop(order.uuid, (None, ""))
+            if order.reason is Reason.CLAIM_EXPIRED and incarnation == order.incarnation:
+                # It was created, and vanished before it came up.
+                self._boot_failed(None, size)
             self._freed_by(order)
         if self._stopping is not None and again:
             # Its intent stays open for the next start.

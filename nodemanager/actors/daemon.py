@@ -54,6 +54,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
+from nodemanager.core.boot_loops import NONE
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
@@ -151,6 +152,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
                 self._may_be_late(uuid, late.clean_at, clean=True)
         for uuid, cleans in may_be_under_way(loaded.intents):
             self._may_be_late(uuid, now, clean=cleans)
+        self._load_loops()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
@@ -213,6 +215,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
         self._probed(listing)
+        self._watch_first_pings(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
         self._slots = message.slots
         self._decide_soon()
@@ -504,6 +507,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
             message.answered(self._scribe.problem)
             return
         self._log.event(Event.OPERATOR_BREAKER_RESET, by=message.by)
+        self._end_loops(NONE, "an operator's reset")
         if self._breaker.is_open:
             breaker = breakers.reset(self._breaker, self._clock.boottime())
             self._scribe.note(BreakerSet(breaker, self._clock.boottime()))

@@ -89,6 +89,7 @@ class Desk(RoleActor):
         self._finds_failed = 0
         self._tend_at: float | None = None
         self._deferred_for: Reason | None = None
+        self._created: dict[str, tuple[str | None, str]] = {}
         self._failed_writes = 0
         self._unproven: set[str] = set()
         self._seen_again: frozenset[str] = frozenset()

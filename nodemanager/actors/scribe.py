@@ -23,6 +23,7 @@ from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
+LOOPS = "boot_loops"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Loaded:
     clock: StoreClock | None = None
     leftovers: tuple[Entry, ...] = ()
     given_back: Mapping[str, float] = field(default_factory=dict)
+    loops: Any = None
 
 
 class Scribe:
@@ -54,6 +56,7 @@ class Scribe:
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
         self._given_back: dict[str, float] = {}
+        self.loops: Any = None
         self._called_off: dict[Key, Leftover] = {}
 
     @property
@@ -75,6 +78,7 @@ class Scribe:
                 journal.store_clock(),
                 journal.leftovers(),
                 journal.recall(GIVEN_BACK) or {},
+                journal.recall(LOOPS),
             )
         except JournalError as error:
             self._failed(error)
@@ -82,6 +86,7 @@ class Scribe:
         self._loaded = True
         self._breaker = loaded.breaker
         self._late = loaded.late
+        self.loops = self.loops or loaded.loops
         self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
@@ -275,6 +280,14 @@ class Scribe:
         """Whether that life is its record's again since it was freed, epoch seconds."""
         return self._given_back.get(key, float("-inf")) >= freed_at
 
+    def save_loops(self, loops: Any) -> None:
+        """The streaks of failed boots as JSON, their times epoch seconds (B5)."""
+        self.loops = loops
+        self._write_or_owe(self._write_loops)
+
+    def _write_loops(self) -> None:
+        self._journal.remember(LOOPS, self.loops)
+
     def _write_given_back(self) -> None:
         self._journal.remember(GIVEN_BACK, self._given_back)
 
@@ -317,6 +330,7 @@ class Scribe:
         self._write_leftovers(tuple(self._leftovers.values()))
         self._write_called_off()
         self._write_given_back()
+        self._write_loops()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:

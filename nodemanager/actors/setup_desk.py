@@ -47,6 +47,7 @@ class SetupDesk(CleanDesk):
             return
         for boot, claim in prepared:
             self._begin_setup(boot, claim, now)
+        self._probe_sent()
 
     def _claim_for(self) -> Claim:
         incarnation = secrets.token_hex(16)
@@ -86,6 +87,7 @@ class SetupDesk(CleanDesk):
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
         self._expected[record.uuid] = Expected(node.id, size, now)
+        self._created[record.uuid] = (record.incarnation, size)
         self._creates.pop(message.order_id, None)
         if record.incarnation is not None:
             key = create_key(record.incarnation)

@@ -180,6 +180,8 @@ class ShutdownDesk(LeftoverDesk):
             plan=order.plan_id,
         )
         self._role.observer.shut_down(order.reason, order.size or "")
+        if order.reason is Reason.BOOT_FAILED:
+            self._boot_failed(order.node_id, order.size)
         if order.record is not None and order.reason is not Reason.UNPAIRED:
             clean = order_release(
                 order.record,

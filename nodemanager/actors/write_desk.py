@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.actors.desk import Desk
+from nodemanager.actors.boot_watch import BootWatch
 from nodemanager.core import rates
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import Records
@@ -15,7 +15,7 @@ ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
 """A store that gives one of these works, and could have written."""
 
 
-class WriteDesk(Desk):
+class WriteDesk(BootWatch):
     """Opens the breaker when nothing can be written, and closes it when something was."""
 
     def _write_failed(self, error: Exception | None) -> None:

@@ -352,7 +352,9 @@ class Market:
         resting, or the cheapest of all."""
         now = self.snapshot.now
         for size in self.sizes:
-            rests = self.snapshot.limits.resting.get(size.name, 0.0) > now
+            limits = self.snapshot.limits
+            rests = limits.resting.get(size.name, 0.0) > now
+            rests = rests or limits.loops.resting_until(size.name, now) is not None
             if not size.preemptible and not rests:
                 return size
         return self.sizes[0]
@@ -404,6 +406,10 @@ class Market:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS
+        if limits.loops.resting_until(size.name, now) is not None:
+            return Reason.BOOT_LOOP
+        if limits.loops.probing and booted >= 1:
+            return Reason.BOOT_LOOP
         if self.slots.free is not None and booted >= self.slots.free:
             return Reason.NO_FREE_SLOT
         return None

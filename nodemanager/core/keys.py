@@ -33,6 +33,7 @@ class Key(Told):
     MANAGER = "manager", "The manager that acts, or that a claim names."
     SIZE = "size", "Name of the node's size."
     PRICE = "price", "Price per hour, of one node or of all that are counted."
+    SPENT = "spent", "What nodes that never pinged cost, as far as prices are known."
     ADDRESS = "address", "Network address and port."
     URL = "url", "Address of a server, without query."
     FILE = "file", "The configuration file, or the file that is meant."

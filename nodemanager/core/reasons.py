@@ -218,6 +218,10 @@ class Reason(Told):
     AT_MAX_PRICE = "at_max_price", "`max_total_price` would be passed."
     NO_FREE_SLOT = "no_free_slot", "Every slot is held (U7)."
     AT_QUOTA = "at_quota", "The cloud refused more nodes; probed again later (D6)."
+    BOOT_LOOP = (
+        "boot_loop",
+        "Too many nodes in a row never pinged: the size rests, or only a probe is booted (B5).",
+    )
     SIZE_RESTS = "size_rests", "The cloud had none of this size a moment ago (D6)."
     THROTTLED = "throttled", "The cloud asked for fewer calls (D6)."
     NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs."
@@ -260,6 +264,11 @@ class Event(Told):
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
     NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that we may not boot now."
+    BOOTS_REST = (
+        "boots.rest",
+        "Nodes in a row never pinged: when the next is booted, and what they cost (B5).",
+    )
+    BOOTS_RESUMED = "boots.resumed", "A node pinged, or an operator looked: booting goes on (B5)."
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says it is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "It was not destroyed, or nobody knows."

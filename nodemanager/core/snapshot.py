@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodemanager.core.boot_loops import NONE, Loops
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History
 from nodemanager.core.model import Job
@@ -50,6 +51,8 @@ class Limits:
     quota_at: float = 0.0
     resting: Mapping[str, float] = field(default_factory=dict)
     throttled_until: float = 0.0
+    loops: Loops = NONE
+    """Nodes in a row that never pinged (B5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,11 @@ def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
         data = {}
         for name, codec in known.items():
             one = getattr(value, name)
-            if one is defaults[name] or (one == defaults[name] and type(one) is not bool):
+            default = defaults[name]
+            if one is default:
+                continue
+            # -0.0 == 0.0, False == 0: what is left out must come back as it was.
+            if one == default and type(one) is not bool and repr(one) == repr(default):
                 continue
             data[name] = one if codec.plain else codec.encode(one)
         return data

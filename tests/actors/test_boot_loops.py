@@ -1,0 +1,56 @@
+"""A pool whose nodes never ping boots ever fewer, and says when it tries again (SAFETY.md B5)."""
+
+from __future__ import annotations
+
+from nodemanager.actors.messages import ResetBreaker
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+
+HOUR = 3600.0
+
+
+def mute(make_rig: MakeRig) -> Rig:
+    """A rig with no node that ever pings."""
+    rig = make_rig(min_nodes=2, max_nodes=4, boot_fail_after=600, poll_time=120)
+    rig.fleet.mute = True
+    return rig
+
+
+def test_boots_that_never_ping_rest_ever_longer_and_go_on_after_a_first_ping(
+    make_rig: MakeRig,
+) -> None:
+    rig = mute(make_rig)
+    rig.start()
+    told = rig.turn_until("boots.rest", within=4 * HOUR)
+    assert (told["reason"], told["level"]) == ("boot_loop", "warning")
+    assert told["count"] >= 5
+    assert 0 < told["retry_s"] <= 600
+    assert told["size"]
+    rig.turn(10 * HOUR)
+    assert "boot_loop" in rig.reasons("node.boot_refused")
+    assert rig.cloud.calls["create"] < 30, "without a rest there would be some 100"
+    last = rig.lines("boots.rest")[-1]
+    assert last["retry_s"] >= 2 * HOUR
+    assert last["spent"] > told["spent"]
+
+    rig.fleet.mute = False
+    rig.turn_until("boots.resumed", within=12 * HOUR)
+    rig.turn(600)
+    assert rig.summary()["paired"] == 2
+
+
+def test_a_restart_goes_on_with_the_rest_and_a_reset_ends_it(make_rig: MakeRig) -> None:
+    rig = mute(make_rig)
+    rig.start()
+    rig.turn(6 * HOUR)
+    boots = rig.cloud.calls["create"]
+    rig.kill()
+    rig.start()
+    rig.turn(HOUR)
+    assert rig.cloud.calls["create"] <= boots + 1
+    rig.system.daemon.tell(ResetBreaker("ann", lambda problem: None))
+    resumed = rig.turn_until("boots.resumed", within=60)
+    assert resumed["detail"] == "an operator's reset"
+    boots = rig.cloud.calls["create"]
+    rig.turn(900)
+    assert rig.cloud.calls["create"] >= boots + 2
