@@ -45,6 +45,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(519, "MAX", id="a-plan-on-listings-from-before-a-pause"),
         pytest.param(481, "MAX", id="a-listing-that-shows-but-the-ended-copy"),
         pytest.param(10952, "U6", id="a-claim-whose-node-failed-and-is-gone"),
+        pytest.param(3565, "C3", id="a-stamp-once-ahead-of-a-version-that-stands-still"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
