@@ -250,10 +250,14 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
                 idle[node.id] = history.idle.get(node.id, 0) + 1
                 idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
         seen = future_before.get(uuid) if future_before else None
-        if seen is not None and seen.version == record.version:
+        if (
+            seen is not None
+            and seen.version == record.version
+            and seen.stamp == _newest_stamp(record)
+        ):
             future[uuid] = seen
         elif too_new is not None and _newest_stamp(record) > too_new:
-            future[uuid] = Future(record.version, listing.ended_at)
+            future[uuid] = Future(record.version, listing.ended_at, _newest_stamp(record))
     vetoed = _vetoed(history, listing)
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
         # It reached us after the cloud listing that began once it had ended.

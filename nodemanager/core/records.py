@@ -53,7 +53,7 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
         for stamp in (record.modified_at, record.last_ping_at):
             if stamp is not None:
                 age = min(age, clock.age(stamp, snapshot.now))
-    if future is not None and future.version == record.version:
+    if future is not None and (future.version, future.stamp) == (record.version, newest):
         return max(age, snapshot.now - future.seen_at)
     return age
 

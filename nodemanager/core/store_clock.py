@@ -18,10 +18,12 @@ class Future:
     """A record's version whose stamp was ahead of the store's clock when we first saw it.
 
     Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no clock of others has a say in it.
+    `stamp` is the newest one: where it moves on, though the version does not, the node was heard.
     """
 
     version: str
     seen_at: float
+    stamp: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

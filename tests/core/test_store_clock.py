@@ -117,6 +117,17 @@ def test_a_new_version_from_the_future_counts_anew_t1() -> None:
     assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
 
 
+def test_a_ping_that_leaves_the_version_as_it_is_counts_anew_t1_c3() -> None:
+    """Where pings take no part in the version, a stamp once ahead says nothing of later ones."""
+    made = world()
+    made.add_record("r1", quiet=-900.0)
+    made.poll()
+    made.advance(9000.0)
+    made.change("r1", version=made.record("r1").version, last_ping_at=made.ago(50.0))
+    made.settle()
+    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+
+
 def test_a_busy_word_from_the_future_is_not_fresh_for_ever_t6() -> None:
     made = world()
     made.add_record("r1", quiet=-1_000_000_000.0, worker_state=WorkerState.BUSY)

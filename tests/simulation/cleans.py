@@ -84,6 +84,8 @@ class CleanRules:
         self.world, self.told, self.truth = world, told, truth
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
+        self.taken: dict[str, str] = {}
+        """By uuid, the version at which the server gave its address to another, behind a fence."""
         self.orders: dict[tuple[str, str], list[Ordered]] = {}
         self.fenced_at: dict[str, float] = {}
         self.judged: dict[str, Record] = {}
@@ -116,7 +118,12 @@ class CleanRules:
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
-            self.newest_sign[after.uuid] = now
+            if what == "take_address" and after.uuid in self.fenced_at:
+                # The server's own hand, for another node that has the address now: the fence
+                # can't keep it out. It is no sign of life, but counts if it was there to be read.
+                self.taken[after.uuid] = after.version
+            else:
+                self.newest_sign[after.uuid] = now
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
 
@@ -373,6 +380,11 @@ class CleanRules:
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
             wrong("C12", "it was not fenced since its last sign of life")
             return tagged.at
+        ears = self.told.ears[manager.name]
+        read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)
+        if read is not None and read.record is not None:
+            if read.record.version == self.taken.get(before.uuid):
+                wrong("C12", "its address was taken before it was read again")
         judged = self.judged[before.uuid]
         if judged.last_ping_at != ordered.record.last_ping_at:
             wrong("C12", "it was pinged between the order and its fence")
