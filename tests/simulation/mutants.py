@@ -98,8 +98,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             off(RecordJudge._kept_by_itself, "not record.holds_anything"),
             off(history._absences, "not record.holds_anything"),
+            # Nothing to ask the cloud by, either.
+            off(
+                RecordJudge._absent_and_permitted,
+                "record.claim is None and record.instance_id is None",
+            ),
+            off(records._still_stale, "record.claim is None and record.instance_id is None"),
         ),
-        with_=("C5",),
+        with_=("C5", "C11"),
     ),
     Mutant(
         "C2",
