@@ -47,6 +47,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(10952, "U6", id="a-claim-whose-node-failed-and-is-gone"),
         pytest.param(3565, "C3", id="a-stamp-once-ahead-of-a-version-that-stands-still"),
         pytest.param(3568, "C12", id="an-address-taken-between-the-last-look-and-a-clean"),
+        pytest.param(10079, "L3", id="a-set-that-is-the-largest-once-others-ended"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
