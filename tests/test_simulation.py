@@ -20,6 +20,20 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
             pytest.fail(told(*shrink(seed, result.violations[0].rule)))
 
 
+@pytest.mark.parametrize(
+    ("seed", "rule"),
+    [
+        pytest.param(519, "MAX", id="a-plan-on-listings-from-before-a-pause"),
+        pytest.param(481, "MAX", id="a-listing-that-shows-but-the-ended-copy"),
+        pytest.param(3565, "C3", id="a-stamp-once-ahead-of-a-version-that-stands-still"),
+        pytest.param(3568, "C12", id="an-address-taken-between-the-last-look-and-a-clean"),
+        pytest.param(1751, "L3", id="two-listings-between-two-plans"),
+    ],
+)
+def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
+    assert rule not in {one.rule for one in run(seed).violations}
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 

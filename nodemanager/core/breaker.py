@@ -202,9 +202,8 @@ def after_listing(
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
     if cloud and breaker.gone & ids:
         breaker = replace(breaker, gone=breaker.gone - ids)
-    known = (history.known_nodes if cloud else history.known_records).largest(at)
-    if breaker.gone:
-        known -= breaker.gone
+    sets = history.known_nodes if cloud else history.known_records
+    known = sets.largest(at, breaker.gone)
     lost = known - ids
     part = breaker.part(cause)
     if part is None:

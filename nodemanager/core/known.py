@@ -10,8 +10,9 @@ from nodemanager.core.settings import KNOWN_SET_S
 
 @dataclass(frozen=True, slots=True)
 class KnownSets:
-    """Sets of ids listed lately, newest last, each larger than all after it (L3).
+    """Sets of ids listed lately, newest last, none of them within one after it (L3).
 
+    A set that is smaller now may be the largest once ids of others are explained.
     `excused` are ids whose going is our own doing: they count in no set, not even in one of a
     listing that began before they went.
     """
@@ -26,7 +27,7 @@ class KnownSets:
         kept = [
             (seen_at, known)
             for seen_at, known in self.sets
-            if at - seen_at <= KNOWN_SET_S and len(known) > len(ids)
+            if at - seen_at <= KNOWN_SET_S and not known <= ids
         ]
         return KnownSets((*kept, (at, ids)), excused)
 
@@ -38,9 +39,15 @@ class KnownSets:
         sets = tuple((at, known - gone) for at, known in self.sets)
         return replace(self, sets=sets, excused=self.excused | gone)
 
-    def largest(self, at: float) -> frozenset[str]:
-        """The largest set known; the newest counts however old, or an outage would unlearn it."""
-        for seen_at, known in self.sets:
-            if at - seen_at <= KNOWN_SET_S:
-                return known
-        return self.sets[-1][1] if self.sets else frozenset()
+    def largest(self, at: float, but: frozenset[str] = frozenset()) -> frozenset[str]:
+        """The largest set known, `but` left out of each; of equal ones the newest.
+
+        The newest counts however old, or an outage would unlearn it.
+        """
+        largest = self.sets[-1][1] - but if self.sets else frozenset()
+        for seen_at, known in reversed(self.sets):
+            if at - seen_at <= KNOWN_SET_S and len(known) > len(largest):
+                known = known - but if but else known
+                if len(known) > len(largest):
+                    largest = known
+        return largest

@@ -64,6 +64,25 @@ def test_a_small_set_does_not_collapse_l3(known: int, opens: bool) -> None:
     assert made.breaker.is_open is opens
 
 
+def test_a_set_that_was_not_the_largest_is_once_others_ended_l3() -> None:
+    """Two leave unexplained; newer nodes outnumber them and end; then a third leaves."""
+    made = pool_of(7)
+    lose(made, 0, 1)
+    made.add_record("r7")
+    made.add_node("r7")
+    made.add_record("r8")
+    made.add_node("r8")
+    later(made)
+    assert not made.breaker.is_open
+    for uuid in ("r5", "r6", "r7", "r8"):
+        made.change_node(f"i-{uuid}", state=CloudState.TERMINATED)
+    later(made)
+    assert not made.breaker.is_open
+    lose(made, 2)
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
 @pytest.mark.parametrize(
     ("lost", "opens"),
     [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="just-past")],

@@ -129,6 +129,13 @@ class NodeRules:
             for node_id, answers in ears.by_id.items()
             if any(not one.nodes or one.nodes[0].state is CloudState.TERMINATED for one in answers)
         }
+        # Two listings may come between two plans.
+        gone |= {
+            node.id
+            for heard in ears.cloud
+            for node in heard.items.values()
+            if heard.complete and node.state is CloudState.TERMINATED
+        }
         gone |= set(ears.destroys)
         for source in ("cloud", "records"):
             newest = ears.newest(source)
