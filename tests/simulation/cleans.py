@@ -381,9 +381,9 @@ class CleanRules:
             return tagged.at
         ears = self.told.ears[manager.name]
         read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)
-        if read is not None and read.record is not None:
-            if read.record.version == self.taken.get(before.uuid):
-                wrong("C12", "its address was taken before it was read again")
+        seen = None if read is None else read.record
+        if seen is not None and seen.version == self.taken.get(before.uuid):
+            wrong("C12", "its address was taken before it was read again")
         judged = self.judged[before.uuid]
         if judged.last_ping_at != ordered.record.last_ping_at:
             wrong("C12", "it was pinged between the order and its fence")
