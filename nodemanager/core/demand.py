@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
@@ -144,7 +145,8 @@ def pending_claims(
     pending.update(
         record.uuid
         for record in records
-        if _is_unpinged_claim(record, settings) and record.uuid not in history.bearers
+        if _is_unpinged_claim(record, settings)
+        and node_of(record, history.bearers, history.present) is None
     )
     pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
@@ -193,7 +195,7 @@ def unlisted_nodes(
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        if record.uuid in history.bearers or record.instance_id in history.present:
+        if node_of(record, history.bearers, history.present) is not None:
             continue
         if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
             continue
