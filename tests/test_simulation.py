@@ -28,6 +28,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(3565, "C3", id="a-stamp-once-ahead-of-a-version-that-stands-still"),
         pytest.param(3568, "C12", id="an-address-taken-between-the-last-look-and-a-clean"),
         pytest.param(1751, "L3", id="two-listings-between-two-plans"),
+        pytest.param(1586, "D3", id="a-young-node-destroyed-by-a-manager-whose-clock-stepped"),
+        pytest.param(5674, "MAX", id="a-node-of-an-earlier-life-listed-beside"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

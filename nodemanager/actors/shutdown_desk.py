@@ -153,9 +153,12 @@ class ShutdownDesk(LeftoverDesk):
             )
             self._ask_gone_later(order)
             return
-        outcome, destroyed = judge_gone(
-            destroyed, message.node, self._clock.boottime(), self._clock.wall(), self._settings
-        )
+        now, clock = self._clock.boottime(), self._history.clock
+        wall = self._clock.wall()
+        if clock is not None:
+            # A wall clock that stepped ahead makes no node old enough.
+            wall = min(wall, clock.now(now))
+        outcome, destroyed = judge_gone(destroyed, message.node, now, wall, self._settings)
         self._flights.destroy_sent(destroyed)
         if outcome is Outcome.GONE:
             self._gone(order)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
@@ -129,7 +130,8 @@ def pending_claims(
     """
     history = snapshot.history
     # Most have a listed node, and are none of either: one pass leaves them out.
-    records = [record for record in records if record.uuid not in history.bearers]
+    bearers, present = history.bearers, history.present
+    records = [record for record in records if node_of(record, bearers, present) is None]
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
@@ -171,7 +173,7 @@ def unlisted_nodes(
 ) -> Iterator[str]:
     """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
 
-    `records` are those whose uuid no listed node bears.
+    `records` are those whose own node no listing shows.
 
     What the cloud says of it by id goes before all: one that it has counts, one that it denied
     since the last ping does not. Else its absence counts once it was seen in enough complete
@@ -190,8 +192,6 @@ def unlisted_nodes(
     }
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
-            continue
-        if record.instance_id in history.present:
             continue
         if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
             continue

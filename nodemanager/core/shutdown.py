@@ -11,7 +11,7 @@ from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, Worke
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
-from nodemanager.core.settings import ASK_AGAIN_S, ORDER_TTL_S, Settings
+from nodemanager.core.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 
@@ -450,7 +450,10 @@ def judge_gone(
     if settings.visible_after == 0:
         return Outcome.GONE, destroyed
     created_at = destroyed.order.created_at
-    age_s = now - destroyed.sent_at if created_at is None else wall - created_at
+    age_s = now - destroyed.sent_at
+    if created_at is not None:
+        # The launch is on the cloud's clock, which nobody measured: it may be off so much (A3).
+        age_s = max(age_s, wall - created_at - CLOCK_STEP_S)
     if age_s <= settings.visible_after:
         return Outcome.UNKNOWN, destroyed
     if destroyed.denied_at is None:

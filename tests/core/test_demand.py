@@ -225,6 +225,21 @@ def test_unpinged_claims_count_against_max_nodes_a_thousand_failures_leave_no_mo
     assert len(made.records) <= 5 or sum(one.claim is not None for one in made.records) == 5
 
 
+@pytest.mark.parametrize("pinged", [True, False])
+def test_a_node_of_an_earlier_life_does_not_stand_for_one_that_is_not_listed_p6(
+    pinged: bool,
+) -> None:
+    """The earlier one is listed still, though it is gone; the record's own counts all the same."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", life=2, pinged=pinged, quiet=10.0)
+    made.add_node("r1", life=1, id="i-old")
+    made.poll()
+    made.flags["gone"] = {"i-old": made.now}
+    made.plan()
+    assert made.booted == []
+
+
 def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6() -> None:
     """Its node failed to boot and was destroyed; the listing still shows it, the clean comes."""
     made = world(max_nodes=2)

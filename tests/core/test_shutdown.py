@@ -370,6 +370,27 @@ def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
     assert (outcome, after.denied_at) == (Outcome.UNKNOWN, None)
 
 
+@pytest.mark.parametrize(
+    ("age", "begun"),
+    [pytest.param(359.0, False, id="within-the-error"), pytest.param(361.0, True, id="past-it")],
+)
+def test_a_launch_on_a_clock_that_nobody_measured_may_be_a_minute_later_d3_a3(
+    age: float, begun: bool
+) -> None:
+    made = idle()
+    order = replace(made.shutdown_order("i-r1"), created_at=made.ago(age))
+    _, after = judge_gone(Destroyed(order, made.now), None, made.now, made.store_now, made.settings)
+    assert (after.denied_at is not None) is begun
+
+
+def test_a_node_is_old_enough_visible_after_past_its_destroy_whatever_the_clocks_say_d3() -> None:
+    made = idle()
+    order = replace(made.shutdown_order("i-r1"), created_at=made.ago(-9000.0))
+    destroyed = Destroyed(order, made.now - 301.0)
+    _, after = judge_gone(destroyed, None, made.now, made.store_now, made.settings)
+    assert after.denied_at == made.now
+
+
 def test_idle_nodes_that_the_wishlist_wants_are_needed_d1() -> None:
     made = live(WorkerState.IDLE, polls=3)
     made.plan(demand=(Job("j", cores=1),))

@@ -382,8 +382,8 @@ class CleanRules:
             return tagged.at
         ears = self.told.ears[manager.name]
         read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)
-        found = read.record if read is not None else None
-        if found is not None and found.version == self.taken.get(before.uuid):
+        seen = None if read is None else read.record
+        if seen is not None and seen.version == self.taken.get(before.uuid):
             wrong("C12", "its address was taken before it was read again")
         judged = self.judged[before.uuid]
         if judged.last_ping_at != ordered.record.last_ping_at:
@@ -430,7 +430,6 @@ class CleanRules:
             # A kill may come between the intent and the destroy, and the node may end by itself.
             if any(one.tags.incarnation == before.incarnation for one in self.world.cloud.living()):
                 wrong("C20", "no node of this incarnation was destroyed")
-            return
             return
         if not any(self._is_gone(*one, family, manager) for one in mine):
             wrong("D3", f"{mine} never was said to be gone")
