@@ -195,8 +195,11 @@ class Truth:
             world.violate("S3", "a dry run destroyed a node")
         if not manager.lease:
             world.break_assumption("A5", f"{by} destroys without the lease")
-        if one.tags.pool != manager.pool.name:
-            world.violate("T3", f"{by} destroyed {one.id} of pool {one.tags.pool}")
+        # Where an operator took its tags on the way, what it was listed with counts.
+        sent = self.told.ears[by].destroys.get(one.id)
+        pool = (one if sent is None else sent).tags.pool
+        if pool != manager.pool.name:
+            world.violate("T3", f"{by} destroyed {one.id} of pool {pool}")
 
     def asked(
         self, manager: str, found: tuple[object, ...], *, record: str | None, node_id: str | None
