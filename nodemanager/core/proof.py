@@ -19,7 +19,7 @@ from nodemanager.core.store_clock import StoreClock
 
 UNPROVEN = "proof"
 """In the place of a rule's id: the journal has no proof of the clean."""
-_CLAIM_MARGIN_S = 120.0
+CLAIM_MARGIN_S = 120.0
 _FUTURE_S = 60.0
 _SEEN_AGAIN_S = 60.0
 _AGREEING_READINGS = 3
@@ -285,7 +285,7 @@ def _is_unpinged(signs: Signs) -> bool:
 def _claim_window(look: Look) -> float:
     """C21."""
     terms = look.terms
-    window_s = terms.boot_fail_after + _CLAIM_MARGIN_S + terms.visible_after
+    window_s = terms.boot_fail_after + CLAIM_MARGIN_S + terms.visible_after
     return window_s if terms.claim_expiry else max(window_s, terms.node_stale_after)
 
 

@@ -15,7 +15,16 @@ from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.shutdown_desk import ShutdownDesk
-from nodemanager.core import breaker, demand, history, pairing, plan, records, shutdown
+from nodemanager.core import (
+    breaker,
+    demand,
+    false_clean,
+    history,
+    pairing,
+    plan,
+    records,
+    shutdown,
+)
 from nodemanager.core.coherence import Impossible
 from nodemanager.core.demand import Market
 from nodemanager.core.model import Listed
@@ -364,6 +373,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "U3",
         "a record that holds something is used again",
         (off(plan._is_reusable, "record.holds_anything or record.problems or record.held"),),
+    ),
+    Mutant(
+        "U8",
+        "whose record was freed pings on, and nobody is told",
+        (off(false_clean.told, "sign.life.key not in breaker.told"),),
     ),
     Mutant(
         "U7",
