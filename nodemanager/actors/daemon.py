@@ -21,6 +21,7 @@ from nodemanager.actors.intents import (
 )
 from nodemanager.actors.messages import (
     ApplySettings,
+    AskAccount,
     AskGone,
     AskNodes,
     AskTagged,
@@ -171,6 +172,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         listing = message.listing
         if message.account is not None:
             self._identify("account", message.account)
+            if "account" in self._read_only:
+                # Credentials that were put right are noticed with the next poll.
+                tell(self._team.cloud_list, AskAccount())
         self._scribe.note(CloudSeen(listing, message.account))
         took_s = listing.ended_at - listing.started_at
         self._narrator.listed("cloud", len(listing.items), took_s, listing.complete)

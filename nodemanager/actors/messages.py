@@ -117,6 +117,11 @@ class NodesAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAccount:
+    """Look at the account behind the credentials again, with the next cloud poll (L5)."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskTagged:
     """Ask the cloud which nodes bear the tag of these records (U5, R1, P6)."""
 

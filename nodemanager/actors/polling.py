@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.messages import (
+    AskAccount,
     AskNodes,
     AskTagged,
     BackOff,
@@ -35,7 +36,7 @@ from nodemanager.records.api import RecordStore
 T = TypeVar("T")
 
 ACCOUNT_EVERY_S = 600.0
-"""How often the account behind the credentials is looked at again (L5)."""
+"""How often the account behind the credentials is looked at again (L5), unless it was another."""
 
 
 class PollingActor(RoleActor):
@@ -173,6 +174,9 @@ class CloudNodeListActor(PollingActor):
                 # No answer is no evidence; it is asked for again with the next plan.
                 break
         self._daemon.tell(NodesAsked(answers))
+
+    def on_AskAccount(self, message: AskAccount) -> None:
+        self._account_at = None
 
     def on_AskTagged(self, message: AskTagged) -> None:
         answers: dict[str, tuple[CloudNode, ...]] = {}

@@ -32,6 +32,21 @@ def test_a_registry_swapped_for_an_empty_one_makes_the_daemon_read_only(
     assert len(rig.nodes) == 4
 
 
+def test_credentials_that_lead_to_the_known_account_again_are_noticed_with_the_next_poll(
+    make_rig: MakeRig,
+) -> None:
+    """L5: read-only, but not for longer than the credentials were wrong."""
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    rig.turn(60)
+    known, rig.cloud.account_name = rig.cloud.account_name, "fake:account-2"
+    rig.turn_until("identity.changed", within=900)
+    rig.turn(300)
+    rig.cloud.account_name = known
+    rig.forget_lines()
+    assert rig.turn_until("identity.seen", within=150)["account"] == known
+
+
 def test_a_registry_swapped_right_before_a_set_up_gets_no_record(make_rig: MakeRig) -> None:
     """L5: it is looked at before anything is written, not at the next poll."""
     rig = make_rig(min_nodes=1, max_nodes=1)
