@@ -47,7 +47,6 @@ def deciding(console: Console, counts: tuple[int, ...]) -> None:
     for heading in ("nodes", "pool", "ms", "us each", "cold us", "gc ms", "keep", "clean + defer"):
         table.add_column(heading, justify="right")
     for (count, stale), cost in costs.items():
-        kept = len(cost.plan.records) - len(cost.plan.cleans) - cost.plan.deferred
         table.add_row(
             f"{count:,}",
             "10 % stale" if stale else "steady",
@@ -55,8 +54,8 @@ def deciding(console: Console, counts: tuple[int, ...]) -> None:
             f"{cost.cpu_s * 1e6 / count:.2f}",
             f"{cost.cold_s * 1e6 / count:.2f}",
             f"{cost.gc_s * 1e3:.0f}",
-            f"{kept:,}",
-            f"{len(cost.plan.cleans)} + {cost.plan.deferred:,}",
+            f"{cost.kept:,}",
+            f"{cost.cleans} + {cost.deferred:,}",
         )
     console.print(table)
     console.log("decoding JSON; pairing by search")

@@ -34,7 +34,9 @@ class Round:
 
     cpu_s: float
     gc_s: float
-    plan: Plan
+    kept: int
+    cleans: int
+    deferred: int
     cold_s: float = 0.0
 
 
@@ -57,6 +59,7 @@ class Planner:
         self._settings = settings
         self._history = History()
         self._breaker = Breaker()
+        self._plan: Plan | None = None
 
     def round(self, poll: pools.Poll) -> Plan:
         """Take one poll in and decide."""
@@ -90,6 +93,8 @@ class Planner:
             new_records=True,
         )
         self._history, self._breaker = made.history, made.breaker
+        # The plan before goes here, and its end is part of a round, as in the daemon.
+        self._plan = made
         return made
 
 
@@ -114,7 +119,10 @@ def rounds(count: int, *, stale: int, measured: int) -> Round:
         if is_cold:
             colds.append(spent)
         else:
-            taken.append(Round(spent, collecting, made))
+            cleans, deferred = len(made.cleans), made.deferred
+            kept = len(made.records) - cleans - deferred
+            taken.append(Round(spent, collecting, kept, cleans, deferred))
+        del made
     median = sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
     return replace(median, cold_s=statistics.median(colds))
 
