@@ -11,7 +11,8 @@ from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import Records
 from nodemanager.core.proof import Violation
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.reasons import Event
+from nodemanager.core.records import CleanOrder
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.facts import BreakerSet
 from nodemanager.log import ERROR
@@ -30,26 +31,19 @@ class MonitorDesk(WriteDesk):
         if intent is not None and intent.kind is IntentKind.FENCE:
             # No write of ours freed it.
             return
-        found = (*_violations(intent), *self._without_destroy(intent))
+        found = _violations(intent)
+        rests_on = _rests_on(intent)
+        if rests_on is not None:
+            readable, destroy = self._scribe.newest(
+                destroy_key(proof.needs_destroy(rests_on) or "")
+            )
+            if not readable:
+                self._unproven.add(uuid)
+                return
+            if destroy is None or destroy.kind is not IntentKind.DESTROY:
+                found = (*found, proof.without_destroy(rests_on))
         if found:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
-
-    def _without_destroy(self, intent: Intent | None) -> tuple[Violation, ...]:
-        """C20 waives what silence proves: there must have been a destroy of ours."""
-        if intent is None:
-            return ()
-        try:
-            order = clean_order(intent)
-        except ValueError:
-            return ()
-        if order.reason is not Reason.AFTER_SHUTDOWN:
-            return ()
-        node_id = order.instance_id
-        readable, destroy = self._scribe.newest(destroy_key(node_id or ""))
-        if readable and destroy is not None and destroy.kind is IntentKind.DESTROY:
-            return ()
-        detail = "the journal has no destroy of it" if readable else "the journal can't be read"
-        return (Violation("C20", {"node": node_id, "detail": detail}),)
 
     def _prove_owed(self) -> None:
         for uuid in sorted(self._unproven):
@@ -108,6 +102,16 @@ class MonitorDesk(WriteDesk):
                 self._broken(life.record, [Violation("U8", measures)], None)
         self._seen_told = (self._seen_told | self._seen_again) & again.keys()
         self._seen_again = frozenset(again)
+
+
+def _rests_on(intent: Intent | None) -> CleanOrder | None:
+    """The order of a clean that a destroy of ours must have gone before."""
+    try:
+        order = None if intent is None else clean_order(intent)
+    except ValueError:
+        # Told as unproven.
+        return None
+    return order if order is not None and proof.needs_destroy(order) is not None else None
 
 
 def _violations(intent: Intent | None) -> tuple[Violation, ...]:

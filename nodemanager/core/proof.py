@@ -155,6 +155,16 @@ def _answers(look: Look) -> tuple[CloudNode, ...]:
     return (*(look.tagged or ()), *by_id)
 
 
+def needs_destroy(order: CleanOrder) -> str | None:
+    """The node whose destroy by us C20 rests on; None for a clean that rests on none."""
+    return (order.instance_id or "") if order.reason is Reason.AFTER_SHUTDOWN else None
+
+
+def without_destroy(order: CleanOrder) -> Violation:
+    """C20 waives what silence proves, and the journal has no destroy of that node."""
+    return Violation("C20", {"node": order.instance_id, "detail": "no destroy is in the journal"})
+
+
 # What was judged by its silence: C2-C7, and C11's time of denial.
 
 
