@@ -6,6 +6,7 @@ exponentially up to `max_poll_time` and honour Retry-After.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -39,7 +40,7 @@ ACCOUNT_EVERY_S = 600.0
 """How often the account behind the credentials is looked at again (L5), unless it was another."""
 
 
-class PollingActor(RoleActor):
+class PollingActor(RoleActor, ABC):
     """Polls again and again: `poll_time` from start to start, later after failures."""
 
     source = ""
@@ -64,9 +65,9 @@ class PollingActor(RoleActor):
         self._number = 0
         self._not_before = 0.0
 
+    @abstractmethod
     def poll(self) -> None:
         """One poll; tells the daemon what it found, raises NodeManagerError where it failed."""
-        raise NotImplementedError  # each subclass polls something else
 
     def on_Poll(self, message: Poll) -> None:
         if message.number != self._number:

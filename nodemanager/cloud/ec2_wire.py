@@ -42,6 +42,7 @@ class WholeAnswers:
     trust: str | bool | None = None
 
     def connect(self, *args: Any, **kwargs: Any) -> None:
+        # libcloud has no types: to the checker there is neither this method nor the connection.
         super().connect(*args, **kwargs)  # type: ignore[misc]
         transport: Any = self.connection  # type: ignore[attr-defined]
         # A redirect would send the request, a create too, for a second time.

@@ -1,9 +1,8 @@
 """What every adapter over apache-libcloud shares: calls, errors, threads, malformed items.
 
 An adapter subclasses `LibcloudCloud`, declares its facts (`visible_after`, `ids_unique`,
-`may_authorise`, `raw_states`) and fills in the hooks that begin with one underscore and raise
-NotImplementedError here. It lets libcloud's exceptions through: they are translated once, in
-`_call`.
+`may_authorise`, `raw_states`) and fills in the abstract hooks. It lets libcloud's exceptions
+through: they are translated once, in `_call`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -63,7 +63,7 @@ def load_driver_class(dotted: str) -> type[NodeDriver]:
     return found
 
 
-class LibcloudCloud:
+class LibcloudCloud(ABC):
     """A CloudDriver (nodemanager.cloud.api) over one libcloud NodeDriver class.
 
     Each thread gets a libcloud driver of its own: a libcloud connection keeps the request under
@@ -100,13 +100,13 @@ class LibcloudCloud:
 
     # The hooks of an adapter.
 
+    @abstractmethod
     def _new_driver(self) -> NodeDriver:
         """A fresh driver: `self.driver_type` called with the credentials."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _account(self, driver: NodeDriver) -> str:
         """See CloudDriver.account."""
-        raise NotImplementedError
 
     def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
         """The whole answers whose union is the listing (T5): (answer, it is `[Cloud List]`'s).
@@ -116,41 +116,41 @@ class LibcloudCloud:
         """
         return [(driver.list_nodes(), False)]
 
+    @abstractmethod
     def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         """The answer of an unfiltered search for the tag, as a list of libcloud nodes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
         """The libcloud node of that id, None only for the cloud's own "no such node"."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
         """Create it, tags in the same call; gives the libcloud node."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         """See CloudDriver.destroy."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
         """See CloudDriver.pins, in any order; a cloud whose nodes pin nothing says so."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
         """See CloudDriver.find_leftovers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         """See CloudDriver.release."""
-        raise NotImplementedError
 
     def _raw_state_of(self, raw: Any) -> str:
         """The cloud's own word; libcloud's NodeState is too coarse where there is a better (T4)."""
         return str(raw.state)
 
+    @abstractmethod
     def _tags_of(self, raw: Any) -> Tags:
         """Our three tags as the cloud shows them."""
-        raise NotImplementedError
 
     def _held(self, raw: Any) -> bool:
         """An operator's hold, where it is kept as a tag."""
@@ -386,6 +386,7 @@ def epoch(moment: object) -> float | None:
         return None
     if isinstance(moment, datetime):
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    # What is no number raises TypeError here, as what is no time does below.
     seconds = float(moment)  # type: ignore[arg-type]
     if not math.isfinite(seconds):
         raise ValueError(f"{seconds} is no time")

@@ -54,6 +54,7 @@ class NodeSettings:
     ping_interval: float = 2.0
 
 
+# libcloud has no types, and its classes are Any to the checker.
 class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
     """Nodes as processes; all state is in the directory, so any number of drivers may share it."""
 

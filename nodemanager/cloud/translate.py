@@ -60,6 +60,7 @@ def retry_after(error: Exception) -> float | None:
     named = headers.get("retry-after") if isinstance(headers, dict) else None
     for value in (getattr(error, "retry_after", None), named):
         try:
+            # None, and whatever else is no number, is the TypeError below.
             seconds = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             continue

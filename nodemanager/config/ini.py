@@ -87,6 +87,7 @@ class _Parser(configparser.RawConfigParser):
             interpolation=None,
         )
         self._feed = feed
+        # It is asked for `match` alone, which _Headers has; typeshed wants a compiled pattern.
         self.SECTCRE = headers  # type: ignore[assignment]
 
     def optionxform(self, optionstr: str) -> str:

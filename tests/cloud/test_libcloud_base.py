@@ -18,7 +18,7 @@ from nodemanager.clock import ManualClock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.dummy import DummyCloud
 from nodemanager.cloud.libcloud_base import LibcloudCloud, epoch, load_driver_class
-from nodemanager.core.model import CloudState, Outcome, Size, Tags
+from nodemanager.core.model import CloudState, Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cloud.pings import PingServer
 
@@ -70,6 +70,18 @@ class Cloud(LibcloudCloud):
 
     def _tags_of(self, raw: Any) -> Tags:
         return Tags(**raw.extra["tags"])
+
+    def _account(self, driver: NodeDriver) -> str:
+        return "account of the tests"
+
+    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        return ()
+
+    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        return ()
+
+    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        raise TimeoutError
 
 
 def node(node_id: str = "n1", **changes: Any) -> Node:
