@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,9 @@ FILLED_IN = {
 }
 
 
+@pytest.mark.server("systemd")
 @pytest.mark.parametrize("unit", ["nodemanager-ping.service", "nodemanager-ping.timer"])
 def test_systemd_has_nothing_to_say_of_the_unit(tmp_path: Path, unit: str) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
     for file in NODE.glob("nodemanager-ping.*"):
         text = file.read_text().replace(
             "/usr/local/bin/nodemanager-ping", f"{NODE}/nodemanager-ping"

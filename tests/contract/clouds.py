@@ -38,7 +38,6 @@ class CloudFixture:
     open: Callable[[str], CloudDriver]
     listing_through: Callable[[Callable[[Any], Any]], AbstractContextManager[None]]
     states: Mapping[CloudState, Callable[[str], None]] = field(default_factory=dict)
-    has_client_tokens: bool = True
     pin: Callable[[CloudNode], set[tuple[LeftoverKind, str]]] = lambda node: set()
     """Gives the node what outlives it, as our create would; {} where nothing can."""
     unknown_id: str = "no-such-node"

@@ -73,6 +73,7 @@ class Node:
 
     def _ping(self, url: str, wait: float) -> Ping:
         if wait > 0:
+            # Nothing is waited for: the moments of a race are drawn by chance.
             time.sleep(wait)
         parts = urlsplit(url)
         line = self._random.choice(self._lines)
@@ -138,6 +139,7 @@ class Pair:
         more = (self._random.uniform(0.0, SPREAD_S) for _ in range(pings - 1))
         under_way = self.node.pings(self._direct.ping_url(judged), max(0.0, -lag), *more)
         if lag > 0:
+            # As with the pings: who comes first is drawn, not waited for.
             time.sleep(lag)
         try:
             freed = self._clean(self)

@@ -51,6 +51,7 @@ def ping(self: NodesResource, uuid: str, params: Mapping[str, Any], caller: str)
         raise NoSuchRecord(f"no record {uuid}")
     secret = params.get("ping_secret")
     _check(row, secret if isinstance(secret, str) else None)
+    # The gap between the look and the write is what this server is about.
     time.sleep(random.uniform(0.0, GAP_S))
     return _ping(_Late(self, row), uuid, params, caller)
 

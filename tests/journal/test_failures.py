@@ -38,7 +38,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     where.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(where)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a file system here")
+        pytest.skip("a full disk takes a small tmpfs, which only root may mount")
     try:
         yield where
     finally:

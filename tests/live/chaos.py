@@ -177,6 +177,7 @@ class Run:
                 return
             time.sleep(0.005)
         self.counts[f"after {event}"] += 1
+        # The kill falls at a moment drawn by chance.
         time.sleep(delay)
 
     def _nothing(self) -> None:
@@ -205,6 +206,7 @@ class Run:
         if not self.daemon.running:
             return  # Its write came first.
         self.daemon.signal(signal.SIGSTOP)
+        # Stopped for so long; nothing happens meanwhile that could be waited for.
         time.sleep(self.random.uniform(0.1, 0.8))
         self.daemon.signal(signal.SIGCONT)
 
