@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.client import Client
+from nodemanager.commands import operate
+from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
 
-ETC = Path("/etc/nodemanager")
 RUNTIME_FAILURE, USAGE = 1, 2
 
 
@@ -26,36 +25,6 @@ class _Group(click.Group):
         if args and not known & {args[0]} and (args[0].startswith("-") or Path(args[0]).is_file()):
             args = ["run", *args]
         return super().parse_args(ctx, args)
-
-
-def _config_option(command: click.decorators.FC) -> click.decorators.FC:
-    argument = click.argument("file", required=False, type=click.Path(dir_okay=False))
-    option = click.option(
-        "--config",
-        "-c",
-        "config",
-        metavar="FILE",
-        help="The configuration file; else $NODEMANAGER_CONFIG, or the only file in "
-        "/etc/nodemanager.",
-    )
-    return argument(option(command))
-
-
-def _path(config: str | None, file: str | None) -> Path:
-    """The one configuration file that is meant."""
-    given = config or file or os.environ.get("NODEMANAGER_CONFIG")
-    if given:
-        return Path(given)
-    found = sorted(ETC.glob("*.cfg")) if ETC.is_dir() else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(path) for path in found)
-        raise click.UsageError(f"which one? give --config FILE; there are {names}")
-    raise click.UsageError(
-        f"no configuration file: give --config FILE, or put one into {ETC}; "
-        "etc/ of the distribution has one for each provider"
-    )
 
 
 @click.group(
@@ -72,7 +41,7 @@ def group() -> None:
 
 
 @group.command()
-@_config_option
+@config_option
 @click.option("--dry-run", is_flag=True, help="Take every decision, write nothing to anybody.")
 @click.option("--once", is_flag=True, help="Apply one plan, await its outcomes, and end.")
 @click.option("--foreground", is_flag=True, hidden=True, help="Accepted for old unit files.")
@@ -83,18 +52,18 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
     """
     from nodemanager import service, wiring
 
-    loaded = load(_path(config, file), accepts=wiring.accepted_keys)
+    loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     sys.exit(service.run(loaded, dry_run=dry_run, once=once))
 
 
 @group.command("check-config")
-@_config_option
+@config_option
 @click.option("--show", "show_all", is_flag=True, help="Print each effective setting's origin.")
 def check_config(config: str | None, file: str | None, show_all: bool) -> None:
     """Check a configuration file: exit 0, or 2 with every problem found."""
     from nodemanager import service
 
-    checked, warnings = service.check(_path(config, file))
+    checked, warnings = service.check(config_path(config, file))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     if show_all:
@@ -104,56 +73,17 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 
 
 @group.command()
-@_config_option
+@config_option
 def registry(config: str | None, file: str | None) -> None:
     """Serve the record registry on its own, for daemons and nodes elsewhere."""
     from nodemanager import service
 
-    loaded = load(_path(config, file), require_cloud=False)
+    loaded = load(config_path(config, file), require_cloud=False)
     sys.exit(service.serve_registry(loaded))
 
 
-def _client(config: str | None) -> Client:
-    return Client(load(_path(config, None)))
-
-
-def _config_flag(command: click.decorators.FC) -> click.decorators.FC:
-    return click.option("--config", "-c", "config", metavar="FILE", help="As for run.")(command)
-
-
-@group.group()
-def breaker() -> None:
-    """The latch that stops all freeing and destroying."""
-
-
-@breaker.command("reset")
-@_config_flag
-def breaker_reset(config: str | None) -> None:
-    """Close the breaker, once you have looked at what opened it."""
-    _client(config).reset_breaker()
-    click.echo("the breaker is closed")
-
-
-@group.command()
-@click.argument("id")
-@click.option("--reason", default="", help="Why, for the log.")
-@_config_flag
-def hold(id: str, reason: str, config: str | None) -> None:
-    """Let nothing automatic touch a node or record, over restarts, until it is released.
-
-    ID is a record's uuid or a cloud node's id.
-    """
-    _client(config).hold(id, reason)
-    click.echo(f"{id} is on hold; `nodemanager release {id}` ends that")
-
-
-@group.command()
-@click.argument("id")
-@_config_flag
-def release(id: str, config: str | None) -> None:
-    """End the hold on a node or record."""
-    _client(config).release(id)
-    click.echo(f"{id} is on hold no longer")
+for _command in (operate.breaker, operate.hold, operate.release):
+    group.add_command(_command)
 
 
 def _print_settings(config: Config) -> None:

@@ -63,15 +63,21 @@ class Client:
             f"nodemanager run --config {self._config.path}"
         )
 
-    def _post(self, path: str, body: dict[str, str]) -> None:
+    def _get(self, path: str) -> Any:
+        return self._request("GET", path, None)
+
+    def _post(self, path: str, body: dict[str, str]) -> Any:
+        return self._request("POST", path, {"by": getpass.getuser(), **body})
+
+    def _request(self, method: str, path: str, body: dict[str, str] | None) -> Any:
+        """The JSON that it answers. Raises ClientError where it does not, or says no."""
         headers = {"Authorization": f"Bearer {self._token()}"}
-        said = {"by": getpass.getuser(), **body}
         try:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.
                 session.trust_env = False
-                answer = session.post(
-                    f"{self._url}{path}", json=said, headers=headers, timeout=TIMEOUT_S
+                answer = session.request(
+                    method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
                 )
         except requests.ConnectionError as error:
             raise ClientError(self._nobody()) from error
@@ -79,6 +85,7 @@ class Client:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
         if answer.status_code != 200:
             raise ClientError(f"{self._url}{path}: {_why(answer)}")
+        return answer.json()
 
 
 def _why(answer: requests.Response) -> str:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nodemanager import __version__, cli, service
+from nodemanager.commands import common
 from nodemanager.config import Config
 from nodemanager.errors import StartError
 
@@ -48,7 +49,7 @@ def write(tmp_path: Path) -> Write:
 @pytest.fixture(autouse=True)
 def _no_file_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NODEMANAGER_CONFIG", raising=False)
-    monkeypatch.setattr(cli, "ETC", tmp_path / "etc")
+    monkeypatch.setattr(common, "ETC", tmp_path / "etc")
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_without_a_file_it_says_where_one_would_be_looked_for() -> None:
     result = invoke("check-config")
     assert result.exit_code == 2
     assert "--config FILE" in result.stderr
-    assert str(cli.ETC) in result.stderr
+    assert str(common.ETC) in result.stderr
 
 
 def test_a_good_file_is_fine(write: Write) -> None:
