@@ -57,9 +57,10 @@ test-deps: ## install the system servers that some tests need (apt-get, as root 
 bench: venv-test ## measure the planner and the daemon, print a table
 	@$(PY) -m benchmarks $(ARGS)
 
-docs: venv-test ## build the manual into doc/_build/html
+docs: venv-test ## build the manual into doc/_build/html, and its manual pages into doc/_build/man
 	@$(PY) -m sphinx -W --keep-going -q -b html doc doc/_build/html
-	@echo "doc/_build/html/index.html"
+	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
+	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
 
 install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2); again: upgrade
 	@etc/install/install
