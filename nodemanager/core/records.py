@@ -257,7 +257,7 @@ class RecordJudge:
         if uuid in self.partial_uuids or record.instance_id in self.partial_ids:
             return keep(uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
         expected = self.snapshot.expected.get(uuid)
-        if expected is not None:
+        if expected is not None and expected.node_id is not None:
             age_s = self.snapshot.now - expected.since
             if age_s <= self.settings.boot_fail_after:
                 return keep(

@@ -102,11 +102,17 @@ class NodeJudge:
         return seen
 
     def _paired(self, node: CloudNode, record: Record) -> NodeView:
-        snapshot, settings = self.snapshot, self.settings
-        node_id = node.id
-        state = worker_state(record, self.clock, snapshot.now, settings)
+        snapshot, node_id = self.snapshot, node.id
+        state = worker_state(record, self.clock, snapshot.now, self.settings)
         if node.held or record.held or node_id in snapshot.holds or record.uuid in snapshot.holds:
-            return NodeView(node, keep(node_id, Reason.HELD), state, record=record)
+            # Nothing touches it; that it is silent tells of the others all the same (D9).
+            bad = self._paired_free(node, record, state).bad
+            return NodeView(node, keep(node_id, Reason.HELD), state, bad=bad, record=record)
+        return self._paired_free(node, record, state)
+
+    def _paired_free(self, node: CloudNode, record: Record, state: WorkerState) -> NodeView:
+        """One that no operator holds."""
+        node_id = node.id
         if node.problems or record.problems:
             detail = "; ".join((*node.problems, *record.problems))
             return NodeView(
@@ -226,7 +232,7 @@ class NodeJudge:
 
     def _unpaired(self, node: CloudNode) -> NodeView:
         """Only a node with our tag, after D7 has run its course; anything else is kept."""
-        snapshot, settings, node_id = self.snapshot, self.settings, node.id
+        snapshot, node_id = self.snapshot, node.id
         unknown = WorkerState.UNKNOWN
         if node_id in self.pairs.ambiguous:
             rivals = self.pairs.ambiguous[node_id]
@@ -234,7 +240,13 @@ class NodeJudge:
         if node.tags.pool is None:
             return NodeView(node, Verdict(Kind.KEEP, Reason.UNTAGGED, node_id), unknown)
         if node.held or node_id in snapshot.holds or node.tags.record in snapshot.holds:
-            return NodeView(node, keep(node_id, Reason.HELD), unknown)
+            bad = self._unpaired_free(node).bad
+            return NodeView(node, keep(node_id, Reason.HELD), unknown, bad=bad)
+        return self._unpaired_free(node)
+
+    def _unpaired_free(self, node: CloudNode) -> NodeView:
+        snapshot, settings, node_id = self.snapshot, self.settings, node.id
+        unknown = WorkerState.UNKNOWN
         if node.problems:
             detail = "; ".join(node.problems)
             return NodeView(node, keep(node_id, Reason.UNREADABLE, detail=detail), unknown)

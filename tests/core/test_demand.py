@@ -317,6 +317,7 @@ def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
         pytest.param({"boots_unclaimed": ("small",)}, id="set-up-without-a-record"),
         pytest.param({"record_flights": {"new": Flight("setup", 0.0)}}, id="set-up-with-one"),
         pytest.param({"expected": {"new": Expected("i", "small", 1e6)}}, id="created"),
+        pytest.param({"expected": {"new": Expected(None, "small", 1e6)}}, id="perhaps-created"),
     ],
 )
 def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(

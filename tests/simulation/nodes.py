@@ -306,7 +306,7 @@ class NodeRules:
         }
         window = settings.node_stale_after
         turned = {one.node_id: one.turned_at for one in memory.destroyed if one.reason in WAVE}
-        turned |= {one.node_id: self._turned_at(one) for one in bad if one.reason in WAVE}
+        turned |= {one.node_id: self._turned_at(one, ears) for one in bad if one.reason in WAVE}
         wave: set[str] = set()
         for begun in turned.values():
             # As the manager saw them turn, which is a poll or two off.
@@ -320,12 +320,12 @@ class NodeRules:
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
 
-    def _turned_at(self, order: ShutdownOrder) -> float:
-        """When its node was last heard, or was made."""
+    def _turned_at(self, order: ShutdownOrder, ears: Ears) -> float:
+        """When its node was last heard, or was made; or came into sight, where that was later."""
         node = self.world.cloud.instances[order.node_id]
         machine = node.machine
         heard = machine.heard_at if machine is not None else None
-        return node.created_at if heard is None else heard
+        return max(node.created_at if heard is None else heard, ears.shown_since(node.id))
 
     def destroyed(self, one: Instance, by: str) -> None:
         memory, manager = self.memory[by], self.world.managers[by]
@@ -335,7 +335,9 @@ class NodeRules:
             return
         at, order = known
         now = self.world.engine.now
-        memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order)))
+        memory.destroyed.append(
+            Destroyed(now, one.id, order.reason, self._turned_at(order, self.told.ears[by]))
+        )
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             sent_at = self.world.weather.sent_at
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
