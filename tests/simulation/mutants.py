@@ -472,7 +472,9 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "D7", "an unpaired node is destroyed at once", (off(NodeJudge._unpaired, UNPAIRED_LONG),)
+        "D7",
+        "an unpaired node is destroyed at once",
+        (off(NodeJudge._unpaired_free, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",
@@ -502,7 +504,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node whose record is not listed is destroyed at once",
         (
             off(
-                NodeJudge._unpaired,
+                NodeJudge._unpaired_free,
                 UNPAIRED_LONG,
                 f"({UNPAIRED_LONG}) and any(one.uuid == node.tags.record "
                 "for one in self.history.records.items)",

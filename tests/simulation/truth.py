@@ -48,6 +48,13 @@ class Truth:
             else:
                 self.reused_at[manager.name, boot.record.uuid] = self.world.engine.now
 
+    def set_up_at(self, manager: str, uuid: str, sent_at: float) -> float:
+        """When the set-up was ordered whose claim of that record was sent at that time."""
+        reused_at = self.reused_at.get((manager, uuid))
+        if reused_at is not None:
+            return reused_at
+        return max((at for at in self.new_at[manager] if at <= sent_at), default=sent_at)
+
     def live_node_of(self, record: Record) -> Instance | None:
         """A node that is live in the sense of the promise, if there is one."""
         world = self.world
@@ -131,9 +138,7 @@ class Truth:
             world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
         # What it heard after its order came too late to count.
         sent_at = self.claim_sent_at[tags.incarnation or ""]
-        ordered_at = self.reused_at.get((by, tags.record or ""))
-        if ordered_at is None:
-            ordered_at = max((at for at in self.new_at[by] if at <= sent_at), default=sent_at)
+        ordered_at = self.set_up_at(by, tags.record or "", sent_at)
         self.ordered_at[made.id] = by, ordered_at
         # One that was ordered later, and made sooner, was to count this one.
         later = {
@@ -186,6 +191,9 @@ class Truth:
             return one.created_at >= records.started
         if record.last_ping_at is None:
             return True
+        if record.instance_id not in (None, one.id):
+            # Of two that were made on one record, the other pings.
+            return False
         heard_at = self.pings.get((record.uuid, record.last_ping_at), 0.0)
         if records.started - heard_at > settings.poll_stale_after - 1.0:
             return False
