@@ -32,7 +32,7 @@ from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
-from nodemanager.core.rates import after_eligible, eligible_seen
+from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
 from nodemanager.core.settings import ASK_LIMIT, Settings
@@ -246,13 +246,14 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     """
     snapshot, settings = judge.snapshot, judge.settings
     records = snapshot.history.records
+    items = records.items if records is not None else ()
+    eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
     known: Iterable[str] = ()
     if snapshot.first_clean and not settings.hold_backlog:
-        known = judge.eligible
+        known = [name_of(one) for one in eligible]
     elif records is not None and (backlog or snapshot.backlog):
-        held = backlog | snapshot.backlog
-        known = [one.uuid for one in records.items if name_of(one) in held]
-    history = eligible_seen(snapshot, sorted(judge.eligible), known)
+        known = backlog | snapshot.backlog
+    history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
 
@@ -316,11 +317,6 @@ def _judge_records(
 
 
 Due = tuple[tuple[float, float], str, int, Record]
-
-
-def name_of(record: Record) -> str:
-    """How the backlog names a record: by this version of it, so that a new life is judged."""
-    return f"{record.uuid}@{record.version}"
 
 
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
