@@ -19,11 +19,9 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
-    Slots,
     Wants,
     count_listed_claims,
     count_locked,
-    count_slots,
     is_locked,
     pending_claims,
 )
@@ -44,6 +42,7 @@ from nodemanager.core.shutdown import (
     ShutdownOrder,
     order_shutdown,
 )
+from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
@@ -135,7 +134,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         judge = RecordJudge(snapshot, settings, pairs, unlisted)
         verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
-    slots = count_slots(records, snapshot, settings)
+    slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
