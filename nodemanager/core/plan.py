@@ -297,9 +297,9 @@ def _judge_records(
     if backlog:
         for _, uuid, index, record in due:
             if name_of(record) in backlog:
-                verdicts[index] = Verdict(
-                    Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
-                )
+                cause = verdicts[index].reason.value
+                measures = {**(verdicts[index].measures or {}), "cause": cause}
+                verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
         due = [entry for entry in due if name_of(entry[3]) not in backlog]
     taken = snapshot.cleaned_lately + sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
@@ -324,7 +324,7 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
         return frozenset()
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
-    return snapshot.backlog
+    return snapshot.backlog - snapshot.let_go
 
 
 def _shutdowns(
