@@ -8,8 +8,8 @@ from typing import Any
 
 from nodemanager.core.evidence import Look
 from nodemanager.core.model import Claim, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded

@@ -20,8 +20,8 @@ from nodemanager.actors.intents import (
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core.history import History
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Event
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.journal.api import IntentKind, OpenIntent
 from nodemanager.log import WARNING, Logger

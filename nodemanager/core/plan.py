@@ -30,11 +30,12 @@ from nodemanager.core.demand import (
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
 from nodemanager.core.rates import after_eligible, eligible_seen
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
+from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import (
     BAD,

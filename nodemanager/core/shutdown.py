@@ -10,9 +10,10 @@ from nodemanager.core.bearers import bears
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
+from nodemanager.core.records import quiet_for, window_of, worker_state
 from nodemanager.core.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep
 
 BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})

@@ -31,8 +31,8 @@ from nodemanager.core.model import (
     Tags,
     WorkerState,
 )
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import NodeView, ShutdownOrder
 from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
