@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
@@ -22,7 +23,6 @@ from nodemanager.core.model import (
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import RemoteError
 
 

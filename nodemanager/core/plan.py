@@ -27,6 +27,7 @@ from nodemanager.core.demand import (
     is_locked,
     pending_claims,
 )
+from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
@@ -37,14 +38,7 @@ from nodemanager.core.rates import after_eligible, eligible_seen
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
-from nodemanager.core.shutdown import (
-    BAD,
-    OUTSIDE,
-    NodeJudge,
-    NodeView,
-    ShutdownOrder,
-    order_shutdown,
-)
+from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep

@@ -18,6 +18,7 @@ from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import (
     breaker,
     demand,
+    destroy,
     false_clean,
     history,
     last_look,
@@ -25,7 +26,6 @@ from nodemanager.core import (
     pairing,
     plan,
     records,
-    shutdown,
     standing,
 )
 from nodemanager.core.coherence import Impossible
@@ -455,7 +455,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D3",
         "one denial is gone, however soon",
-        (off(shutdown.judge_gone, "settings.visible_after == 0", "True"),),
+        (off(destroy.judge_gone, "settings.visible_after == 0", "True"),),
     ),
     Mutant(
         "D3",
