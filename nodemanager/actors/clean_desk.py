@@ -263,6 +263,7 @@ class CleanDesk(RestoreDesk):
         self._cleaner.done(order.uuid)
         self._wrote()
         self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
+        self._expected.pop(order.uuid, None)
         self._freed(order, message.before)
 
     def _freed(self, order: CleanOrder, before: Record) -> None:

@@ -307,14 +307,19 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._set_breaker(breaker)
 
     def _forget_expected(self, made: Plan, now: float) -> None:
-        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
-        cloud = made.history.cloud
+        """A created node that paired or ended since, or never came in boot_fail_after (P4).
+
+        And one that was perhaps created, once its claim is listed: that one counts by itself.
+        """
+        cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+        listed = {one.incarnation for one in records.items} if records is not None else set()
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
             if expected.node_id not in made.pairs.record_of
             and expected.node_id not in ended
+            and (expected.node_id is not None or expected.incarnation not in listed)
             and now - expected.since <= self._settings.boot_fail_after
         }
 

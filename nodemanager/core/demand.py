@@ -194,9 +194,10 @@ def unlisted_nodes(
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        if record.instance_id is not None and record.instance_id in snapshot.gone:
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            # Where the node told its id, one with its tags may be its twin.
             continue
         heard_ago = clock.age(record.last_ping_at, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)

@@ -71,12 +71,13 @@ class Unpaired:
 class Asked:
     """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
 
-    `nodes` are all that bear it; none is "no such node".
+    `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
     """
 
     at: float
     times: int
     nodes: tuple[CloudNode, ...]
+    is_past: bool = False
 
 
 Nodes = Listing[CloudNode]
@@ -173,6 +174,10 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             if node.state is CloudState.STOPPED
         },
         known_nodes=known.with_set(listing.started_at, ours),
+        asked={
+            key: replace(one, is_past=True) if key in present or key in bearers else one
+            for key, one in history.asked.items()
+        },
     )
 
 

@@ -233,7 +233,7 @@ class RecordJudge:
 
     def _unexpected(self, record: Record) -> Verdict | None:
         expected = self.snapshot.expected.get(record.uuid)
-        if expected is not None:
+        if expected is not None and expected.node_id is not None:
             age_s = self.snapshot.now - expected.since
             if age_s <= self.settings.boot_fail_after:
                 return keep(

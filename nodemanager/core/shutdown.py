@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,7 +104,9 @@ class NodeJudge:
         self._records: dict[str, list[Record]] | None = None
         self._at_all = asked_by(self, AT_ALL)
         self._paired = asked_by(self, PAIRED)
+        self._paired_but_held = asked_by(self, [one for one in PAIRED if one.name != HELD])
         self._alone = asked_by(self, ALONE)
+        self._alone_but_held = asked_by(self, [one for one in ALONE if one.name != HELD])
 
     def view(self, node: CloudNode) -> NodeView:
         """The node's verdict before demand, caps and breakers have had their say."""
@@ -113,25 +115,13 @@ class NodeJudge:
             seen = ask(self, node, record)
             if seen is not None:
                 return seen
-        seen = self._alone_view(node) if record is None else self._paired_view(node, record)
+        if record is None:
+            seen = _first(self._alone, self, node)
+        else:
+            seen = _first(self._paired, self, node, record, self.state_of(record))
         if node.state in DYING:
             seen.counts = seen.surplus_if_idle = False
         return seen
-
-    def _paired_view(self, node: CloudNode, record: Record) -> NodeView:
-        state = self.state_of(record)
-        for ask in self._paired:
-            seen = ask(self, node, record, state)
-            if seen is not None:
-                return seen
-        raise AssertionError("the last of PAIRED always has a word")
-
-    def _alone_view(self, node: CloudNode) -> NodeView:
-        for ask in self._alone:
-            seen = ask(self, node)
-            if seen is not None:
-                return seen
-        raise AssertionError("the last of ALONE always has a word")
 
     def state_of(self, record: Record) -> WorkerState:
         return worker_state(record, self.clock, self.snapshot.now, self.settings)
@@ -174,7 +164,9 @@ class NodeJudge:
     ) -> NodeView | None:
         holds = self.snapshot.holds
         if node.held or record.held or (holds and (node.id in holds or record.uuid in holds)):
-            return NodeView(node, keep(node.id, Reason.HELD), state, record=record)
+            # Nothing touches it; that it is silent tells of the others all the same (D9).
+            bad = _first(self._paired_but_held, self, node, record, state).bad
+            return NodeView(node, keep(node.id, Reason.HELD), state, bad=bad, record=record)
         return None
 
     def _readable(self, node: CloudNode, record: Record, state: WorkerState) -> NodeView | None:
@@ -354,7 +346,9 @@ class NodeJudge:
     def _free_of_holds_alone(self, node: CloudNode) -> NodeView | None:
         holds = self.snapshot.holds
         if node.held or node.id in holds or node.tags.record in holds:
-            return _alone(node, keep(node.id, Reason.HELD))
+            view = _alone(node, keep(node.id, Reason.HELD))
+            view.bad = _first(self._alone_but_held, self, node).bad
+            return view
         return None
 
     def _readable_alone(self, node: CloudNode) -> NodeView | None:
@@ -414,6 +408,7 @@ class NodeJudge:
         return NodeView(node, verdict, WorkerState.DOWN, counts=False, bad=True)
 
 
+HELD = "free_of_holds"
 AtAll = Callable[[NodeJudge, CloudNode, Record | None], NodeView | None]
 Paired = Callable[[NodeJudge, CloudNode, Record, WorkerState], NodeView | None]
 Alone = Callable[[NodeJudge, CloudNode], NodeView | None]
@@ -433,7 +428,7 @@ AT_ALL: tuple[Check[AtAll], ...] = (
 """What is asked of each node; the first that has a word is the verdict."""
 
 PAIRED: tuple[Check[Paired], ...] = (
-    Check("C9", "free_of_holds", NodeJudge._free_of_holds),
+    Check("C9", HELD, NodeJudge._free_of_holds),
     Check("P3", "readable", NodeJudge._readable),
     Check("D1", "up", NodeJudge._up, lambda judge: not judge.history.stopped),
     Check("D11", "tagged", NodeJudge._tagged),
@@ -452,7 +447,7 @@ PAIRED: tuple[Check[Paired], ...] = (
 ALONE: tuple[Check[Alone], ...] = (
     Check("P2", "unambiguous", NodeJudge._unambiguous, lambda judge: not judge.pairs.ambiguous),
     Check("D11", "tagged", NodeJudge._tagged_alone),
-    Check("C9", "free_of_holds", NodeJudge._free_of_holds_alone),
+    Check("C9", HELD, NodeJudge._free_of_holds_alone),
     Check("P3", "readable", NodeJudge._readable_alone),
     Check("D7", "unheard", NodeJudge._unheard),
     Check("P4", "unexpected", NodeJudge._unexpected, lambda judge: not judge.snapshot.expected),
@@ -467,6 +462,15 @@ def _by_node(records: tuple[Record, ...]) -> dict[str, list[Record]]:
     for record in records:
         by_node.setdefault(record.instance_id or record.uuid, []).append(record)
     return by_node
+
+
+def _first(asks: Iterable[Callable[..., NodeView | None]], *of: object) -> NodeView:
+    """What the first of them says that has a word; the last of each table always has."""
+    for ask in asks:
+        seen = ask(*of)
+        if seen is not None:
+            return seen
+    raise AssertionError("the last of a table has a word on everything")
 
 
 def _alone(node: CloudNode, verdict: Verdict) -> NodeView:

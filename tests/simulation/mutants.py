@@ -469,7 +469,9 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "D7", "an unpaired node is destroyed at once", (off(NodeJudge._unpaired, UNPAIRED_LONG),)
+        "D7",
+        "an unpaired node is destroyed at once",
+        (off(NodeJudge._unpaired, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",
