@@ -57,16 +57,14 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
 from nodemanager.core.boot_loops import NONE
+from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    CleanOrder,
-)
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import Hold

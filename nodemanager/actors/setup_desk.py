@@ -21,11 +21,9 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.narrator import record_fields
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.model import Claim
+from nodemanager.core.orders import order_release
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    order_release,
-)
 from nodemanager.core.settings import ORDER_TTL_S
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled

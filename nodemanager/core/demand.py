@@ -14,11 +14,11 @@ from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import standing_block
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import OUTSIDE, NodeView
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.errors import QuotaExceeded, Throttled
 

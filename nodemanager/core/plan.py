@@ -25,23 +25,18 @@ from nodemanager.core.demand import (
     is_locked,
     pending_claims,
 )
+from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
+from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
-from nodemanager.core.shutdown import (
-    BAD,
-    OUTSIDE,
-    NodeJudge,
-    NodeView,
-    ShutdownOrder,
-    order_shutdown,
-)
+from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
 from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted

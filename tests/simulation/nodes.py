@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from nodemanager.core.breaker import Cause
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.cleans import EXACT_S, CleanRules
 from tests.simulation.cloud import Instance
