@@ -89,7 +89,12 @@ class Course:
     def _listed(self, now: dict[str, Record]) -> None:
         for uuid, before in self.records.items():
             record = now.get(uuid)
-            if record is before or not before.holds_anything:
+            if record is before:
+                continue
+            claim = before.claim
+            if record is not None and claim is not None and record.claim == claim:
+                continue
+            if not before.holds_anything:
                 continue
             if record is None or not is_life(record, life_of(before)):
                 self.ended.append(before)
