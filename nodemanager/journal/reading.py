@@ -5,29 +5,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sqlite3
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nodemanager.core.model import StoreTime
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.deltas import VerdictChange, decode_changes, decode_snapshot
 from nodemanager.journal.facts import CloudSeen, Fact, RecordsSeen, Start, settings_after
 from nodemanager.journal.listings import NODES, RECORDS
+from nodemanager.journal.opened import opened as _opened
+from nodemanager.journal.opened import told_as_damage as _told_as_damage
+from nodemanager.journal.opened import unpacked as _unpacked
 from nodemanager.journal.recording import OTHER_FACTS, START, Base
 from nodemanager.journal.states import decode_start
-
-SCHEMA = "0001"
 
 
 @dataclass(frozen=True)
@@ -88,48 +83,6 @@ def verdict_log(
                 yield wall, change
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A reader's connection, which never writes: beside a running daemon, or on a copy."""
-    if not path.is_file():
-        raise JournalError(f"there is no journal {path}")
-    connection: sqlite3.Connection | None = None
-    try:
-        connection = _connected(path)
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        if found is None or found[0] > SCHEMA:
-            raise JournalError(
-                f"the journal {path} has schema {found[0] if found else 'none'}, and this "
-                f"program reads up to {SCHEMA}: upgrade nodemanager"
-            )
-        yield connection
-    except sqlite3.Error as error:
-        raise JournalError(f"the journal {path} can't be read: {error}") from error
-    finally:
-        if connection is not None:
-            connection.close()
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    where = f"file:{quote(str(path.absolute()))}?mode=ro"
-    connection = sqlite3.connect(where, uri=True, timeout=5.0)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        # A copy in a directory that we may not write to: no shared memory can be made there.
-        connection.close()
-        connection = sqlite3.connect(f"{where}&immutable=1", uri=True)
-    return connection
-
-
-@contextlib.contextmanager
-def _told_as_damage(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, IndexError, zlib.error) as error:
-        raise JournalError(f"the journal {path} is damaged: {error!r}") from error
-
-
 def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[Entry]:
     base: Base | None = None
     settings: Settings | None = None
@@ -177,7 +130,3 @@ def _fact(name: str, data: Any, base: Base) -> Fact:
         return RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
     fact: Fact = decoded(OTHER_FACTS[name], data)
     return fact
-
-
-def _unpacked(packed: bytes) -> Any:
-    return json.loads(zlib.decompress(packed))
