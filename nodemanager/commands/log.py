@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,9 +22,11 @@ from nodemanager.config.kinds import did_you_mean
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.happening import Happening
-from nodemanager.journal.story import Story
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
+
+if TYPE_CHECKING:
+    from nodemanager.journal.story import Story
 
 LOOK_EVERY_S = 1.0
 LAST = 10
@@ -101,6 +103,9 @@ def log(
     commands and the breaker are told, oldest first, from the journal: of a running daemon, of one
     that does not run, or of a copy. Times are local on a terminal, and UTC elsewhere.
     """
+    # What it needs takes half a second to load, which a completed word must not wait for.
+    from nodemanager.journal.story import Story
+
     if follow and until is not None:
         raise click.UsageError("--follow goes on for ever, and --until ends it: give one of them")
     path = journal if journal is not None else _journal_of(load(config_path(config)))
