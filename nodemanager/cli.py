@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import completion, log, operate, status
+from nodemanager.commands import backlog, completion, log, operate, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
@@ -83,6 +83,7 @@ def registry(config: str | None, file: str | None) -> None:
 
 
 for _command in (
+    backlog.backlog,
     operate.breaker,
     operate.hold,
     operate.release,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -48,6 +49,21 @@ class Client:
     def release(self, id: str) -> None:
         self._post(f"/api/release/{quote(id, safe='')}", {})
 
+    def backlog(self) -> dict[str, Any]:
+        """What an operator is asked to decide, with the evidence."""
+        return dict(self._get("/api/backlog"))
+
+    def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a reviewed plan: the run, as it stands."""
+        return dict(self._post("/api/backlog/apply", order))
+
+    def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
+        """How far the plan that is, or was last, applied has come."""
+        return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
+
+    def stop_backlog(self) -> dict[str, Any]:
+        return dict(self._post("/api/backlog/stop", {}))
+
     def _token(self) -> str:
         given = self._config.manage.management_token
         if given is not None:
@@ -71,11 +87,11 @@ class Client:
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
 
-    def _post(self, path: str, body: dict[str, str]) -> Any:
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._request("POST", path, {"by": getpass.getuser(), **body})
 
     def _request(
-        self, method: str, path: str, body: dict[str, str] | None, *, must: bool = True
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
     ) -> Any:
         """The JSON that it answers. Raises ClientError where it does not, or says no.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.actors.backlog_desk import BacklogDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
@@ -56,16 +57,14 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
 from nodemanager.core.boot_loops import NONE
+from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    CleanOrder,
-)
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import Hold
@@ -87,7 +86,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
+class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -154,6 +153,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         for uuid, cleans in may_be_under_way(loaded.intents):
             self._may_be_late(uuid, now, clean=cleans)
         self._load_loops()
+        self._load_run()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
@@ -280,6 +280,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
         self._role.observer.identified(kind, seen)
+        if kind == "account":
+            self._account = seen
         problem = self._role.identity.check(kind, seen)
         if problem is None:
             if self._read_only.pop(kind, None) is not None or kind not in self._identified:
@@ -309,14 +311,19 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._set_breaker(breaker)
 
     def _forget_expected(self, made: Plan, now: float) -> None:
-        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
-        cloud = made.history.cloud
+        """A created node that paired or ended since, or never came in boot_fail_after (P4).
+
+        And one that was perhaps created, once its claim is listed: that one counts by itself.
+        """
+        cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+        listed = {one.incarnation for one in records.items} if records is not None else set()
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
             if expected.node_id not in made.pairs.record_of
             and expected.node_id not in ended
+            and (expected.node_id is not None or expected.incarnation not in listed)
             and now - expected.since <= self._settings.boot_fail_after
         }
 
@@ -329,7 +336,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
                 level=WARNING,
                 count=len(made.backlog),
                 limit=self._settings.max_cleans_per_cycle,
-                clear="look at these records, then set [Cleaning] backlog = clean and reload",
+                clear="nodemanager backlog plan shows them, nodemanager backlog apply frees those "
+                "you leave in it; or set [Cleaning] backlog = clean and reload",
             )
         self._first_clean, self._backlog = False, made.backlog
         if self._role.mode == "apply":
@@ -364,6 +372,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._narrator.plan(made, by_uuid, now)
         took_s = self._clock.boottime() - now
         self._scribe.decided(Decision(snapshot, made, new_records, took_s))
+        self._tend_backlog(made, snapshot)
         self._role.observer.planned(made, snapshot, self._settings, took_s)
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud

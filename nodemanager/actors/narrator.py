@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.false_clean import LASTING
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.telling import event_of_node, event_of_record
 from nodemanager.core.verdict import Verdict
 from nodemanager.log import DEBUG, INFO, WARNING, Logger

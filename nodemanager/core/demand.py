@@ -14,11 +14,11 @@ from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import standing_block
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import OUTSIDE, NodeView
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.errors import QuotaExceeded, Throttled
 
@@ -143,9 +143,10 @@ def unlisted_nodes(
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        if record.instance_id is not None and record.instance_id in snapshot.gone:
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            # Where the node told its id, one with its tags may be its twin.
             continue
         heard_ago = clock.age(record.last_ping_at, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)

@@ -15,6 +15,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import History
 from nodemanager.core.model import (
@@ -31,10 +32,10 @@ from nodemanager.core.model import (
     Tags,
     WorkerState,
 )
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import NodeView, ShutdownOrder
+from nodemanager.core.shutdown import NodeView
 from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.verdict import Verdict
 
