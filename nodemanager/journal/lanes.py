@@ -16,12 +16,12 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core import whatif
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.model import FreedLife, Record, life_key
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.whatif import By, End, Outcome, Sign, World, is_life, life_of
 from nodemanager.journal.deltas import Standing
