@@ -1,8 +1,8 @@
 """Show what commands say about the recorded incident: python doc/screens.py
 
-Each is run on a terminal of its own, on doc/incident/journal.db.xz unpacked to journal.db, and drawn as
-doc/incident/NAME.svg; and in a pipe, for doc/incident/NAME.txt. Run it again when what a command says
-has changed.
+Each is run on doc/incident/journal.db.xz, unpacked to journal.db: on a terminal of its own, drawn
+as doc/incident/NAME.svg; and in a pipe, for doc/incident/NAME.txt. Run it again when what a command
+says has changed.
 """
 
 from __future__ import annotations

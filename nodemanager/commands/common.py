@@ -12,21 +12,21 @@ from nodemanager.config import load
 
 ETC = Path("/etc/nodemanager")
 
-# A path, so that the shell completes it; that it is there is config's to say.
-FILE = click.Path(dir_okay=False)
 HELP = "The configuration file; else $NODEMANAGER_CONFIG, or the only file in /etc/nodemanager."
+
+_FILE = click.Path(dir_okay=False)
 
 
 def config_option(command: click.decorators.FC) -> click.decorators.FC:
     """FILE, or --config FILE: for commands whose only argument may be the file."""
-    argument = click.argument("file", required=False, type=FILE)
-    return argument(config_flag(command))
+    argument = click.argument("file", required=False, type=_FILE)
+    option = click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)
+    return argument(option(command))
 
 
 def config_flag(command: click.decorators.FC) -> click.decorators.FC:
     """--config FILE, for commands whose argument is something else."""
-    option = click.option("--config", "-c", "config", metavar="FILE", type=FILE, help=HELP)
-    return option(command)
+    return click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)(command)
 
 
 def config_path(config: str | None, file: str | None = None) -> Path:

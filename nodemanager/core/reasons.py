@@ -311,6 +311,8 @@ class Event(Told):
         "record.not_restored",
         "A record freed by mistake could not be given back; `clear` says what to do.",
     )
+    RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
+    NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BACKLOG_SKIPPED = (
