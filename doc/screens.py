@@ -22,11 +22,14 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 INCIDENT = HERE / "incident"
-WIDTH = 100
+WIDTH = 150
 PROGRAM = "nodemanager"
 JOURNAL = "journal.db"
 
-SCREENS: dict[str, list[str]] = {}
+SCREENS: dict[str, list[str]] = {
+    "log-killed": ["log", "compute4", "--journal", JOURNAL],
+    "log-cut-off": ["log", "compute20", "--journal", JOURNAL],
+}
 """What is run, by the name of its picture."""
 
 
@@ -34,6 +37,7 @@ def on_a_terminal(command: list[str], cwd: Path) -> str:
     """What a terminal of WIDTH columns gets of it, colours and all."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(WIDTH), "LINES": "60", "TERM": "xterm-256color"}
+    environment |= {"TZ": "UTC"}
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd,
         env=environment,
@@ -55,9 +59,10 @@ def on_a_terminal(command: list[str], cwd: Path) -> str:
 
 
 def in_a_pipe(command: list[str], cwd: Path) -> str:
-    return subprocess.run(
+    done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd, check=True, text=True
-    ).stdout
+    )
+    return done.stdout
 
 
 def picture(shown: str, title: str) -> str:
@@ -69,16 +74,28 @@ def picture(shown: str, title: str) -> str:
     return svg.replace("Fira Code,", "")
 
 
+def command_of(name: str) -> list[str]:
+    return [sys.executable, "-m", PROGRAM, *SCREENS[name]]
+
+
+def unpack(home: Path) -> None:
+    """The journal, where the commands look for it."""
+    (home / JOURNAL).write_bytes(lzma.decompress((INCIDENT / f"{JOURNAL}.xz").read_bytes()))
+
+
+def plain(name: str, home: Path) -> str:
+    """The content of NAME.txt."""
+    return f"$ {' '.join((PROGRAM, *SCREENS[name]))}\n{in_a_pipe(command_of(name), home)}"
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="nodemanager-screens-") as directory:
         home = Path(directory)
-        (home / JOURNAL).write_bytes(lzma.decompress((INCIDENT / f"{JOURNAL}.xz").read_bytes()))
+        unpack(home)
         for name, arguments in SCREENS.items():
-            command = [sys.executable, "-m", PROGRAM, *arguments]
             told = " ".join((PROGRAM, *arguments))
-            plain = in_a_pipe(command, home)
-            (INCIDENT / f"{name}.txt").write_text(f"$ {told}\n{plain}", encoding="utf-8")
-            svg = picture(on_a_terminal(command, home), told)
+            (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
+            svg = picture(on_a_terminal(command_of(name), home), told)
             (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
             print(f"{name}: {told}")
 

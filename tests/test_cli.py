@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from nodemanager import __version__, cli, service
@@ -245,20 +244,3 @@ def test_the_module_runs_as_a_program(write: Write) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"{path}:2: " in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "begun", "expected"),
-    [
-        pytest.param([], "check", ("plain", "check-config"), id="a-command"),
-        pytest.param(["run"], "--dry", ("plain", "--dry-run"), id="an-option"),
-        pytest.param(["run"], "etc/e", ("file", "etc/e"), id="the-file-of-run"),
-        pytest.param(["hold", "--config"], "etc/e", ("file", "etc/e"), id="the-file-of-others"),
-    ],
-)
-def test_a_shell_completes(words: list[str], begun: str, expected: tuple[str, str]) -> None:
-    shell = ShellComplete(cli.group, {}, "nodemanager", "_NODEMANAGER_COMPLETE")
-
-    found = [(one.type, one.value) for one in shell.get_completions(words, begun)]
-
-    assert found == [expected]
