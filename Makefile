@@ -47,6 +47,8 @@ chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS
 
 incident: venv-test ## record an incident on the local cloud anew, into doc/incident (4 minutes)
 	@$(PY) -m tests.live.incident doc/incident
+	@$(PY) doc/timeline.py
+	@$(PY) doc/screens.py
 
 race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
 	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)
