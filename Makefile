@@ -29,7 +29,7 @@ lint: venv-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(VENV)/bin/lint-imports
 
 unit: venv-test

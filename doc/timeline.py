@@ -96,7 +96,7 @@ class Drawing:
                 continue
             free, listed = int(one.fields["free"]), int(one.fields["nodes"])
             listed = min(listed, total - free)
-            y = TOP + HIGH
+            y = float(TOP + HIGH)
             for kind, count in (
                 ("listed", listed),
                 ("unlisted", total - free - listed),
@@ -114,8 +114,9 @@ class Drawing:
                     class_=kind,
                 )
         for count in (0, 10, total):
-            y = TOP + HIGH - HIGH * count / total
-            self.text(LEFT - 8, y + 4, str(count), text_anchor="end")
+            self.text(
+                LEFT - 8, TOP + HIGH - HIGH * count / total + 4, str(count), text_anchor="end"
+            )
         self.text(LEFT - 8, TOP - 8, "slots", text_anchor="end", class_="small")
 
     def marks(self) -> None:
