@@ -73,8 +73,9 @@ class Client:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
             raise ClientError(
-                f"there is no {path}, which a daemon makes at its first start: start it (nodemanager"
-                f" run --config {self._config.path}), or set $STATE_DIRECTORY as the daemon has it"
+                f"there is no {path}, which a daemon makes at its first start: start it "
+                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                "daemon has it"
             ) from error
         except OSError as error:
             raise ClientError(
