@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -34,6 +35,11 @@ class Client:
         self._url = f"http://{host}:{manage.port}"
         self._config = config
 
+    def status(self) -> dict[str, Any]:
+        """The daemon's newest picture (web.status); counts only for who may not read the token."""
+        shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
+        return shown
+
     def reset_breaker(self) -> None:
         self._post("/api/breaker/reset", {})
 
@@ -42,6 +48,21 @@ class Client:
 
     def release(self, id: str) -> None:
         self._post(f"/api/release/{quote(id, safe='')}", {})
+
+    def backlog(self) -> dict[str, Any]:
+        """What an operator is asked to decide, with the evidence."""
+        return dict(self._get("/api/backlog"))
+
+    def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a reviewed plan: the run, as it stands."""
+        return dict(self._post("/api/backlog/apply", order))
+
+    def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
+        """How far the plan that is, or was last, applied has come."""
+        return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
+
+    def stop_backlog(self) -> dict[str, Any]:
+        return dict(self._post("/api/backlog/stop", {}))
 
     def _token(self) -> str:
         given = self._config.manage.management_token
@@ -66,12 +87,22 @@ class Client:
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
 
-    def _post(self, path: str, body: dict[str, str]) -> Any:
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._request("POST", path, {"by": getpass.getuser(), **body})
 
-    def _request(self, method: str, path: str, body: dict[str, str] | None) -> Any:
-        """The JSON that it answers. Raises ClientError where it does not, or says no."""
-        headers = {"Authorization": f"Bearer {self._token()}"}
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+    ) -> Any:
+        """The JSON that it answers. Raises ClientError where it does not, or says no.
+
+        Without `must` it is asked without a token where there is none to read.
+        """
+        headers = {}
+        try:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        except ClientError:
+            if must:
+                raise
         try:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.

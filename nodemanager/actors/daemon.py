@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.actors.backlog_desk import BacklogDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
@@ -85,7 +86,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
+class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -152,6 +153,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         for uuid, cleans in may_be_under_way(loaded.intents):
             self._may_be_late(uuid, now, clean=cleans)
         self._load_loops()
+        self._load_run()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
@@ -278,6 +280,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
         self._role.observer.identified(kind, seen)
+        if kind == "account":
+            self._account = seen
         problem = self._role.identity.check(kind, seen)
         if problem is None:
             if self._read_only.pop(kind, None) is not None or kind not in self._identified:
@@ -332,7 +336,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
                 level=WARNING,
                 count=len(made.backlog),
                 limit=self._settings.max_cleans_per_cycle,
-                clear="look at these records, then set [Cleaning] backlog = clean and reload",
+                clear="nodemanager backlog plan shows them, nodemanager backlog apply frees those "
+                "you leave in it; or set [Cleaning] backlog = clean and reload",
             )
         self._first_clean, self._backlog = False, made.backlog
         if self._role.mode == "apply":
@@ -367,6 +372,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk):
         self._narrator.plan(made, by_uuid, now)
         took_s = self._clock.boottime() - now
         self._scribe.decided(Decision(snapshot, made, new_records, took_s))
+        self._tend_backlog(made, snapshot)
         self._role.observer.planned(made, snapshot, self._settings, took_s)
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud

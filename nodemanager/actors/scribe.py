@@ -24,6 +24,7 @@ from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
 LOOPS = "boot_loops"
+BACKLOG_RUN = "backlog_run"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Loaded:
     leftovers: tuple[Entry, ...] = ()
     given_back: Mapping[str, float] = field(default_factory=dict)
     loops: Any = None
+    backlog_run: Any = None
 
 
 class Scribe:
@@ -57,6 +59,7 @@ class Scribe:
         self._leftovers: dict[Key, Entry] = {}
         self._given_back: dict[str, float] = {}
         self.loops: Any = None
+        self.backlog_run: Any = None
         self._called_off: dict[Key, Leftover] = {}
 
     @property
@@ -79,6 +82,7 @@ class Scribe:
                 journal.leftovers(),
                 journal.recall(GIVEN_BACK) or {},
                 journal.recall(LOOPS),
+                journal.recall(BACKLOG_RUN),
             )
         except JournalError as error:
             self._failed(error)
@@ -87,6 +91,7 @@ class Scribe:
         self._breaker = loaded.breaker
         self._late = loaded.late
         self.loops = self.loops or loaded.loops
+        self.backlog_run = self.backlog_run or loaded.backlog_run
         self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
@@ -288,6 +293,14 @@ class Scribe:
     def _write_loops(self) -> None:
         self._journal.remember(LOOPS, self.loops)
 
+    def save_backlog_run(self, run: Any) -> None:
+        """An operator's plan and how far it has come, as JSON (S5); before it takes effect."""
+        self.backlog_run = run
+        self._write_or_owe(self._write_backlog_run)
+
+    def _write_backlog_run(self) -> None:
+        self._journal.remember(BACKLOG_RUN, self.backlog_run)
+
     def _write_given_back(self) -> None:
         self._journal.remember(GIVEN_BACK, self._given_back)
 
@@ -331,6 +344,7 @@ class Scribe:
         self._write_called_off()
         self._write_given_back()
         self._write_loops()
+        self._write_backlog_run()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:

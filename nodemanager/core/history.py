@@ -124,7 +124,7 @@ class History:
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
     """Lives that we freed within the last week, by their key (U8)."""
     eligible: Mapping[str, float] = field(default_factory=dict)
-    """Since when each record has been eligible to be freed (B1)."""
+    """Since when each record, by its name of rates.py, has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
 

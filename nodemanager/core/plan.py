@@ -19,11 +19,9 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
-    Slots,
     Wants,
     count_listed_claims,
     count_locked,
-    count_slots,
     is_locked,
     pending_claims,
 )
@@ -34,11 +32,12 @@ from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
-from nodemanager.core.rates import after_eligible, eligible_seen
+from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
+from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
@@ -130,7 +129,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         judge = RecordJudge(snapshot, settings, pairs, unlisted)
         verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
-    slots = count_slots(records, snapshot, settings)
+    slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
@@ -248,13 +247,14 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     """
     snapshot, settings = judge.snapshot, judge.settings
     records = snapshot.history.records
+    items = records.items if records is not None else ()
+    eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
     known: Iterable[str] = ()
     if snapshot.first_clean and not settings.hold_backlog:
-        known = judge.eligible
+        known = [name_of(one) for one in eligible]
     elif records is not None and (backlog or snapshot.backlog):
-        held = backlog | snapshot.backlog
-        known = [one.uuid for one in records.items if name_of(one) in held]
-    history = eligible_seen(snapshot, sorted(judge.eligible), known)
+        known = backlog | snapshot.backlog
+    history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
 
@@ -299,9 +299,9 @@ def _judge_records(
     if backlog:
         for _, uuid, index, record in due:
             if name_of(record) in backlog:
-                verdicts[index] = Verdict(
-                    Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
-                )
+                cause = verdicts[index].reason.value
+                measures = {**(verdicts[index].measures or {}), "cause": cause}
+                verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
         due = [entry for entry in due if name_of(entry[3]) not in backlog]
     taken = snapshot.cleaned_lately + sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
@@ -320,18 +320,13 @@ def _judge_records(
 Due = tuple[tuple[float, float], str, int, Record]
 
 
-def name_of(record: Record) -> str:
-    """How the backlog names a record: by this version of it, so that a new life is judged."""
-    return f"{record.uuid}@{record.version}"
-
-
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
     """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
     if not settings.hold_backlog:
         return frozenset()
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
-    return snapshot.backlog
+    return snapshot.backlog - snapshot.let_go
 
 
 def _shutdowns(

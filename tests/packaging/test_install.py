@@ -18,6 +18,7 @@ import pytest
 
 from tests.packaging.conftest import TREE, environment, run
 
+MANUAL = (Path("man1/nodemanager.1"), Path("man5/nodemanager.cfg.5"))
 NOISY_UNIT = """[Service]
 ExecStart=/bin/true
 Restart=on-failur
@@ -67,6 +68,7 @@ class Machine:
             "LOCALSTATEDIR": str(self.root / "var"),
             "UNITDIR": str(self.units),
             "BINDIR": str(self.root / "bin"),
+            "MANDIR": str(self.root / "man"),
             "NM_NO_USER": "1",
             "INSTALL_PIP_ARGS": "--no-deps",
             "PYTHON": sys.executable,
@@ -221,6 +223,11 @@ class TestLaterOn:
         (machine.units / "nodemanager@.service").write_text("from an older version")
         package = machine.tree / "nodemanager" / "__init__.py"
         package.write_text(package.read_text().replace('"0.1.0"', '"0.1.1"'))
+        assert not (machine.root / "man").exists()
+        built = machine.tree / "doc" / "_build" / "man"
+        built.mkdir(parents=True)
+        for page in MANUAL:
+            (built / page.name).write_text(f".TH {page.stem}\n")
         (before,) = machine.releases()
 
         said = machine.install()
@@ -232,6 +239,15 @@ class TestLaterOn:
         assert (machine.prefix / "current").resolve().name.startswith("0.1.1-")
         # A daemon that still runs has its files until it is restarted.
         assert before in machine.releases()
+
+    def test_manual_pages_that_were_built_are_installed_where_man_looks(
+        self, copy_of_installed: Machine
+    ):
+        machine = copy_of_installed
+        for page in MANUAL:
+            link = machine.root / "man" / page
+            assert link.readlink() == machine.prefix / "share" / "man" / page
+            assert link.read_text() == f".TH {page.stem}\n"
 
     def test_an_upgrade_that_fails_changes_nothing(self, copy_of_installed: Machine):
         machine = copy_of_installed
@@ -265,6 +281,7 @@ class TestLaterOn:
         for gone in (machine.prefix, machine.command):
             assert not os.path.lexists(gone)
         assert list(machine.units.iterdir()) == []
+        assert [os.path.lexists(machine.root / "man" / page) for page in MANUAL] == [False, False]
         assert (machine.config / "sample.cfg").read_text() == LOCAL
         assert (machine.state / "sample" / "registry.db").is_file()
         assert str(machine.state) in said
