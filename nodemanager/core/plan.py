@@ -106,7 +106,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    settings = _adopting(history, settings)
+    settings = adopting(history, settings)
     pairs = pair(
         history,
         pool=settings.pool,
@@ -173,7 +173,14 @@ def _to_go_on_from(snapshot: Snapshot) -> History:
     return replace(snapshot.history, absence={})
 
 
-def _adopting(history: History, settings: Settings) -> Settings:
+def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
+    # Only what is gone on from forgets the absences of a suspect listing.
+    history = replace(made.history, absence=snapshot.history.absence)
+    return replace(snapshot, history=history, breaker=made.breaker)
+
+
+def adopting(history: History, settings: Settings) -> Settings:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
