@@ -19,9 +19,9 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.model import FreedLife, Record, life_key
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.whatif import By, End, Outcome, Sign, World, is_life, life_of
 from nodemanager.journal.deltas import Standing
