@@ -286,6 +286,7 @@ def settings_of(
         ids_unique=cloud.ids_unique,
         may_authorise=cloud.may_authorise and store.may_authorise,
         hold_backlog=cleaning.backlog is Backlog.HOLD,
+        prune_after=cleaning.prune_after,
         compare_and_set=store.guarantee.value == "cas",
         demand_polled=daemon.wishlist_command is not None,
         min_nodes=daemon.min_nodes,
