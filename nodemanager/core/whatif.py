@@ -35,7 +35,7 @@ class By(StrEnum):
 
 
 class Sign(StrEnum):
-    """What shows that a freed life's node lived."""
+    """What first showed that a freed life's node lived."""
 
     PINGED = "pinged"
     LISTED = "listed"
@@ -105,7 +105,8 @@ class End:
 class Hit:
     """A life that was freed, or a node destroyed, that gave a sign of life afterwards.
 
-    `freed_at` and `alive_at` are epoch seconds; `by` is CLEAN or SHUTDOWN.
+    `freed_at`, `alive_at` and `pinged_at`, its first ping seen after that, are epoch seconds; `by`
+    is CLEAN or SHUTDOWN.
     """
 
     life: Life
@@ -114,6 +115,7 @@ class Hit:
     by: By
     reason: Reason | None
     sign: Sign
+    pinged_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class World:
     spared: int = 0
     has_diverged: bool = False
     _named: int = 0
+    _listed: dict[str, int] = field(default_factory=dict)
+    """Where in `hits` the records are whose node was listed, and not heard yet."""
 
     # What is done here.
 
@@ -218,7 +222,10 @@ class World:
 
     def hit(self, end: End, alive_at: float, sign: Sign) -> None:
         """Count it, and take the slot as never freed: the daemon gives such a life back (U8)."""
-        self.hits.append(Hit(end.life, end.at, alive_at, end.by, end.reason, sign))
+        pinged_at = alive_at if sign is Sign.PINGED else None
+        if pinged_at is None:
+            self._listed[end.life.record] = len(self.hits)
+        self.hits.append(Hit(end.life, end.at, alive_at, end.by, end.reason, sign, pinged_at))
         self.ends.pop(end.life.key, None)
 
     # The listings.
@@ -227,6 +234,8 @@ class World:
         """The listing as it would have been; who gave a sign of life in it is told."""
         if self.kept:
             self._forget_kept(listing)
+        if self._listed:
+            self._hear(listing)
         if not self.freed and not self.held:
             return listing
         items: list[Record] = []
@@ -258,6 +267,19 @@ class World:
         else:
             self.hit(freed.end, pinged, Sign.PINGED)
         return record
+
+    def _hear(self, listing: Records) -> None:
+        """The pings of those whose node was listed again."""
+        for record in listing.items:
+            at = self._listed.get(record.uuid)
+            if at is None:
+                continue
+            hit = self.hits[at]
+            if not is_life(record, hit.life):
+                del self._listed[record.uuid]
+            elif record.last_ping_at not in (None, hit.life.last_ping_at):
+                self.hits[at] = replace(hit, pinged_at=record.last_ping_at)
+                del self._listed[record.uuid]
 
     def _forget_kept(self, listing: Records) -> None:
         """Without those that pinged since: the recording did not destroy them after all."""
@@ -325,12 +347,17 @@ def renamed(history: History, uuid: str, alias: str) -> History:
         listing: Records | None = getattr(history, name)
         if listing is None:
             continue
-        more = [replace(one, uuid=alias) for one in listing.items if one.uuid == uuid]
-        changes[name] = replace(listing, items=(*listing.items, *more))
-    for name in ("base_index", "absence", "heard", "future", "eligible", "glimpsed"):
+        itself = [replace(one, uuid=alias) for one in listing.items if one.uuid == uuid]
+        changes[name] = replace(listing, items=(*listing.items, *itself))
+    for name in ("base_index", "absence", "heard", "future", "glimpsed"):
         known: Mapping[str, object] = getattr(history, name)
         if uuid in known:
             changes[name] = {**known, alias: known[uuid]}
+    # These are named by their version, too (B1).
+    own = {key: at for key, at in history.eligible.items() if key.startswith(f"{uuid}@")}
+    if own:
+        more = {f"{alias}{key.removeprefix(uuid)}": at for key, at in own.items()}
+        changes["eligible"] = {**history.eligible, **more}
     return replace(history, **changes)  # type: ignore[arg-type]  # each is of its field's type
 
 
