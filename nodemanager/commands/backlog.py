@@ -184,7 +184,7 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
                     continue
                 if run["id"] != run_id:
                     raise ClientError("another plan is being applied by now; see the log")
-                counts, waits = run["counts"], run["waits_for"]
+                counts, waits = run["counts"], run.get("waits_for")
                 done = run["items_total"] - counts["waiting"] - counts["let_go"]
                 said = f"waiting: {waits}" if waits else "cleaning"
                 bar.update(task, completed=done, description=said)
@@ -213,7 +213,7 @@ def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     ]
     left = counts["waiting"] + counts["let_go"]
     if left:
-        waits = f", waiting: {run['waits_for']}" if run["waits_for"] else ""
+        waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
         told.append(f"{left} to go{waits}")
     click.echo(f"{run['items_total']} items: {', '.join(told)}")
     for item in run["items"]:

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"
+    PRUNE = "prune"
 
 
 class Reason(Told):
@@ -119,6 +120,13 @@ class Reason(Told):
     CREATE_REFUSED = (
         "create_refused",
         "The cloud refused the create by its own error code; the claim is released (U6).",
+    )
+
+    # A record is deleted.
+    SURPLUS = (
+        "surplus",
+        "It has held nothing for longer than `prune_after`, and the pool has more records than "
+        "max_nodes (C8-C12).",
     )
 
     # A record was freed, and its node lives.
@@ -313,6 +321,10 @@ class Event(Told):
     )
     RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
     NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
+    RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
+    RECORD_PRUNED = "record.pruned", "It is deleted."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."
+    RECORD_PRUNE_FAILED = "record.prune_failed", "It was not deleted, or nobody knows."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BACKLOG_SKIPPED = (

@@ -45,6 +45,18 @@ def window_open(age_s: float, windows: tuple[float, ...]) -> bool:
     return not is_open
 
 
+def opens_in(age_s: float, windows: tuple[float, ...]) -> float:
+    """Seconds until a shutdown window is open, 0 where one is; infinite where none ever is."""
+    if window_open(age_s, windows):
+        return 0.0
+    into, start, wait = age_s % sum(windows), 0.0, float("inf")
+    for number, length in enumerate(windows):
+        if number % 2 and length > 0:
+            wait = min(wait, (start - into) % sum(windows))
+        start += length
+    return wait
+
+
 @dataclass(slots=True)
 class NodeView:
     """A node as demand counts it: what it does, and the verdict so far.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,26 @@ from nodemanager.core.model import StoreTime
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.deltas import VerdictChange, decode_changes, decode_snapshot
-from nodemanager.journal.facts import CloudSeen, Fact, RecordsSeen, Start, settings_after
+from nodemanager.journal.facts import (
+    CloudSeen,
+    Fact,
+    RecordsSeen,
+    SettingsTaken,
+    Start,
+    settings_after,
+)
 from nodemanager.journal.listings import NODES, RECORDS
-from nodemanager.journal.opened import opened as _opened
-from nodemanager.journal.opened import told_as_damage as _told_as_damage
-from nodemanager.journal.opened import unpacked as _unpacked
-from nodemanager.journal.recording import OTHER_FACTS, START, Base
+from nodemanager.journal.opened import opened, told_as_damage, unpacked
+from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base
 from nodemanager.journal.states import decode_start
+
+_SEGMENTS = (
+    "SELECT segment FROM entries GROUP BY segment HAVING max(wall) >= ? AND min(wall) <= ?"
+    " ORDER BY segment"
+)
 
 
 @dataclass(frozen=True)
@@ -51,35 +63,91 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
     `since` and `until` are epoch seconds and choose whole segments: those with anything in
     between. Raises JournalError for a file that is no journal, a newer program's, or damaged.
     """
-    with _opened(path) as connection:
-        segments = connection.execute(
-            "SELECT segment FROM entries GROUP BY segment HAVING max(wall) >= ? AND min(wall) <= ?"
-            " ORDER BY segment",
-            (since, until),
-        ).fetchall()
+    with opened(path) as connection:
+        segments = connection.execute(_SEGMENTS, (since, until)).fetchall()
         for (segment,) in segments:
             # All of a segment at once: a transaction left open would keep the log from shrinking.
             rows = connection.execute(
                 "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq",
                 (segment,),
             ).fetchall()
-            with _told_as_damage(path):
+            with told_as_damage(path):
                 yield from _segment(rows)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a part of a journal holds, told without reading all of it.
+
+    `first` and `last` are epoch seconds of its decisions; `settings` are those in force at its end.
+    `acts` says that the manager carried its orders out: a dry run leaves no intents. `poll_s` is
+    the usual time between two cloud listings, None with less than two.
+    """
+
+    decisions: int
+    first: float
+    last: float
+    settings: Settings
+    acts: bool
+    poll_s: float | None
+
+
+def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Outline:
+    """The outline of what `read` would give. Raises JournalError as it does, and for nothing."""
+    with opened(path) as connection:
+        segments = [segment for (segment,) in connection.execute(_SEGMENTS, (since, until))]
+        last = segments[-1] if segments else None
+        marks = ",".join("?" * len(segments))
+        count = "SELECT count(*), min(wall), max(wall) FROM entries WHERE kind = ? AND segment IN"
+        decisions, first, end = connection.execute(
+            f"{count} ({marks})",
+            (CYCLE, *segments),
+        ).fetchone()
+        acts = connection.execute("SELECT EXISTS (SELECT 1 FROM intents)").fetchone()[0]
+        rows = connection.execute(
+            "SELECT kind, body FROM entries WHERE segment = ? ORDER BY seq", (last,)
+        ).fetchall()
+    if not decisions:
+        raise JournalError(f"the journal {path} has no decision of that time")
+    with told_as_damage(path):
+        settings, polls = _settings_and_polls(rows)
+    gaps = sorted(later - sooner for sooner, later in itertools.pairwise(polls))
+    poll_s = gaps[len(gaps) // 2] if gaps else None
+    return Outline(decisions, first, end, settings, bool(acts), poll_s)
+
+
+def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[float]]:
+    """The settings at the end of a segment, and when its cloud listings began."""
+    settings: Settings | None = None
+    polls: list[float] = []
+    for kind, body in rows:
+        data = unpacked(body)
+        if kind == START:
+            settings = decode_start(data).settings
+            continue
+        for name, fact in data["facts"]:
+            if name == CloudSeen.__name__:
+                polls.append(fact[0]["at"][0])
+            elif name == SettingsTaken.__name__:
+                settings = decoded(SettingsTaken, fact).settings
+    if settings is None:
+        raise ValueError("a segment without its start")
+    return settings, polls
 
 
 def verdict_log(
     path: Path, *, since: float = 0.0, until: float = float("inf")
 ) -> Iterator[tuple[float, VerdictChange]]:
     """Every change of a verdict, oldest first: when (epoch seconds), and the change."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         rows = connection.execute(
             "SELECT wall, verdicts FROM entries WHERE verdicts IS NOT NULL"
             " AND wall BETWEEN ? AND ? ORDER BY seq",
             (since, until),
         ).fetchall()
-    with _told_as_damage(path):
+    with told_as_damage(path):
         for wall, packed in rows:
-            for change in decode_changes(_unpacked(packed)):
+            for change in decode_changes(unpacked(packed)):
                 yield wall, change
 
 
@@ -87,7 +155,7 @@ def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[Entry]:
     base: Base | None = None
     settings: Settings | None = None
     for kind, body, verdicts in rows:
-        data = _unpacked(body)
+        data = unpacked(body)
         if kind == START:
             start = decode_start(data)
             base, settings = Base.of(start), start.settings
@@ -110,7 +178,7 @@ def _decided(data: Any, verdicts: bytes | None, base: Base, settings: Settings) 
         snapshot=decode_snapshot(base.snapshot, data["snapshot"]),
         settings=settings,
         new_records=data["new_records"],
-        changes=decode_changes(_unpacked(verdicts)) if verdicts is not None else (),
+        changes=decode_changes(unpacked(verdicts)) if verdicts is not None else (),
         digest=data["digest"],
         took_s=data["took_s"],
         aborted=_REASONS[data["aborted"][0]] if "aborted" in data else None,
