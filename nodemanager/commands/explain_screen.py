@@ -59,6 +59,7 @@ def screen(shown: Shown, *, terminal: bool, now: float) -> Iterator[RenderableTy
     yield Text()
     yield _rules(shown["rules"], terminal=terminal)
     yield Text()
+    yield _blocking(shown)
     yield _earliest(shown, now)
     yield from _history(shown, terminal=terminal)
 
@@ -81,8 +82,9 @@ def _name(shown: Shown) -> str:
 
 
 def _facts(shown: Shown, *, terminal: bool, now: float) -> Table:
-    table = show.table("", "", terminal=terminal)
-    table.show_header, table.box = False, None
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", no_wrap=not terminal)
     if shown["record"] is not None:
         table.add_row("record", show.cell(_record(shown["record"])))
     elif shown["subject"] == "node":
@@ -169,6 +171,18 @@ def _measure(key: str, value: Any) -> str:
     if isinstance(value, list):
         return f"{name} {' '.join(str(one) for one in value)}"
     return f"{name} {value}"
+
+
+def _blocking(shown: Shown) -> Text:
+    """Which rules block, the one that decided first."""
+    line = Text("blocking: ", "bold")
+    blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
+    if not blocks:
+        return line.append("nothing", "green")
+    for place, one in enumerate(blocks):
+        line.append(", " if place else "")
+        line.append(one["rule"], "bold red").append(f" {one['reason']}")
+    return line
 
 
 def _earliest(shown: Shown, now: float) -> Text:

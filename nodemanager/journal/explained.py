@@ -101,7 +101,7 @@ def told(
             picture.snapshot, picture.made, picture.settings, given, mode=picture.mode
         )
     except UnknownIdError as error:
-        last = None if journal is None or error.near else _last_heard(journal, given)
+        last = None if journal is None else _last_heard(journal, given)
         raise UnknownIdError(f"{error}{last or ''}", error.near) from error
     shown = as_json(explanation, source)
     history: list[Json] = []
