@@ -57,7 +57,7 @@ class Client:
         """Why it is left alone, or is not (journal.explained). Raises ClientError that says what
         there is near where nothing, or more than one thing, goes by that id."""
         query = "" if since is None else f"?since={since}"
-        path = f"/api/explain/{quote(id, safe='')}{query}"
+        path = f"/api/explain/{quote(id)}{query}"
         shown: dict[str, Any] = self._request("GET", path, None)
         return shown
 

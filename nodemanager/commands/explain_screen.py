@@ -42,6 +42,7 @@ NAMES = {
     "stale_s": "quiet",
     "window_s": "window",
 }
+AT_ONCE_S = 1.0
 SAYS = {"blocks": "blocks", "passed": "passed", "calls": "calls for it", "not_asked": "not asked"}
 STYLES = {"blocks": "bold red", "passed": "green", "calls": "yellow", "not_asked": "dim"}
 KINDS = {
@@ -56,18 +57,18 @@ def screen(shown: Shown, *, terminal: bool, now: float) -> Iterator[RenderableTy
     """The parts of the answer, from top to bottom; `now` is epoch seconds."""
     yield _headline(shown)
     yield _facts(shown, terminal=terminal, now=now)
+    yield from _history(shown, terminal=terminal)
     yield Text()
     yield _rules(shown["rules"], terminal=terminal)
     yield Text()
     yield _blocking(shown)
     yield _earliest(shown, now)
-    yield from _history(shown, terminal=terminal)
 
 
 def _headline(shown: Shown) -> Text:
     verdict = shown["verdict"]
     doing, style = KINDS.get(verdict["kind"], (verdict["kind"], ""))
-    line = show.cell(_name(shown), "bold")
+    line = Text().append(show.cell(_name(shown), "bold"))
     line.append(f" {doing}: ", style)
     line.append(verdict["reason"], f"bold {style}")
     line.append(f". {verdict['says']}")
@@ -175,7 +176,7 @@ def _measure(key: str, value: Any) -> str:
 
 def _blocking(shown: Shown) -> Text:
     """Which rules block, the one that decided first."""
-    line = Text("blocking: ", "bold")
+    line = Text().append("blocking: ", "bold")
     blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
     if not blocks:
         return line.append("nothing", "green")
@@ -189,12 +190,13 @@ def _earliest(shown: Shown, now: float) -> Text:
     """When it could go, or what there is to wait for."""
     when, subject = shown["earliest"], shown["subject"]
     deed = "freed" if subject == "record" else "shut down"
-    line = Text("earliest: ", "bold")
+    line = Text().append("earliest: ", "bold")
+    if when["in_s"] is not None and when["in_s"] < AT_ONCE_S:
+        words = "with polls that answer" if shown["blocks"] else "that is decided"
+        return line.append("at once", "bold green").append(f", {words}")
     if when["at"] is not None:
         line.append(_moment(when["at"], now), "bold green")
-        if shown["blocks"]:
-            line.append(f" it could be {deed}, were nothing but the time to change")
-        return line
+        return line.append(f" it could be {deed}, were nothing but the time to change")
     line.append(f"no moment can be named at which it could be {deed}:")
     for why in when["why"]:
         line.append("\n  - ").append(show.cell(why))
@@ -205,9 +207,9 @@ def _earliest(shown: Shown, now: float) -> Text:
 
 def _moment(stamp: str, now: float) -> str:
     at = datetime.fromisoformat(stamp).timestamp()
-    if abs(at - now) < 1.0:
-        return f"{local(at)} (now)"
-    return f"{local(at)} (in {span(at - now)})" if at > now else f"{local(at)} (now)"
+    return (
+        f"{local(at)} (in {span(at - now)})" if at > now else f"{local(at)} ({span(now - at)} ago)"
+    )
 
 
 def _history(shown: Shown, *, terminal: bool) -> Iterator[RenderableType]:
