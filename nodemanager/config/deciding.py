@@ -216,14 +216,9 @@ def _refuse_others(draft: Draft) -> None:
     variable = {(one.section, one.option): one for one in VARIABLE}
     why = {(one.section, one.option): one.fixed for one in DECIDING}
     why |= {("Daemon", name): AS_POLLED for name in ("poll_time", *POLLS)}
-    why |= {
-        (section, option): AS_RECORDED
-        for section, option in (
-            ("Daemon", "wishlist_command"),
-            ("Registry", "slots"),
-            ("Records", "slots"),
-        )
-    }
+    why |= dict.fromkeys(
+        (("Daemon", "wishlist_command"), ("Registry", "slots"), ("Records", "slots")), AS_RECORDED
+    )
     for section in (*(one.name for one in SECTIONS), *PASS_THROUGH):
         for entry in draft.ini.sections.get(section, ()):
             place = next(

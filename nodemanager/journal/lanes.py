@@ -16,12 +16,12 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import history as histories
 from nodemanager.core import whatif
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.model import FreedLife, Record, life_key
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.orders import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.whatif import By, End, Outcome, Sign, World, is_life, life_of
 from nodemanager.journal.deltas import Standing
@@ -316,8 +316,8 @@ class Lane:
         return freed.why == Reason.AFTER_SHUTDOWN and freed.node_id in self._world.kept
 
     def _hold(self, record: Record) -> None:
-        alias = self._world.hold(record)
-        history = whatif.renamed(self._state.history, record.uuid, alias)
+        shown = self._world.hold(record)
+        history = whatif.renamed(self._state.history, record.uuid, shown)
         self._state = replace(self._state, history=history)
 
     # Decisions.
