@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ ROWS = 20
 """So many moved cleans are shown; --json and --report have all."""
 CHART_HEIGHT = 16
 CHART_WIDTH = 100
+ROOM = 0.25
+COLORS = ("green", "blue", "magenta", "cyan", "yellow")
 RECORDED = "recorded"
 
 NOTES = (
@@ -306,7 +309,9 @@ def _sweep_chart(result: Result, plotext: Any) -> bool:
     plotext.plot(places, gains, label="slot-hours (left)", color="green", marker="braille")
     plotext.plot(places, costs, label="hits (right)", color="red", marker="braille", yside="right")
     ticks = whole_ticks(max(costs))
-    plotext.ylim(0, ticks[-1], yside="right")
+    # Room for the legend, which is drawn over what is there.
+    plotext.ylim(min(gains), max(gains) + ROOM * (max(gains) - min(gains) or 1.0), yside="left")
+    plotext.ylim(0, ticks[-1] * (1 + ROOM), yside="right")
     plotext.yticks(ticks, [str(one) for one in ticks], yside="right")
     plotext.xticks(places, [label.split(" ")[0] for label, _, _ in ordered])
     plotext.xlabel(result.heading)
@@ -323,9 +328,7 @@ def _time_chart(result: Result, plotext: Any) -> bool:
     """How many slots more are free than in the recording, over its time."""
     walls = result.replayed.walls
     drawn = False
-    for row, color in zip(
-        result.rows, ("green", "blue", "magenta", "cyan", "yellow"), strict=False
-    ):
+    for row, color in zip(result.rows, itertools.cycle(COLORS), strict=False):
         steps = free_sooner(row.balance.moves, walls[0], walls[-1])
         if len(steps) < 3:
             continue
