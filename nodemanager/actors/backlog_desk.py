@@ -189,8 +189,12 @@ class BacklogDesk(CleanDesk):
 
     def _tell_left(self, item: Item, step: Step, run: Run) -> None:
         seen = self._seen
-        record = seen.records.get(item.id) if seen is not None else None
-        fields: dict[str, Any] = {**step.measures, **record_fields(record, item.id)}
+        fields: dict[str, Any] = dict(step.measures)
+        if item.deed is Deed.ADOPT:
+            fields["node"] = item.id
+        else:
+            record = seen.records.get(item.id) if seen is not None else None
+            fields |= record_fields(record, item.id)
         self._log.event(
             Event.BACKLOG_SKIPPED, **{**fields, "reason": step.reason, "action": item.deed.value}
         )
@@ -201,7 +205,8 @@ class BacklogDesk(CleanDesk):
             Event.BACKLOG_DONE,
             by=run.by,
             count=len(run.items),
-            cleaned=counts["done"],
+            cleaned=run.done(Deed.CLEAN),
+            adopted=run.done(Deed.ADOPT),
             skipped=counts["skipped"],
             already=counts["already"],
             stopped=counts["stopped"],
@@ -223,9 +228,9 @@ class BacklogDesk(CleanDesk):
         run = self._run
         if run is None or not run.is_open:
             return
-        key = next(
-            (item.key for item in run.items if item.deed is Deed.CLEAN and item.id == order.uuid),
-            None,
-        )
-        if key is not None and run.steps[key].where in OPEN:
+        self._step_ended(Item(Deed.CLEAN, order.uuid, "").key, step)
+
+    def _step_ended(self, key: str, step: Step) -> None:
+        run = self._run
+        if run is not None and key in run.steps and run.steps[key].where in OPEN:
             self._take_run(run, backlog_run.after_outcome(run, key, step, self._clock.wall()))

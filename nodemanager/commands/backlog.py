@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,21 +197,21 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
             )
 
 
+_DONE = {"clean": "cleaned", "adopt": "adopted"}
+
+
+def _done(items: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    return Counter(item["deed"] for item in items if item["where"] == "done")
+
+
 def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(run, indent=2))
         return
     counts = run["counts"]
-    told = [
-        f"{counts[where]} {said}"
-        for where, said in (
-            ("done", "cleaned"),
-            ("already", "done before"),
-            ("skipped", "left alone"),
-            ("stopped", "not reached"),
-        )
-        if counts[where]
-    ]
+    words = (("already", "done before"), ("skipped", "left alone"), ("stopped", "not reached"))
+    told = [f"{number} {_DONE[deed]}" for deed, number in _done(run["items"]).items()]
+    told += [f"{counts[where]} {said}" for where, said in words if counts[where]]
     left = counts["waiting"] + counts["let_go"]
     if left:
         waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
