@@ -96,7 +96,8 @@ def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for reason in sorted({str(one["reason"]) for one in others}):
             those = [one for one in others if one["reason"] == reason]
             yield ""
-            yield f"# {len(those)} left out, {reason}: {DOCS[reason]}"
+            why = f", {reason}: {DOCS[reason]}" if deed is Deed.CLEAN else "."
+            yield f"# {len(those)} left out{why}"
             yield from (f"#{_line(one)}" for one in those)
 
 
