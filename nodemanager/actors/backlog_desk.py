@@ -74,8 +74,16 @@ class TendBacklog:
 class BacklogDesk(CleanDesk):
     """Keeps the one run there is."""
 
-    _seen: Picture | None = None
+    _newest: tuple[Plan, Snapshot] | None = None
+    _picture: Picture | None = None
     _tending: bool = False
+
+    @property
+    def _seen(self) -> Picture | None:
+        """The newest decision that could be taken; made by ids only when somebody looks."""
+        if self._picture is None and self._newest is not None:
+            self._picture = picture_of(*self._newest)
+        return self._picture
 
     def _load_run(self) -> None:
         """Go on with a run that a former process left."""
@@ -152,9 +160,14 @@ class BacklogDesk(CleanDesk):
 
     def _tend_backlog(self, made: Plan, snapshot: Snapshot) -> None:
         """Hold the run against a decision that was just taken."""
-        self._seen = picture_of(made, snapshot) or self._seen
-        run, seen = self._run, self._seen
-        if run is None or not run.is_open or seen is None or made.aborted is not None:
+        if made.aborted is not None:
+            return
+        self._newest, self._picture = (made, snapshot), None
+        run = self._run
+        if run is None or not run.is_open:
+            return
+        seen = self._seen
+        if seen is None:
             return
         self._take_run(run, backlog_run.after_plan(run, seen, self._settings))
 
@@ -167,7 +180,9 @@ class BacklogDesk(CleanDesk):
             for key, step in run.steps.items()
             if key not in known or known[key].where is not step.where
         }
-        if before is None or news or before.is_open is not run.is_open:
+        lets_go = any(step.where is Where.LET_GO for step in news.values())
+        if before is None or lets_go or not run.is_open:
+            # How an item ended is seen again after a restart; thousands are a lot to write.
             self._scribe.save_backlog_run(codec_of(Run).encode(run))
         for item in run.items:
             step = news.get(item.key)
@@ -176,7 +191,7 @@ class BacklogDesk(CleanDesk):
         if not run.is_open:
             self._tell_done(run)
             return
-        if any(step.where is Where.LET_GO for step in news.values()):
+        if lets_go:
             self._decide_soon()
         if not self._tending and run.counts["waiting"]:
             self._tending = True
