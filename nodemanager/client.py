@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from nodemanager.config import Config
+from nodemanager.core.commands import Verb
 from nodemanager.errors import NodeManagerError
 
 TIMEOUT_S = 30.0
@@ -34,14 +36,40 @@ class Client:
         self._url = f"http://{host}:{manage.port}"
         self._config = config
 
-    def reset_breaker(self) -> None:
-        self._post("/api/breaker/reset", {})
+    def order(
+        self,
+        verb: Verb,
+        id: str | None = None,
+        *,
+        reason: str = "",
+        forced: Sequence[str] = (),
+        unlisted: bool = False,
+    ) -> dict[str, Any]:
+        """What became of an operator's command: `result`, `message`, and why where it was refused.
 
-    def hold(self, id: str, reason: str) -> None:
-        self._post(f"/api/hold/{quote(id, safe='')}", {"reason": reason})
+        Raises ClientError where no daemon answers, or not as one does.
+        """
+        path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
+        body: dict[str, Any] = {"by": getpass.getuser(), "reason": reason}
+        if id is not None:
+            path += f"/{quote(id, safe='')}"
+        if forced:
+            body["force"] = list(forced)
+        if unlisted:
+            body["unlisted"] = True
+        answer = self._send("POST", path, body)
+        try:
+            told = answer.json()
+        except ValueError:
+            told = None
+        if isinstance(told, dict) and "result" in told:
+            return told
+        raise ClientError(f"{self._url}{path}: {_why(answer)}")
 
-    def release(self, id: str) -> None:
-        self._post(f"/api/release/{quote(id, safe='')}", {})
+    def status(self) -> dict[str, Any]:
+        """The newest picture, with the names in it."""
+        told: dict[str, Any] = self._get("/status.json")
+        return told
 
     def _token(self) -> str:
         given = self._config.manage.management_token
@@ -66,26 +94,26 @@ class Client:
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
 
-    def _post(self, path: str, body: dict[str, str]) -> Any:
-        return self._request("POST", path, {"by": getpass.getuser(), **body})
-
-    def _request(self, method: str, path: str, body: dict[str, str] | None) -> Any:
+    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         """The JSON that it answers. Raises ClientError where it does not, or says no."""
+        answer = self._send(method, path, body)
+        if answer.status_code != 200:
+            raise ClientError(f"{self._url}{path}: {_why(answer)}")
+        return answer.json()
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> requests.Response:
         headers = {"Authorization": f"Bearer {self._token()}"}
         try:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.
                 session.trust_env = False
-                answer = session.request(
+                return session.request(
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
                 )
         except requests.ConnectionError as error:
             raise ClientError(self._nobody()) from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
-        if answer.status_code != 200:
-            raise ClientError(f"{self._url}{path}: {_why(answer)}")
-        return answer.json()
 
 
 def _why(answer: requests.Response) -> str:

@@ -29,7 +29,9 @@ from nodemanager.core.demand import (
 )
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
+from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.orders import BY_HAND
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
 from nodemanager.core.rates import after_eligible, eligible_seen
@@ -91,12 +93,16 @@ class Plan:
     deferred: int = 0
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
+    paused: Mark | None = None
 
 
 HANDLED = frozenset(
     {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
 )
 """Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
+
+ORDERED = BY_HAND | {Reason.DRAINING}
+"""Nodes that an operator wants gone."""
 
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 counts nothing of: we never destroy them."""
@@ -169,6 +175,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         deferred=deferred,
         backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
+        paused=snapshot.paused,
     )
 
 
@@ -200,6 +207,7 @@ def _no_plan(
         impossible=impossible,
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        paused=snapshot.paused,
     )
 
 
@@ -290,17 +298,21 @@ def _judge_records(
         if verdict.kind is Kind.CLEAN:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
             turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            if record.uuid in snapshot.by_hand:
+                turn = (float("-inf"), turn[1])
             due.append((turn, record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
     backlog = _backlog(due, snapshot, settings)
     if backlog:
-        for _, uuid, index, record in due:
-            if name_of(record) in backlog:
+        forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
+        held = {uuid for _, uuid, _, record in due if name_of(record) in backlog} - forced
+        for _, uuid, index, _ in due:
+            if uuid in held:
                 verdicts[index] = Verdict(
                     Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
                 )
-        due = [entry for entry in due if name_of(entry[3]) not in backlog]
+        due = [entry for entry in due if entry[1] not in held]
     taken = snapshot.cleaned_lately + sum(
         flight.kind == "clean" for flight in snapshot.record_flights.values()
     )
@@ -438,6 +450,7 @@ def _counts(
             counts[f"nodes_{state.value}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
+        counts["nodes_draining"] += count if reason in ORDERED else 0
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from nodemanager.core.bearers import bears, node_of
 from nodemanager.core.evidence import Grounds, grounds_of
+from nodemanager.core.marks import UNVERIFIABLE, HandClean
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import not_ours
@@ -121,7 +122,7 @@ def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | No
 def standing_block(
     snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
 ) -> tuple[Reason, Mapping[str, object]] | None:
-    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5).
+    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5, O4).
 
     Without `polls` their age does not matter, without `breaker` an open breaker does not.
     """
@@ -129,6 +130,8 @@ def standing_block(
         return Reason.NO_LEASE, {}
     if snapshot.read_only is not None:
         return Reason.READ_ONLY, {"detail": snapshot.read_only}
+    if snapshot.paused is not None:
+        return Reason.PAUSED, snapshot.paused.measures(snapshot.wall)
     if breaker and snapshot.breaker.cause is not None:
         return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
     stale = stale_poll(snapshot, settings) if polls else None
@@ -193,14 +196,17 @@ class RecordJudge:
         ):
             # The cloud's "no such node" frees nothing by itself; what it has keeps the record.
             return found._replace(measures={**measures, **(found.measures or {})})
-        if not quiet_s > window_s:
+        hand = self.snapshot.by_hand.get(record.uuid)
+        forced = hand.forced if hand is not None else ()
+        # A claim that never pinged is C21's, which nobody breaks: its node may be on its way.
+        if not quiet_s > window_s and (claimed or "C3" not in forced):
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
         state = word_of(record, self.snapshot, self.settings)
-        if state is WorkerState.BUSY or state is WorkerState.IDLE:
+        if (state is WorkerState.BUSY or state is WorkerState.IDLE) and "C2" not in forced:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        return self._absent_and_permitted(record, claimed, measures)
+        return self._absent_and_permitted(record, claimed, measures, hand)
 
     def _kept_by_itself(self, record: Record) -> Verdict | None:
         settings = self.settings
@@ -270,11 +276,16 @@ class RecordJudge:
         return None
 
     def _absent_and_permitted(
-        self, record: Record, claimed: bool, measures: dict[str, object]
+        self,
+        record: Record,
+        claimed: bool,
+        measures: dict[str, object],
+        hand: HandClean | None = None,
     ) -> Verdict:
         """C5-C7, C10, and C11 where there is nothing to ask the cloud by, once its time is up."""
         history, settings, uuid = self.history, self.settings, record.uuid
         reason: Reason | None = None
+        forced = hand.forced if hand is not None else ()
         absence = history.absence.get(uuid)
         if history.base is None or history.cloud is None:
             reason = Reason.NO_LISTING_ORDER
@@ -305,15 +316,18 @@ class RecordJudge:
                 "absent_s": absent_s,
                 "settle_s": settings.settle,
             }
-            if listings < settings.absent_listings or absent_s < settings.settle:
+            unsettled = listings < settings.absent_listings or absent_s < settings.settle
+            if unsettled and "C5" not in forced:
                 reason = Reason.NOT_SETTLED
-            elif record.claim is None and record.instance_id is None:
+            elif record.claim is None and record.instance_id is None and UNVERIFIABLE not in forced:
                 reason = Reason.UNVERIFIABLE
         if reason is not None:
             return Verdict(Kind.KEEP, reason, uuid, measures)
         self.eligible.add(uuid)
         if self.block is not None:
             return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+        if hand is not None:
+            return Verdict(Kind.CLEAN, Reason.CLEAN_BY_HAND, uuid, {**measures, **hand.measures()})
         cause = Reason.CLAIM_EXPIRED if claimed else Reason.STALE_SLOT
         return Verdict(Kind.CLEAN, cause, uuid, measures)
 
@@ -326,7 +340,8 @@ class CleanOrder:
     place of the waived ones; then `version` is None and the version judged is the one re-read.
     `fenced` says that the node is locked out already and the fence has stood (C12), since
     `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
-    the one that pinged. `grounds` is what the plan judged, for the proof afterwards.
+    the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
+    operator's order that it carries out, and the rules they broke (O3).
     """
 
     uuid: str
@@ -343,6 +358,11 @@ class CleanOrder:
     fenced: bool = False
     fenced_at: float | None = None
     grounds: Grounds | None = None
+    hand: HandClean | None = None
+
+    @property
+    def forced(self) -> tuple[str, ...]:
+        return self.hand.forced if self.hand is not None else ()
 
     @property
     def is_exception(self) -> bool:
@@ -381,6 +401,7 @@ def order_clean(
         hostname=record.hostname,
         measures=verdict.measures or {},
         grounds=grounds_of(record, snapshot, settings, place),
+        hand=snapshot.by_hand.get(record.uuid),
     )
 
 
@@ -480,7 +501,7 @@ def _still_stale(
     uuid = order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
-    if record.claim is None and record.instance_id is None:
+    if record.claim is None and record.instance_id is None and UNVERIFIABLE not in order.forced:
         return keep(uuid, Reason.UNVERIFIABLE)
     if look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)
@@ -490,10 +511,11 @@ def _still_stale(
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
-    if not order.fenced and (quiet_s is None or not quiet_s > window_s):
+    within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
+    if within and (quiet_s is None or "C3" not in order.forced):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     state = word_of(record, snapshot, settings)
-    if state in (WorkerState.BUSY, WorkerState.IDLE):
+    if state in (WorkerState.BUSY, WorkerState.IDLE) and "C2" not in order.forced:
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at
     if first is not None:

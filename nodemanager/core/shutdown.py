@@ -1,4 +1,4 @@
-"""When a node is shut down, and why not yet (SAFETY.md D1, D2, D7-D11)."""
+"""When a node is shut down, and why not yet (SAFETY.md D1, D2, D7-D11, O1, O2)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from nodemanager.core.bearers import bears
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.orders import BY_HAND, called_off, ordered
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for, standing_block, window_of, worker_state
@@ -99,6 +100,10 @@ class NodeJudge:
         seen = self._unpaired(node) if record is None else self._paired(node, record)
         if node.state in DYING:
             seen.counts = seen.surplus_if_idle = False
+        by_hand = ordered(seen.verdict, seen.state, snapshot)
+        if by_hand is not None:
+            # No new work is meant for it: what it did is another's to do.
+            seen.verdict, seen.counts, seen.surplus_if_idle = by_hand, False, False
         return seen
 
     def _paired(self, node: CloudNode, record: Record) -> NodeView:
@@ -404,6 +409,10 @@ def confirm_shutdown(
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
         if wanted:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
+    elif order.reason in BY_HAND:
+        undone = called_off(order, record, snapshot, settings)
+        if undone is not None:
+            return undone
     elif order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)

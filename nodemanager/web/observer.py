@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from nodemanager.core.breaker import HOW_TO_CLEAR
 from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.marks import NO_MARKS, Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
@@ -30,6 +31,7 @@ class WebObserver:
         self._known = {"account": "", "store": ""}
         self._breaker_generation = 0
         self._leftovers: dict[LedgerState, int] = {}
+        self._marks = NO_MARKS
 
     def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
         self._metrics.cycle(took_s)
@@ -81,6 +83,12 @@ class WebObserver:
             leftovers={state.value: count for state, count in self._leftovers.items()},
             account=self._known["account"],
             store=self._known["store"],
+            marks=replace(self._marks, paused=snapshot.paused),
+            paused_at=(
+                None
+                if snapshot.paused is None
+                else snapshot.now - max(0.0, snapshot.wall - snapshot.paused.at)
+            ),
         )
 
     def identified(self, kind: str, seen: str) -> None:
@@ -151,6 +159,9 @@ class WebObserver:
 
     def leftover_failed(self, kind: LeftoverKind) -> None:
         self._metrics.leftover_failed(kind.value)
+
+    def marked(self, marks: Marks) -> None:
+        self._marks = marks
 
     def leftovers_unknown(self) -> None:
         self._metrics.leftovers_unknown()
