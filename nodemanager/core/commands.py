@@ -140,6 +140,17 @@ RULES: Mapping[Reason, str] = {
 }
 """The rule behind a reason that forbids what an operator wanted; its docs row names it, too."""
 
+_CLEAR: Mapping[Reason, str] = {
+    Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
+    Reason.PAUSED: "`nodemanager resume` ends that.",
+    Reason.BREAKER_OPEN: "`nodemanager breaker reset` closes it, once you have looked.",
+    Reason.AMBIGUOUS: "Look at both, and take the tags off the one that is not ours.",
+    Reason.CHANGED_SINCE_LISTING: "Try again after the next poll.",
+    Reason.NO_LISTING_ORDER: "Try again after the next poll.",
+    Reason.CAP_REACHED: "Try again after the next poll.",
+}
+"""What to do about a refusal, where its doc does not say."""
+
 _WAITING = frozenset(
     {Reason.SHUTDOWN_CAP, Reason.IN_FLIGHT, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING}
 )
@@ -210,6 +221,9 @@ def find(given: str, known: Known) -> Named | Reply:
         node_id = node.id if node is not None else records[given].instance_id
         return Named(given, node_id, given)
     by_id = [record.uuid for record in known.records if record.instance_id == given]
+    freed = _freed(given, known)
+    if freed is not None and given not in known.history.present and not by_id:
+        return freed
     if given in nodes or by_id:
         record = known.pairs.record_of.get(given)
         uuid = record.uuid if record is not None else (by_id[0] if len(by_id) == 1 else None)
@@ -226,6 +240,17 @@ def find(given: str, known: Known) -> Named | Reply:
         text = f"{given} is the hostname of {', '.join(sorted(found))}: say which, by its id"
         return Reply(Result.REFUSED, text, reason=Reason.AMBIGUOUS_NAME)
     return unknown(given, known.names())
+
+
+def _freed(given: str, known: Known) -> Named | None:
+    """A record that we freed and nobody has used since, by the node or the hostname that it had."""
+    free = {record.uuid for record in known.records if not record.holds_anything}
+    taken = {record.hostname for record in known.records}
+    for life in known.history.freed.values():
+        named = life.node_id == given or (life.hostname == given and given not in taken)
+        if named and life.record in free:
+            return Named(life.record, life.node_id, life.record)
+    return None
 
 
 def unknown(given: str, names: Iterable[str]) -> Reply:
@@ -261,6 +286,8 @@ def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
     text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
     if measures:
         text += f" [{', '.join(f'{key}={_shown(value)}' for key, value in measures.items())}]"
+    if reason in _CLEAR:
+        text += f" {_CLEAR[reason]}"
     force = UNVERIFIABLE if reason is Reason.UNVERIFIABLE else rule
     if verb is Verb.CLEAN and force in FORCIBLE:
         text += f" `--force {force}` says that this is no sign of life"
@@ -294,8 +321,7 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
         return _gone(named)
     if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
         return refused(Verb.DRAIN, verdict, named)
-    text = f"{named.id} is draining: it is shut down as soon as it is idle"
-    return _done(named, text)
+    return _done(named, f"{_node(named)} is draining: it is shut down as soon as it is idle")
 
 
 def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
@@ -304,10 +330,10 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
     if verdict.reason is Reason.NODE_ABSENT:
         return _gone(named)
     if verdict.kind is Kind.SHUTDOWN:
-        return _done(named, f"{named.id} is being shut down, busy or not")
+        return _done(named, f"{_node(named)} is being shut down, busy or not")
     if verdict.reason in _WAITING:
         why = verdict.reason.value.replace("_", " ")
-        return _done(named, f"{named.id} is shut down as soon as it may be ({why})")
+        return _done(named, f"{_node(named)} is shut down as soon as it may be ({why})")
     return refused(Verb.KILL, verdict, named)
 
 
@@ -319,16 +345,22 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
         return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named)
     if verdict.kind is Kind.CLEAN:
         return None
-    if verdict.reason is Reason.HOLDS_NOTHING:
+    if verdict.reason is Reason.HOLDS_NOTHING or _just_freed(uuid, made.history):
         return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
     if verdict.reason is Reason.IN_FLIGHT and (verdict.measures or {}).get("action") == "clean":
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
     return refused(Verb.CLEAN, verdict, named)
 
 
+def _just_freed(uuid: str, history: History) -> bool:
+    """Whether we freed it since the newest record listing began, which shows it as it was."""
+    shown = history.records.started_at if history.records is not None else float("-inf")
+    return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
+
+
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
     """The plan's verdict on a node; one that no listing has is absent, or still expected."""
-    node_id = named.node or named.id
+    node_id = _node(named)
     views = (view.verdict for view in made.views if view.node.id == node_id)
     found = not_planned(made, node_id) or next(views, None)
     if found is not None:
@@ -338,7 +370,11 @@ def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
 
 
 def _gone(named: Named) -> Reply:
-    return replace(_done(named, f"{named.id} is gone already"), result=Result.ALREADY)
+    return replace(_done(named, f"{_node(named)} is gone already"), result=Result.ALREADY)
+
+
+def _node(named: Named) -> str:
+    return named.node or named.id
 
 
 def without(named: Named, reason: Reason) -> Reply:
