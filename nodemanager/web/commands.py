@@ -84,7 +84,8 @@ class _Resource:
 
 class _About(_Resource):
     def on_post(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
-        self.answer(request, response, id)
+        # The server leaves an escaped slash as it is: some clouds' ids are paths.
+        self.answer(request, response, id.replace("%2F", "/"))
 
 
 class _Plain(_Resource):

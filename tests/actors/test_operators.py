@@ -254,7 +254,7 @@ def test_a_dry_run_kills_and_cleans_nothing_and_says_so(make_rig: MakeRig) -> No
 def test_each_rule_that_keeps_a_record_is_named_in_its_turn_until_all_are_broken(
     leaking: Leaking,
 ) -> None:
-    """O3: it pinged inside its window, and said that it was idle."""
+    """O3: it pinged inside its window, and said that it was busy."""
     rig, record = leaking(node_stale_after="4h")
     rig.start()
     rig.turn(120)
@@ -263,7 +263,7 @@ def test_each_rule_that_keeps_a_record_is_named_in_its_turn_until_all_are_broken
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, "within_window", "C3")
     assert said.measures["window_s"] == 4 * HOUR
     said = operator.clean(record.uuid, "C3")
-    assert (said.result, said.reason, said.rule) == (Result.REFUSED, "idle", "C2")
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, "busy", "C2")
     assert rig.store.calls["clean"] == 0
     assert operator.clean(record.uuid, "C3", "C2").result is Result.DONE
     assert rig.store.calls["clean"] == 1
@@ -285,7 +285,7 @@ def test_a_forced_clean_is_written_down_with_rule_who_and_why(make_rig: MakeRig)
     assert "slot 7 is free" in said.text
     assert rig.store.rows[leaked.uuid].slot_number is None
     assert isinstance(rig.journal, MemoryJournal)
-    (written,) = [one for one in rig.journal.concluded(id=leaked.uuid)]
+    (written,) = list(rig.journal.concluded(id=leaked.uuid))
     hand = written.intent.details["order"]["hand"]
     assert (hand["by"], hand["reason"], hand["forced"]) == ("ann", "it burned", ["C3"])
     told = rig.lines("operator.clean", result="done")
