@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import operate
+from nodemanager.commands import backlog, completion, log, operate, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.core.commands import Verb
@@ -93,7 +93,13 @@ def registry(config: str | None, file: str | None) -> None:
     sys.exit(service.serve_registry(loaded))
 
 
-for _command in operate.COMMANDS:
+for _command in (
+    backlog.backlog,
+    *operate.COMMANDS,
+    status.status,
+    log.log,
+    completion.completion,
+):
     group.add_command(_command)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -36,6 +36,11 @@ class Client:
         self._url = f"http://{host}:{manage.port}"
         self._config = config
 
+    def status(self) -> dict[str, Any]:
+        """The daemon's newest picture (web.status); counts only for who may not read the token."""
+        shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
+        return shown
+
     def order(
         self,
         verb: Verb,
@@ -66,10 +71,24 @@ class Client:
             return told
         raise ClientError(f"{self._url}{path}: {_why(answer)}")
 
-    def status(self) -> dict[str, Any]:
-        """The newest picture, with the names in it."""
-        told: dict[str, Any] = self._get("/status.json")
-        return told
+    def standing(self) -> dict[str, Any]:
+        """The newest picture with the orders that stand and who gave them: `pause`, `marks`."""
+        return dict(self._get("/status.json"))
+
+    def backlog(self) -> dict[str, Any]:
+        """What an operator is asked to decide, with the evidence."""
+        return dict(self._get("/api/backlog"))
+
+    def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a reviewed plan: the run, as it stands."""
+        return dict(self._post("/api/backlog/apply", order))
+
+    def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
+        """How far the plan that is, or was last, applied has come."""
+        return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
+
+    def stop_backlog(self) -> dict[str, Any]:
+        return dict(self._post("/api/backlog/stop", {}))
 
     def _token(self) -> str:
         given = self._config.manage.management_token
@@ -79,7 +98,11 @@ class Client:
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
-            raise ClientError(self._nobody()) from error
+            raise ClientError(
+                f"there is no {path}, which a daemon makes at its first start: start it "
+                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                "daemon has it"
+            ) from error
         except OSError as error:
             raise ClientError(
                 f"{path}: {error.strerror}; run this as the user that the daemon runs as"
@@ -94,15 +117,30 @@ class Client:
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
 
-    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        """The JSON that it answers. Raises ClientError where it does not, or says no."""
-        answer = self._send(method, path, body)
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._request("POST", path, {"by": getpass.getuser(), **body})
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+    ) -> Any:
+        """The JSON that it answers. Raises ClientError where it does not, or says no.
+
+        Without `must` it is asked without a token where there is none to read.
+        """
+        answer = self._send(method, path, body, must=must)
         if answer.status_code != 200:
             raise ClientError(f"{self._url}{path}: {_why(answer)}")
         return answer.json()
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> requests.Response:
-        headers = {"Authorization": f"Bearer {self._token()}"}
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+    ) -> requests.Response:
+        headers = {}
+        try:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        except ClientError:
+            if must:
+                raise
         try:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
 from typing import Any
 
+from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import (
     Answered,
     CleanByHand,
@@ -19,6 +21,7 @@ from nodemanager.actors.messages import (
     RunNode,
 )
 from nodemanager.actors.timer import tell
+from nodemanager.core.backlog_run import Order, Run
 from nodemanager.core.commands import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
@@ -71,3 +74,37 @@ def _message(command: Command, answered: Answered) -> Any:
             return ResumePool(reason, by, answered)
         case Verb.BREAKER_RESET:
             return ResetBreaker(by, answered, reason)
+
+
+class BacklogCommands:
+    """The backlog's own way to the daemon actor that `commands` leads to."""
+
+    def __init__(self, commands: OperatorCommands) -> None:
+        self._commands = commands
+
+    def show(self) -> Shown | str:
+        shown: Shown | str = self._ask(ShowBacklog)
+        return shown
+
+    def run(self) -> Run | str | None:
+        shown = self.show()
+        return shown if isinstance(shown, str) else shown.run
+
+    def apply(self, order: Order) -> Run | str:
+        run: Run | str = self._ask(lambda answered: ApplyBacklog(order, answered))
+        return run
+
+    def stop(self, by: str) -> Run | str | None:
+        run: Run | str | None = self._ask(lambda answered: StopBacklog(by, answered))
+        return run
+
+    def _ask(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+        daemon = self._commands.daemon
+        if daemon is None:
+            return "the daemon is still starting; try again"
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        tell(daemon, message(answers.put))
+        try:
+            return answers.get(timeout=ANSWER_S)
+        except queue.Empty:
+            return f"the daemon did not answer within {ANSWER_S:g} s; look at its log"

@@ -26,7 +26,7 @@ from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
 from nodemanager.memory import Collector, collecting
-from nodemanager.operators import OperatorCommands
+from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
 from nodemanager.web.metrics import Metrics
@@ -199,6 +199,7 @@ class Service:
             listen=(config.manage.address, config.manage.port),
             token=token,
             commands=self._commands,
+            backlog=BacklogCommands(self._commands),
             healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
         )
         server.start()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.actors.backlog_desk import BacklogDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
@@ -42,6 +43,7 @@ from nodemanager.actors.messages import (
     TaggedAsked,
 )
 from nodemanager.actors.operator_desk import OperatorDesk
+from nodemanager.actors.prune_desk import PruneDesk
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
 from nodemanager.actors.scribe import Loaded
@@ -51,16 +53,14 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
+from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    CleanOrder,
-)
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.facts import (
@@ -81,7 +81,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(OperatorDesk):
+class NodeManagerDaemonActor(OperatorDesk, BacklogDesk, PruneDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -149,8 +149,10 @@ class NodeManagerDaemonActor(OperatorDesk):
             self._may_be_late(uuid, now, clean=cleans)
         self._adopt_marks(loaded.marks)
         self._load_loops()
+        self._load_run()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
+        self._load_prunes(loaded.intents)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
@@ -213,6 +215,7 @@ class NodeManagerDaemonActor(OperatorDesk):
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
+        self._watch_prunes(listing)
         self._probed(listing)
         self._watch_first_pings(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
@@ -275,6 +278,8 @@ class NodeManagerDaemonActor(OperatorDesk):
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
         self._role.observer.identified(kind, seen)
+        if kind == "account":
+            self._account = seen
         problem = self._role.identity.check(kind, seen)
         if problem is None:
             if self._read_only.pop(kind, None) is not None or kind not in self._identified:
@@ -304,14 +309,19 @@ class NodeManagerDaemonActor(OperatorDesk):
         self._set_breaker(breaker)
 
     def _forget_expected(self, made: Plan, now: float) -> None:
-        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
-        cloud = made.history.cloud
+        """A created node that paired or ended since, or never came in boot_fail_after (P4).
+
+        And one that was perhaps created, once its claim is listed: that one counts by itself.
+        """
+        cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+        listed = {one.incarnation for one in records.items} if records is not None else set()
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
             if expected.node_id not in made.pairs.record_of
             and expected.node_id not in ended
+            and (expected.node_id is not None or expected.incarnation not in listed)
             and now - expected.since <= self._settings.boot_fail_after
         }
 
@@ -326,7 +336,8 @@ class NodeManagerDaemonActor(OperatorDesk):
                 level=WARNING,
                 count=len(made.backlog),
                 limit=self._settings.max_cleans_per_cycle,
-                clear="look at these records, then set [Cleaning] backlog = clean and reload",
+                clear="nodemanager backlog plan shows them, nodemanager backlog apply frees those "
+                "you leave in it; or set [Cleaning] backlog = clean and reload",
             )
         self._first_clean, self._backlog = False, made.backlog
         if self._role.mode == "apply":
@@ -362,6 +373,7 @@ class NodeManagerDaemonActor(OperatorDesk):
         self._narrator.plan(made, by_uuid, now)
         took_s = self._clock.boottime() - now
         self._scribe.decided(Decision(snapshot, made, new_records, took_s))
+        self._tend_backlog(made, snapshot)
         self._role.observer.planned(made, snapshot, self._settings, took_s)
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud
@@ -401,6 +413,8 @@ class NodeManagerDaemonActor(OperatorDesk):
     def _carry_out(self, made: Plan, now: float) -> None:
         for clean in made.cleans:
             self._narrator.clean_ordered(clean)
+        for prune in made.prunes:
+            self._tell_prune(prune)
         for shutdown in made.shutdowns:
             self._narrator.shutdown_ordered(shutdown)
         for boot in made.boots:
@@ -421,6 +435,8 @@ class NodeManagerDaemonActor(OperatorDesk):
             self._begin_clean(clean)
         for lift in made.lifts:
             self._lift_left(lift)
+        for prune in made.prunes:
+            self._begin_prune(prune)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             pins = self._asks_pins(shutdown.node_id)
@@ -496,6 +512,9 @@ class NodeManagerDaemonActor(OperatorDesk):
             self._may_be_late(str(uuid), now)
         if node_id is not None:
             self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
+        if what["action"] == "prune":
+            self._prune_expired(str(uuid))
+            return
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))

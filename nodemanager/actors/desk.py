@@ -21,6 +21,7 @@ from nodemanager.actors.role import Role
 from nodemanager.actors.scribe import Scribe
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
+from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
@@ -74,6 +75,8 @@ class Desk(RoleActor):
         self._read_only: dict[str, str] = {}
         self._identified: set[str] = set()
         self._first_clean, self._backlog = role.backlog.load()
+        self._run: Run | None = None
+        self._account: str | None = None
         self._had_lease = True
         self._plan_numbers = itertools.count(1)
         self._plan: Plan | None = None
@@ -131,6 +134,7 @@ class Desk(RoleActor):
             lease=self._holds_lease(),
             first_clean=self._first_clean,
             backlog=self._backlog,
+            let_go=let_go(self._run),
             skipped=dict(flights.skipped),
             late=flights.late,
             touched=dict(flights.touched),
@@ -186,7 +190,8 @@ class Desk(RoleActor):
         """The nodes there are, those created since the last listing among them."""
         planned = self._plan.counts.get("nodes", 0) if self._plan is not None else 0
         present = self._history.present
-        return planned + sum(one.node_id not in present for one in self._expected.values())
+        expected = [one.node_id for one in self._expected.values() if one.node_id is not None]
+        return planned + sum(node_id not in present for node_id in expected)
 
     def _settled(self) -> None:
         """Something of ours ended. The next decision waits for the next poll: what it would be

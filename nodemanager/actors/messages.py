@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.commands import Reply
+from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
     Claim,
     CloudNode,
@@ -19,10 +21,10 @@ from nodemanager.core.model import (
     Record,
     StoreTime,
 )
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.records import CleanEvidence, CleanOrder
+from nodemanager.core.prune import PruneOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import RemoteError
 
 
@@ -361,6 +363,39 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforePrune:
+    """Re-read a surplus record and ask the cloud for its tag (C11)."""
+
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLooked:
+    order: PruneOrder
+    found: CleanEvidence
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRecord:
+    """Delete the record, conditional on `record.version` (C12)."""
+
+    order: PruneOrder
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPruned:
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneFailed:
+    order: PruneOrder
+    error: RemoteError
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class Observer(Protocol):
 
     def restored(self) -> None: ...
 
+    def pruned(self) -> None:
+        """A surplus record was deleted."""
+
     def violated(self, rule: str) -> None:
         """A rule was found broken; `rule` is its id."""
 
@@ -118,6 +121,9 @@ class Nobody:
         return
 
     def restored(self) -> None:
+        return
+
+    def pruned(self) -> None:
         return
 
     def violated(self, rule: str) -> None:

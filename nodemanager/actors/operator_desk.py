@@ -28,12 +28,13 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Known, Named, Reply, Result, Verb
+from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.marks import HandClean, Mark, Marks
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.records import CleanEvidence, CleanOrder
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.journal.api import Hold
@@ -119,7 +120,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     def _known(self) -> Known:
         plan = self._plan
-        expected = {one.node_id for one in self._expected.values()}
+        expected = {one.node_id for one in self._expected.values() if one.node_id is not None}
         left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
         left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
         marked = {*self._drains, *self._kills, *self._scribe.holds}

@@ -10,8 +10,8 @@ from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
 from nodemanager.core.model import FreedLife, LatePing, Record, life_key
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.verdict import keep
 from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
@@ -122,9 +122,8 @@ class RestoreDesk(MonitorDesk):
 
     def _pre_image(self, life: FreedLife) -> Record | None:
         images = self._scribe.pre_images(record=life.record)
-        return next(
-            (one.record for one in images if one.record.incarnation == life.incarnation), None
-        )
+        lives = (one.record for one in images if one.record.holds_anything)
+        return next((one for one in lives if one.incarnation == life.incarnation), None)
 
     def on_RecordRestored(self, message: RecordRestored) -> None:
         life, after = message.life, message.after

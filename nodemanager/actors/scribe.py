@@ -27,6 +27,7 @@ from nodemanager.log import WARNING, Logger
 GIVEN_BACK = "given_back"
 MARKS = "operator_marks"
 LOOPS = "boot_loops"
+BACKLOG_RUN = "backlog_run"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Loaded:
     given_back: Mapping[str, float] = field(default_factory=dict)
     loops: Any = None
     marks: Marks = NO_MARKS
+    backlog_run: Any = None
 
 
 class Scribe:
@@ -61,6 +63,7 @@ class Scribe:
         self._leftovers: dict[Key, Entry] = {}
         self._given_back: dict[str, float] = {}
         self.loops: Any = None
+        self.backlog_run: Any = None
         self._called_off: dict[Key, Leftover] = {}
         self._marks = NO_MARKS
 
@@ -85,6 +88,7 @@ class Scribe:
                 journal.recall(GIVEN_BACK) or {},
                 journal.recall(LOOPS),
                 _marks_from(journal.recall(MARKS)),
+                journal.recall(BACKLOG_RUN),
             )
         except JournalError as error:
             self._failed(error)
@@ -97,6 +101,7 @@ class Scribe:
         self._breaker = loaded.breaker
         self._late = loaded.late
         self.loops = self.loops or loaded.loops
+        self.backlog_run = self.backlog_run or loaded.backlog_run
         self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
@@ -318,6 +323,14 @@ class Scribe:
     def _write_loops(self) -> None:
         self._journal.remember(LOOPS, self.loops)
 
+    def save_backlog_run(self, run: Any) -> None:
+        """An operator's plan and how far it has come, as JSON (S5); before it takes effect."""
+        self.backlog_run = run
+        self._write_or_owe(self._write_backlog_run)
+
+    def _write_backlog_run(self) -> None:
+        self._journal.remember(BACKLOG_RUN, self.backlog_run)
+
     def _write_given_back(self) -> None:
         self._journal.remember(GIVEN_BACK, self._given_back)
 
@@ -362,6 +375,7 @@ class Scribe:
         self._write_called_off()
         self._write_given_back()
         self._write_loops()
+        self._write_backlog_run()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ import click
 
 from nodemanager.client import Client
 from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.show import json_option, print_json
 from nodemanager.core.commands import Verb
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.logline import visible
@@ -20,7 +20,6 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Why; it goe
 _why = click.option(
     "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Must be given."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print the daemon's answer as JSON.")
 _NEXT = {
     Verb.HOLD: "`nodemanager release {id}` ends that",
     Verb.DRAIN: "`nodemanager undrain {id}` undoes that",
@@ -43,7 +42,7 @@ def tell(
     answer = to.order(verb, id, reason=reason, forced=forced, unlisted=unlisted)
     done = bool(answer.get("done")) or answer.get("result") == "under_way"
     if as_json:
-        click.echo(json.dumps(answer, indent=2))
+        print_json(answer)
     elif done:
         text = visible(str(answer.get("message", "")))
         after = _NEXT.get(verb) if answer.get("result") == "done" else None
@@ -67,7 +66,7 @@ def breaker() -> None:
 
 @breaker.command("reset")
 @_reason
-@_json
+@json_option
 @config_flag
 def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
     """Close the breaker, once you have looked at what opened it."""
@@ -80,7 +79,7 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 @click.argument("id")
 @_reason
 @click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
-@_json
+@json_option
 @config_flag
 def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
     """Let nothing automatic touch a node or record, over restarts, until it is released.
@@ -94,7 +93,7 @@ def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None
 @click.command()
 @click.argument("id")
 @_reason
-@_json
+@json_option
 @config_flag
 def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
     """End the hold on a node or record."""
@@ -104,7 +103,7 @@ def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
 @click.command(epilog=_examples("drain i-0abc --reason 'new image'", "drain compute7"))
 @click.argument("node")
 @_reason
-@_json
+@json_option
 @config_flag
 def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Shut a node down as soon as it is idle, whatever demand says, and never while it is busy.
@@ -118,7 +117,7 @@ def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 @click.command()
 @click.argument("node")
 @_reason
-@_json
+@json_option
 @config_flag
 def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Let a node take work again: undo a drain, or a kill that was not carried out yet.
@@ -131,7 +130,7 @@ def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 @click.command(epilog=_examples("kill i-0abc --reason 'its kernel hangs'"))
 @click.argument("node")
 @_why
-@_json
+@json_option
 @config_flag
 def kill(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
@@ -176,7 +175,7 @@ _NEVER = (
     help="Break this rule, and say so in journal and log; may be given again.",
 )
 @_reason
-@_json
+@json_option
 @config_flag
 def clean(
     record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
@@ -193,7 +192,7 @@ def clean(
 
 @click.command(epilog=_examples("pause --reason 'the cloud is being upgraded'"))
 @_why
-@_json
+@json_option
 @config_flag
 def pause(reason: str, as_json: bool, config: str | None) -> None:
     """Create, claim, destroy and clean nothing, over restarts, until `resume`.
@@ -205,7 +204,7 @@ def pause(reason: str, as_json: bool, config: str | None) -> None:
 
 @click.command()
 @_reason
-@_json
+@json_option
 @config_flag
 def resume(reason: str, as_json: bool, config: str | None) -> None:
     """End a pause."""
@@ -213,14 +212,14 @@ def resume(reason: str, as_json: bool, config: str | None) -> None:
 
 
 @click.command()
-@_json
+@json_option
 @config_flag
 def orders(as_json: bool, config: str | None) -> None:
     """List the orders that stand: the pause, holds, drains and kills; who gave them, and why."""
-    status = client(config).status()
+    status = client(config).standing()
     paused, marks = status.get("pause", {}), status.get("marks", [])
     if as_json:
-        click.echo(json.dumps({"pause": paused, "marks": marks}, indent=2))
+        print_json({"pause": paused, "marks": marks})
         return
     rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
     rows += [(mark["kind"], mark["id"], mark) for mark in marks]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodemanager.core.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -41,6 +43,10 @@ class HandClean:
             told["cause"] = self.reason
         return {**told, "forced": ",".join(self.forced)} if self.forced else told
 
+    def breaks(self, reason: Reason) -> bool:
+        """Whether what keeps the record for this reason is a rule that they break."""
+        return BROKEN_AS.get(reason) in self.forced
+
 
 UNVERIFIABLE = "unverifiable"
 
@@ -52,6 +58,19 @@ FORCIBLE: Mapping[str, str] = {
     UNVERIFIABLE: "nothing is known to ask the cloud for its node by, but its own tag (C11)",
 }
 """What an operator may break by name, and what they then say to be no sign of life (O3)."""
+
+BROKEN_AS: Mapping[Reason, str] = {
+    Reason.BUSY: "C2",
+    Reason.IDLE: "C2",
+    Reason.WITHIN_WINDOW: "C3",
+    Reason.NOT_SETTLED: "C5",
+    Reason.BACKLOG_HELD: "S5",
+    Reason.UNVERIFIABLE: UNVERIFIABLE,
+}
+"""What keeps a record only until somebody breaks it, by that name.
+
+A claim that never pinged is not there: its window is C21's, and its node may be on its way.
+"""
 
 
 @dataclass(frozen=True, slots=True)

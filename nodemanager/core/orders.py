@@ -1,66 +1,119 @@
-"""What operators' orders make of a node (SAFETY.md O1, O2).
-
-They go behind every rule that forbids to touch a node, and never before one.
-"""
+"""A clean to carry out: what was judged, and until when that stands (SAFETY.md C11, C12)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from nodemanager.core.model import Record, WorkerState
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import worker_state
-from nodemanager.core.settings import Settings
+from nodemanager.core.evidence import Grounds, grounds_of
+from nodemanager.core.marks import HandClean
+from nodemanager.core.model import Record
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict, keep
-
-if TYPE_CHECKING:
-    from nodemanager.core.shutdown import ShutdownOrder
-
-UNTOUCHABLE = frozenset({Reason.HELD, Reason.UNREADABLE, Reason.UNTAGGED, Reason.AMBIGUOUS})
-"""Nodes that no order reaches (C9, P3, D11, P2)."""
-
-BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
-"""Why a node goes that an operator wants gone."""
+from nodemanager.core.verdict import Verdict
 
 
-def ordered(so_far: Verdict, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
-    """What an order makes of a node that would get the verdict `so_far`; None without one.
+@dataclass(frozen=True, slots=True)
+class CleanOrder:
+    """One clean to carry out: what was judged, and until when the judgement stands (C11).
 
-    A drained node goes once its own fresh word is that it is idle, whatever demand, windows and
-    idle counts say. One that is going anyway goes for that reason.
+    `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
+    place of the waived ones; then `version` is None and the version judged is the one re-read.
+    `fenced` says that the node is locked out already and the fence has stood (C12), since
+    `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
+    the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
+    operator's order that it carries out, and the rules they broke (O3).
     """
-    node_id = so_far.id
-    if so_far.reason in UNTOUCHABLE:
-        return None
-    kill = snapshot.kills.get(node_id)
-    if kill is not None:
-        return Verdict(Kind.SHUTDOWN, Reason.KILLED, node_id, kill.measures(snapshot.wall))
-    drain = snapshot.drains.get(node_id)
-    if drain is None or so_far.kind is not Kind.KEEP:
-        return None
-    measures = {**drain.measures(snapshot.wall), "state": state.value}
-    if state is WorkerState.IDLE:
-        return Verdict(Kind.SHUTDOWN, Reason.DRAINED, node_id, measures)
-    measures["detail"] = so_far.reason.value
-    return Verdict(Kind.KEEP, Reason.DRAINING, node_id, measures)
+
+    uuid: str
+    reason: Reason
+    plan_id: str
+    breaker_generation: int
+    not_after: float
+    version: str | None
+    incarnation: str | None
+    instance_id: str | None
+    slot: int | None = None
+    hostname: str | None = None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    fenced: bool = False
+    fenced_at: float | None = None
+    grounds: Grounds | None = None
+    hand: HandClean | None = None
+
+    @property
+    def is_exception(self) -> bool:
+        return self.reason in (Reason.AFTER_SHUTDOWN, Reason.CREATE_REFUSED)
 
 
-def called_off(
-    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
-    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
+def order_clean(
+    record: Record, verdict: Verdict, snapshot: Snapshot, settings: Settings, place: int = 0
+) -> CleanOrder:
+    """The order that a CLEAN verdict calls for, the cycle's `place`th from 0 (C10)."""
+    return CleanOrder(
+        uuid=record.uuid,
+        reason=verdict.reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        version=record.version,
+        incarnation=record.incarnation,
+        instance_id=record.instance_id,
+        slot=record.slot_number,
+        hostname=record.hostname,
+        measures=verdict.measures or {},
+        grounds=grounds_of(record, snapshot, settings, place),
+        hand=snapshot.by_hand.get(record.uuid),
+    )
 
-    `record` is the node's as it was read just now.
+
+def order_release(
+    uuid: str,
+    reason: Reason,
+    snapshot: Snapshot,
+    *,
+    incarnation: str | None,
+    instance_id: str | None,
+    slot: int | None = None,
+    hostname: str | None = None,
+) -> CleanOrder:
+    """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
+    return CleanOrder(
+        uuid=uuid,
+        reason=reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        version=None,
+        incarnation=incarnation,
+        instance_id=instance_id,
+        slot=slot,
+        hostname=hostname,
+    )
+
+
+def fenced_order(
+    order: CleanOrder, judged: Record, fenced: Record, now: float
+) -> CleanOrder | None:
+    """The order as it stands behind the fence, or None when something moved before it (C12).
+
+    The fence was the first write: not-after binds it, counted to its answer, and nothing after it.
+    What must not have changed from here on is the fenced version.
     """
-    node_id = order.node_id
-    if node_id in snapshot.kills:
+    if now > order.not_after:
         return None
-    if order.reason is Reason.KILLED or node_id not in snapshot.drains:
-        return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
-    if record is None or record.incarnation != order.incarnation:
-        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
-    if state is not WorkerState.IDLE:
-        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
-    return None
+    if (
+        judged.last_ping_at != fenced.last_ping_at
+        or judged.first_ping_at != fenced.first_ping_at
+        or judged.slot_number != fenced.slot_number
+        or judged.hostname != fenced.hostname
+        or judged.ip_address != fenced.ip_address
+        or judged.instance_id != fenced.instance_id
+        or judged.claim != fenced.claim
+    ):
+        return None
+    return replace(
+        order, version=fenced.version, not_after=float("inf"), fenced=True, fenced_at=now
+    )

@@ -19,33 +19,27 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
-    Slots,
     Wants,
     count_listed_claims,
     count_locked,
-    count_slots,
     is_locked,
     pending_claims,
 )
+from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
-from nodemanager.core.orders import BY_HAND
+from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
-from nodemanager.core.rates import after_eligible, eligible_seen
+from nodemanager.core.prune import PruneOrder, prune_orders
+from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
+from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
-from nodemanager.core.shutdown import (
-    BAD,
-    OUTSIDE,
-    NodeJudge,
-    NodeView,
-    ShutdownOrder,
-    order_shutdown,
-)
+from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
+from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
@@ -68,7 +62,7 @@ class Plan:
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
     snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
     ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
-    be. `lifts` are fences that nothing follows any more (C12).
+    be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
     """
 
     plan_id: str
@@ -81,6 +75,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
+    prunes: tuple[PruneOrder, ...] = ()
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
@@ -101,9 +96,6 @@ HANDLED = frozenset(
 )
 """Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
 
-ORDERED = BY_HAND | {Reason.DRAINING}
-"""Nodes that an operator wants gone."""
-
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 counts nothing of: we never destroy them."""
 
@@ -118,7 +110,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    settings = _adopting(history, settings)
+    settings = adopting(history, settings)
     pairs = pair(
         history,
         pool=settings.pool,
@@ -141,13 +133,16 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         judge = RecordJudge(snapshot, settings, pairs, unlisted)
         verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
-    slots = count_slots(records, snapshot, settings)
+    slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
     wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
+    boots = _boots(snapshot, settings, wants, impossible.ids)
+    prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
+    verdicts = _with_prunes(verdicts, prunes)
     ask = (
         *breakers.to_ask(snapshot.breaker, snapshot.history),
         *false_clean.to_ask(snapshot, settings, pairs),
@@ -160,10 +155,11 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         pairs=pairs,
         records=tuple(verdicts),
         views=tuple(views),
-        boots=_boots(snapshot, settings, wants, impossible.ids),
+        boots=boots,
         shutdowns=shutdowns,
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
+        prunes=prunes,
         ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
         ask_tagged=unlisted.ask_tagged,
         unlisted=unlisted,
@@ -186,7 +182,14 @@ def _to_go_on_from(snapshot: Snapshot) -> History:
     return replace(snapshot.history, absence={})
 
 
-def _adopting(history: History, settings: Settings) -> Settings:
+def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
+    # Only what is gone on from forgets the absences of a suspect listing.
+    history = replace(made.history, absence=snapshot.history.absence)
+    return replace(snapshot, history=history, breaker=made.breaker)
+
+
+def adopting(history: History, settings: Settings) -> Settings:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
@@ -254,13 +257,14 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     """
     snapshot, settings = judge.snapshot, judge.settings
     records = snapshot.history.records
+    items = records.items if records is not None else ()
+    eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
     known: Iterable[str] = ()
     if snapshot.first_clean and not settings.hold_backlog:
-        known = judge.eligible
+        known = [name_of(one) for one in eligible]
     elif records is not None and (backlog or snapshot.backlog):
-        held = backlog | snapshot.backlog
-        known = [one.uuid for one in records.items if name_of(one) in held]
-    history = eligible_seen(snapshot, sorted(judge.eligible), known)
+        known = backlog | snapshot.backlog
+    history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
 
@@ -309,13 +313,11 @@ def _judge_records(
         held = {uuid for _, uuid, _, record in due if name_of(record) in backlog} - forced
         for _, uuid, index, _ in due:
             if uuid in held:
-                verdicts[index] = Verdict(
-                    Kind.KEEP, Reason.BACKLOG_HELD, uuid, verdicts[index].measures
-                )
+                cause = verdicts[index].reason.value
+                measures = {**(verdicts[index].measures or {}), "cause": cause}
+                verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
         due = [entry for entry in due if entry[1] not in held]
-    taken = snapshot.cleaned_lately + sum(
-        flight.kind == "clean" for flight in snapshot.record_flights.values()
-    )
+    taken = _taken(snapshot)
     room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
@@ -330,18 +332,50 @@ def _judge_records(
 Due = tuple[tuple[float, float], str, int, Record]
 
 
-def name_of(record: Record) -> str:
-    """How the backlog names a record: by this version of it, so that a new life is judged."""
-    return f"{record.uuid}@{record.version}"
-
-
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
     """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
     if not settings.hold_backlog:
         return frozenset()
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
-    return snapshot.backlog
+    return snapshot.backlog - snapshot.let_go
+
+
+def _taken(snapshot: Snapshot) -> int:
+    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
+    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
+    return snapshot.cleaned_lately + under_way
+
+
+CAPPED = frozenset({"clean", "prune"})
+
+
+def _prunes(
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted,
+    impossible: frozenset[str],
+    boots: tuple[BootOrder, ...],
+    cleans: tuple[CleanOrder, ...],
+) -> tuple[PruneOrder, ...]:
+    """What is deleted with what the cleans leave of the cycle's cap (C10)."""
+    if settings.prune_after is None or unlisted.short:
+        return ()
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
+    return prune_orders(snapshot, settings, impossible | reused, room)
+
+
+def _with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
+    if not prunes:
+        return verdicts
+    called_for = {order.uuid: order for order in prunes}
+    return [
+        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
+        if (order := called_for.get(verdict.id)) is not None
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def _shutdowns(
@@ -450,7 +484,11 @@ def _counts(
             counts[f"nodes_{state.value}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
-        counts["nodes_draining"] += count if reason in ORDERED else 0
+    ordered = snapshot.drains.keys() | snapshot.kills.keys()
+    if ordered:
+        counts["nodes_draining"] = sum(
+            view.node.id in ordered and view.verdict.reason not in OUTSIDE for view in views
+        )
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

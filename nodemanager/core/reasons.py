@@ -31,6 +31,7 @@ class Kind(StrEnum):
     RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"
+    PRUNE = "prune"
 
 
 class Reason(Told):
@@ -131,6 +132,13 @@ class Reason(Told):
         "An operator wanted it freed now; `forced` are the rules they broke (O3).",
     )
 
+    # A record is deleted.
+    SURPLUS = (
+        "surplus",
+        "It has held nothing for longer than `prune_after`, and the pool has more records than "
+        "max_nodes (C8-C12).",
+    )
+
     # A record was freed, and its node lives.
     LATE_PING = (
         "late_ping",
@@ -156,6 +164,7 @@ class Reason(Told):
     # A clean or a shutdown was ordered, and left undone at the last look.
     CHANGED_SINCE_PLAN = "changed_since_plan", "The last look before the write saw a change (C11)."
     NODE_ALIVE = "node_alive", "The last look before the write found its node in the cloud (C11)."
+    RECORD_GONE = "record_gone", "The record is not there any more."
     UNVERIFIABLE = (
         "unverifiable",
         "Neither tag nor instance id to ask the cloud by; an operator must decide (C11).",
@@ -334,8 +343,19 @@ class Event(Told):
         "record.not_restored",
         "A record freed by mistake could not be given back; `clear` says what to do.",
     )
+    RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
+    NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
+    RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
+    RECORD_PRUNED = "record.pruned", "It is deleted."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."
+    RECORD_PRUNE_FAILED = "record.prune_failed", "It was not deleted, or nobody knows."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
+    BACKLOG_SKIPPED = (
+        "backlog.skipped",
+        "An item of a backlog plan is left alone: it is not what the plan says, or not any more.",
+    )
+    BACKLOG_DONE = "backlog.done", "A backlog plan is applied: what became of its items."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
     IDENTITY_SEEN = "identity.seen", "The account or the store we talk to is the one known (L5)."
@@ -359,6 +379,10 @@ class Event(Told):
         "Finishing it failed five times: it is passed over, and an operator told (R1).",
     )
     OPERATOR_BREAKER_RESET = "operator.breaker_reset", "An operator closed the breaker (B3)."
+    OPERATOR_BACKLOG = (
+        "operator.backlog",
+        "An operator applies a backlog plan, or ends that: `action` says which (S5).",
+    )
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator's hold is over."
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."

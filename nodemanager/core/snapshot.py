@@ -22,11 +22,15 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A node that the cloud said it created, not listed yet (P4)."""
+    """A node that the cloud said it created, not listed yet (P4).
 
-    node_id: str
+    Or one that it may have created, `node_id` None, until a listing shows its claim.
+    """
+
+    node_id: str | None
     size: str
     since: float
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ class Snapshot:
     `demand` is None until the wishlist was polled. `record_flights` and `node_flights` are by
     record uuid and node id; `boots_unclaimed` are set-ups that have no record yet, by size name.
     `first_clean` says that no plan of this pool has called for a clean yet; `backlog` are the
-    records that were held back then, each as `uuid@version` (S5).
+    records that were held back then, each as `uuid@version`, and `let_go` those of them that an
+    operator has looked at and wants judged like all others (S5).
     `read_only` says why nothing may be written (L5). `touched` is when something of ours for a
     record or node ended, `gone` when a node was gone, by id: a listing that began before shows
     what was, and is not acted on again.
@@ -93,6 +98,7 @@ class Snapshot:
     own_cleans: frozenset[str] = frozenset()
     first_clean: bool = False
     backlog: frozenset[str] = frozenset()
+    let_go: frozenset[str] = frozenset()
     skipped: Mapping[str, float] = field(default_factory=dict)
     """When the clean of a record was last left undone: others have their turn first (C10)."""
     late: Mapping[str, LateWrite] = field(default_factory=dict)

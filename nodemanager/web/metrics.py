@@ -54,6 +54,7 @@ class Metrics:
             "cleans_skipped", "Cleans left undone at the last look.", "reason"
         )
         self._cleans_failed = self._counter("cleans_failed", "Cleans whose write failed.")
+        self._prunes = self._counter("prunes", "Surplus records deleted.")
         self._false_cleans = self._counter("false_cleans", "Freed records whose node lived.")
         self._restores = self._counter("restores", "Freed records given back to their node.")
         self._boots = self._counter("boots", "Nodes created.", "size")
@@ -90,6 +91,9 @@ class Metrics:
         self._records = self._gauge("records", "Records by state.", "state")
         self._verdicts = self._gauge("verdicts", "The last plan's verdicts.", "reason")
         self._slots = self._gauge("slots", "Slots by whether a record holds them.", "state")
+        self._leaked = self._gauge(
+            "slots_leaked", "Slots held by a record without a node, by what keeps it.", "cause"
+        )
         self._breaker = self._gauge("breaker_open", "1 while nothing is freed or destroyed.")
         self._lease = self._gauge("lease_held", "1 while this is the pool's active manager.")
         self._paused = self._gauge("paused", "1 while an operator has the pool paused.")
@@ -135,6 +139,9 @@ class Metrics:
 
     def restore(self) -> None:
         self._restores.inc()
+
+    def prune(self) -> None:
+        self._prunes.inc()
 
     def boot(self, size: str) -> None:
         self._boots.labels(size).inc()
@@ -190,6 +197,7 @@ class Metrics:
         self.records_by_state(status.records)
         _replace(self._verdicts, status.reasons)
         self.slots(status.slots.used, status.slots.total)
+        _replace(self._leaked, {leak.cause.value: leak.count for leak in status.slots.leaks})
         self.breaker(open=status.breaker.reason is not None)
         self._lease.set(status.lease_held)
         marks = status.marks

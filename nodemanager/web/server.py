@@ -3,7 +3,7 @@
     GET /status.json    counts for anybody; with the token also what names nodes and accounts
     GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
     GET /metrics        Prometheus' text format
-    POST /api/...       with the token: see commands.py
+    POST /api/...       with the token: see commands.py and backlog.py
 
 A token is given as `Authorization: Bearer TOKEN`. A wrong one is 403 everywhere, also where none
 is needed: whoever sends one means to be known.
@@ -22,6 +22,7 @@ from prometheus_client import make_wsgi_app
 from nodemanager.core.reasons import Event
 from nodemanager.httpserver import HttpServer, WsgiApp
 from nodemanager.log import get, hide
+from nodemanager.web.backlog import Backlog, add_backlog
 from nodemanager.web.commands import Commands, add_commands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
@@ -54,10 +55,18 @@ class ManagementServer:
         token: str | None,
         healthy_for: float,
         commands: Commands | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         hide(token)
         self._http = HttpServer(
-            application(board, metrics, token=token, healthy_for=healthy_for, commands=commands),
+            application(
+                board,
+                metrics,
+                token=token,
+                healthy_for=healthy_for,
+                commands=commands,
+                backlog=backlog,
+            ),
             *listen,
             option="[Manage] port",
             threads=THREADS,
@@ -89,6 +98,7 @@ def application(
     token: str | None,
     healthy_for: float,
     commands: Commands | None = None,
+    backlog: Backlog | None = None,
 ) -> WsgiApp:
     """The WSGI application of the management server."""
     door = _Door(token)
@@ -99,6 +109,8 @@ def application(
     app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
     if commands is not None:
         add_commands(app, commands, door)
+    if backlog is not None:
+        add_backlog(app, backlog, door)
     return _only_get(app, make_wsgi_app(metrics.registry))
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.evidence import Look, look_at
+from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model import Guarantee, Record, WorkerState
+from nodemanager.core.orders import CleanOrder, fenced_order
 from nodemanager.core.proof import violations
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanEvidence, CleanOrder, confirm_clean, fenced_order
 from nodemanager.core.snapshot import Flight
 from tests.core.build import EPOCH, START, World, node, world
 
@@ -406,4 +407,4 @@ def test_behind_a_fence_what_was_forced_stays_forced() -> None:
     behind = replace(judged, version="v1-fenced", fenced=True)
     order = fenced_order(made.clean_order("r1"), judged, behind, made.now)
     assert order is not None
-    assert order.forced == ("C2", "C3")
+    assert order.hand == hand("C2", "C3")

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.explain import explain
+from nodemanager.core.findings import Status
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudState, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.shutdown import ShutdownEvidence, confirm_shutdown
 from tests.core.build import EPOCH, SMALL, START, Flight, Job, World, node, world
 from tests.core.nodes import live, pinging, unpaired, verdict
 
@@ -50,17 +52,18 @@ def test_o1_a_drained_node_goes_as_soon_as_it_is_idle_whatever_demand_says() -> 
 
 
 @pytest.mark.parametrize(
-    "state",
+    ("state", "reason"),
     [
-        pytest.param(WorkerState.BUSY, id="busy"),
-        pytest.param(None, id="pings-without-a-word"),
+        pytest.param(WorkerState.BUSY, Reason.DRAINING, id="busy"),
+        pytest.param(None, Reason.WORKER_UNKNOWN, id="pings-without-a-word"),
     ],
 )
 def test_o1_a_drained_node_is_never_shut_down_while_it_may_be_busy(
-    state: WorkerState | None,
+    state: WorkerState | None, reason: Reason
 ) -> None:
     made = marked(live(state), **DRAIN)
-    assert verdict(made) == (Kind.KEEP, Reason.DRAINING)
+    assert verdict(made) == (Kind.KEEP, reason)
+    assert not made.view(NODE).counts
     pinging(made, state, polls=20)
     assert made.destroyed == []
     pinging(made, WorkerState.IDLE)
@@ -85,7 +88,7 @@ def test_o1_an_old_word_that_a_node_is_idle_drains_nothing() -> None:
     made.advance(601.0)
     made.poll()
     marked(made, **DRAIN)
-    assert verdict(made) == (Kind.KEEP, Reason.DRAINING)
+    assert made.of_node(NODE).kind is Kind.KEEP
 
 
 def test_o1_a_drain_is_counted_in_the_cycles_summary() -> None:
@@ -320,6 +323,29 @@ def test_a_node_in_flight_is_left_to_its_flight() -> None:
     marked(made, **KILL, node_flights={NODE: Flight("shutdown:idle", made.now)})
     assert made.of_node(NODE).reason is Reason.SHUTTING_DOWN
     assert made.destroyed == []
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "rule", "status"),
+    [
+        pytest.param(WorkerState.BUSY, KILL, "O2", Status.CALLS, id="killed"),
+        pytest.param(WorkerState.IDLE, DRAIN, "O1", Status.CALLS, id="drained"),
+        pytest.param(WorkerState.BUSY, DRAIN, "O1", Status.BLOCKS, id="draining"),
+        pytest.param(WorkerState.IDLE, KILL | PAUSED, "O4", Status.BLOCKS, id="paused"),
+    ],
+)
+def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
+    state: WorkerState, flags: dict[str, Any], rule: str, status: Status
+) -> None:
+    made = marked(live(state), **flags)
+    assert made.last is not None
+    told = explain(made.snapshot(), made.last, made.settings, NODE)
+    (found,) = [one for one in told.findings if one.rule == rule]
+    assert found.status is status
+    assert (found.measures or {}).get("by", "ann") == "ann"
+    blocked = [one.rule for one in told.blocks]
+    assert blocked == ([rule] if status is Status.BLOCKS else [])
+    assert told.verdict == made.of_node(NODE)
 
 
 def test_marks_tell_for_how_long_they_have_stood() -> None:

@@ -1,0 +1,232 @@
+"""The daemon's backlog: shows what an operator has to decide, and lets it go at a set rate (S5).
+
+What is let go is judged, looked at and freed like any other record. The run outlives the process:
+it is written down before anything is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.actors.clean_desk import CleanDesk, why_not
+from nodemanager.actors.narrator import record_fields
+from nodemanager.core import backlog_run
+from nodemanager.core.backlog import PASSING, Deed, Item, Picture, picture_of
+from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
+from nodemanager.core.last_look import CleanEvidence
+from nodemanager.core.model import Record
+from nodemanager.core.orders import CleanOrder
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict
+from nodemanager.journal.codec import codec_of, decoded
+from nodemanager.log import WARNING
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the newest decision leaves to an operator, and where it was taken.
+
+    `seen` is None while no decision could be taken.
+    """
+
+    seen: Picture | None
+    settings: Settings
+    store: str | None
+    account: str | None
+    mode: str
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBacklog:
+    """An operator wants to see what is held back, and how far a plan has come."""
+
+    answered: Callable[[Shown], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyBacklog:
+    """An operator has reviewed a plan. Answered with the run, or with why there is none."""
+
+    order: Order
+    answered: Callable[[Run | str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StopBacklog:
+    """Let nothing more go. Answered with the run, or None where there never was one."""
+
+    by: str
+    answered: Callable[[Run | str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TendBacklog:
+    """The timer's reminder that more may be let go by now."""
+
+    run_id: str
+
+
+class BacklogDesk(CleanDesk):
+    """Keeps the one run there is."""
+
+    _seen: Picture | None = None
+    _tending: bool = False
+
+    def _load_run(self) -> None:
+        """Go on with a run that a former process left."""
+        kept = self._scribe.backlog_run
+        if kept is None or self._run is not None:
+            return
+        try:
+            run: Run = decoded(Run, kept)
+        except ValueError as error:
+            self._log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
+            return
+        self._run = backlog_run.resumed(run)
+        if run.is_open:
+            self._tell_order("continued", run)
+
+    def on_ShowBacklog(self, message: ShowBacklog) -> None:
+        message.answered(
+            Shown(
+                self._seen,
+                self._settings,
+                self._store_id,
+                self._account,
+                self._role.mode,
+                self._run,
+            )
+        )
+
+    def on_ApplyBacklog(self, message: ApplyBacklog) -> None:
+        message.answered(self._apply_backlog(message.order))
+
+    def _apply_backlog(self, order: Order) -> Run | str:
+        run, seen = self._run, self._seen
+        problem = backlog_run.refusal(
+            order,
+            pool=self._settings.pool,
+            store=self._store_id,
+            account=self._account,
+            dry_run=self._role.mode != "apply",
+        )
+        problem = problem or self._scribe.problem
+        if problem is not None:
+            return problem
+        if seen is None or self._stopping is not None:
+            return "the daemon has taken no decision yet; try again in a minute"
+        if run is not None and run.is_open:
+            if run.has(order.items):
+                return run
+            return "another plan is being applied; wait for it, or end it: nodemanager backlog stop"
+        run_id = f"{self._role.run_id}-{seen.snapshot.plan_id}"
+        made = backlog_run.begun(order, run_id, seen, self._settings)
+        self._tell_order("apply", made)
+        self._take_run(None, made)
+        if self._scribe.problem is not None:
+            # It is not on the disk, and was refused: it must not begin by itself later.
+            self._run = run
+            self._scribe.save_backlog_run(None if run is None else codec_of(Run).encode(run))
+            return self._scribe.problem or ""
+        return made
+
+    def on_StopBacklog(self, message: StopBacklog) -> None:
+        run = self._run
+        if run is not None and run.is_open:
+            self._log.event(
+                Event.OPERATOR_BACKLOG, action="stop", by=message.by, count=len(run.items)
+            )
+            self._take_run(run, backlog_run.stopped(run, self._clock.wall()))
+        message.answered(self._scribe.problem or self._run)
+
+    def on_TendBacklog(self, message: TendBacklog) -> None:
+        self._tending = False
+        run = self._run
+        if run is not None and run.is_open and self._stopping is None:
+            self._decide_soon()
+
+    def _tend_backlog(self, made: Plan, snapshot: Snapshot) -> None:
+        """Hold the run against a decision that was just taken."""
+        self._seen = picture_of(made, snapshot) or self._seen
+        run, seen = self._run, self._seen
+        if run is None or not run.is_open or seen is None or made.aborted is not None:
+            return
+        self._take_run(run, backlog_run.after_plan(run, seen, self._settings))
+
+    def _take_run(self, before: Run | None, run: Run) -> None:
+        """Write it down where it let something go or ended, tell what is news, and go on."""
+        self._run = run
+        known = {} if before is None else before.steps
+        news = {
+            key: step
+            for key, step in run.steps.items()
+            if key not in known or known[key].where is not step.where
+        }
+        if before is None or news or before.is_open is not run.is_open:
+            self._scribe.save_backlog_run(codec_of(Run).encode(run))
+        for item in run.items:
+            step = news.get(item.key)
+            if step is not None and step.where is Where.SKIPPED:
+                self._tell_left(item, step, run)
+        if not run.is_open:
+            self._tell_done(run)
+            return
+        if any(step.where is Where.LET_GO for step in news.values()):
+            self._decide_soon()
+        if not self._tending and run.counts["waiting"]:
+            self._tending = True
+            self._timer.after(run.tick_s, self.actor_ref, TendBacklog(run.id))
+
+    def _tell_order(self, action: str, run: Run) -> None:
+        self._log.event(
+            Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items), rate=run.rate
+        )
+
+    def _tell_left(self, item: Item, step: Step, run: Run) -> None:
+        seen = self._seen
+        record = seen.records.get(item.id) if seen is not None else None
+        fields: dict[str, Any] = {**step.measures, **record_fields(record, item.id)}
+        self._log.event(
+            Event.BACKLOG_SKIPPED, **{**fields, "reason": step.reason, "action": item.deed.value}
+        )
+
+    def _tell_done(self, run: Run) -> None:
+        counts = run.counts
+        self._log.event(
+            Event.BACKLOG_DONE,
+            by=run.by,
+            count=len(run.items),
+            cleaned=counts["done"],
+            skipped=counts["skipped"],
+            already=counts["already"],
+            stopped=counts["stopped"],
+        )
+
+    # What becomes of what was let go.
+
+    def _freed(self, order: CleanOrder, before: Record) -> None:
+        super()._freed(order, before)
+        self._item_ended(order, Step(Where.DONE, order.reason))
+
+    def _tell_skipped(self, order: CleanOrder, found: CleanEvidence, verdict: Verdict) -> None:
+        super()._tell_skipped(order, found, verdict)
+        reason, measures = why_not(verdict)
+        if reason not in PASSING and reason is not Reason.HOLDS_NOTHING:
+            self._item_ended(order, Step(Where.SKIPPED, reason, measures))
+
+    def _item_ended(self, order: CleanOrder, step: Step) -> None:
+        run = self._run
+        if run is None or not run.is_open:
+            return
+        key = next(
+            (item.key for item in run.items if item.deed is Deed.CLEAN and item.id == order.uuid),
+            None,
+        )
+        if key is not None and run.steps[key].where in OPEN:
+            self._take_run(run, backlog_run.after_outcome(run, key, step, self._clock.wall()))

@@ -1,0 +1,222 @@
+"""`nodemanager backlog`: the first day over years of leaked records (SAFETY.md S5)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodemanager.client import Client, ClientError
+from nodemanager.commands import backlog_file
+from nodemanager.commands.common import client, config_flag
+from nodemanager.core.backlog_run import FASTEST
+
+POLL_S = 0.5
+PATIENCE_S = 60.0
+"""So long a daemon that restarts is waited for."""
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|sec|min|m|h|hour))?")
+_PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 60}
+
+
+class Rate(click.ParamType[float]):
+    """`20/min`, `2/s`, `100/h`, or a number a minute."""
+
+    name = "N/min"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = _RATE.fullmatch(str(value))
+        rate = float(found[1]) * _PER[found[2] or "min"] if found is not None else 0.0
+        if not 0 < rate <= FASTEST:
+            self.fail(f"{value!r}: a rate is like 20/min, more than 0, at most {FASTEST:g}/min")
+        return rate
+
+
+@click.group()
+def backlog() -> None:
+    """What was leaked before the first start: review it as a file, then have it freed.
+
+    \b
+    nodemanager backlog plan --out leaked.plan
+    $EDITOR leaked.plan
+    nodemanager backlog apply leaked.plan --rate 20/min
+    """
+
+
+@backlog.command()
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here.")
+@click.option("--force", is_flag=True, help="Overwrite the file of --out.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON, with all its evidence.")
+@config_flag
+def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> None:
+    """What would be freed, and why: as a file to review, and as a summary.
+
+    On a terminal the summary; in a pipe, without --out, the plan itself. Nothing is changed.
+    """
+    if out is not None and out.exists() and not force:
+        raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
+    made = client(config).backlog()
+    if out is not None:
+        out.write_text(backlog_file.render(made), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(made, indent=2))
+    elif out is None and not sys.stdout.isatty():
+        click.echo(backlog_file.render(made), nl=False)
+    else:
+        _summarize(made)
+        _tell_next(made, out)
+
+
+@backlog.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="How fast at most.")
+@click.option("--no-wait", is_flag=True, help="Leave it to the daemon; `backlog status` tells.")
+@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@config_flag
+def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | None) -> None:
+    """Carry out a plan as it was reviewed: only what is unchanged since, at a set rate.
+
+    Each item is judged again, and the cloud asked, right before it is written; what changed is
+    left alone and told with the reason. The daemon does it: it goes on when this command is
+    ended, and after a restart. The same file again tells what is done already.
+    """
+    reviewed = backlog_file.read(file)
+    if not reviewed.items:
+        click.echo(f"{file}: every line is left out; nothing to do", err=True)
+        return
+    daemon = client(config)
+    order = {**reviewed.bound_to, "rate": rate, "items": list(reviewed.items)}
+    run = daemon.apply_backlog(order)
+    if not no_wait:
+        _follow(daemon, run)
+    _report(daemon.backlog_run(items=True), as_json=as_json)
+
+
+@backlog.command()
+@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@config_flag
+def status(as_json: bool, config: str | None) -> None:
+    """How far the plan has come that is being applied, or was last."""
+    _report(client(config).backlog_run(items=True), as_json=as_json)
+
+
+@backlog.command()
+@config_flag
+def stop(config: str | None) -> None:
+    """Let nothing more go of the plan that is being applied."""
+    run = client(config).stop_backlog()
+    left = run["counts"]["stopped"]
+    click.echo(f"the plan is ended; {left} of its {run['items_total']} items stay as they are")
+
+
+def _summarize(made: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"backlog of pool {made['pool']}, {made['records']} records, {made['made_at']}"
+    table = Table(title=title, title_justify="left")
+    for heading in ("what", "in the plan", "reason"):
+        table.add_column(heading)
+    for heading in ("how many", "slots", "quiet for"):
+        table.add_column(heading, justify="right")
+    groups: dict[tuple[str, bool, str], list[Mapping[str, Any]]] = {}
+    for item in made["items"]:
+        groups.setdefault((item["deed"], item["chosen"], item["reason"]), []).append(item)
+    for (deed, chosen, reason), items in groups.items():
+        quiet = sorted(item["measures"]["idle_s"] for item in items if "idle_s" in item["measures"])
+        span = f"{_span(quiet[0])} .. {_span(quiet[-1])}" if quiet else ""
+        slots = sum(item["slot"] is not None for item in items)
+        row = (deed, "yes" if chosen else "left out", reason, str(len(items)), str(slots), span)
+        table.add_row(*row)
+    if groups:
+        Console().print(table)
+
+
+def _tell_next(made: Mapping[str, Any], out: Path | None) -> None:
+    if made["freeing"]:
+        click.echo(f"{made['freeing']} more are being freed by the daemon itself")
+    if not made["items"]:
+        click.echo("nothing waits for a decision of yours")
+    elif out is None:
+        click.echo("to review and apply it: nodemanager backlog plan --out FILE")
+    else:
+        click.echo(f"written to {out}; edit it, then: nodemanager backlog apply {out}")
+
+
+def _span(seconds: float) -> str:
+    for name, length in (("y", 31_557_600.0), ("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
+    """Until the run has ended; a bar on the terminal meanwhile."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    run_id, lost_at = run["id"], None
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("cleaning", total=run["items_total"])
+        try:
+            while run["open"]:
+                time.sleep(POLL_S)
+                try:
+                    run, lost_at = daemon.backlog_run(), None
+                except ClientError:
+                    lost_at = lost_at or time.monotonic()
+                    if time.monotonic() - lost_at > PATIENCE_S:
+                        raise
+                    bar.update(task, description="waiting for the daemon")
+                    continue
+                if run["id"] != run_id:
+                    raise ClientError("another plan is being applied by now; see the log")
+                counts, waits = run["counts"], run.get("waits_for")
+                done = run["items_total"] - counts["waiting"] - counts["let_go"]
+                said = f"waiting: {waits}" if waits else "cleaning"
+                bar.update(task, completed=done, description=said)
+        except KeyboardInterrupt:
+            click.echo(
+                "it goes on in the daemon; see `nodemanager backlog status`, end it with "
+                "`nodemanager backlog stop`",
+                err=True,
+            )
+
+
+def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(run, indent=2))
+        return
+    counts = run["counts"]
+    told = [
+        f"{counts[where]} {said}"
+        for where, said in (
+            ("done", "cleaned"),
+            ("already", "done before"),
+            ("skipped", "left alone"),
+            ("stopped", "not reached"),
+        )
+        if counts[where]
+    ]
+    left = counts["waiting"] + counts["let_go"]
+    if left:
+        waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
+        told.append(f"{left} to go{waits}")
+    click.echo(f"{run['items_total']} items: {', '.join(told)}")
+    for item in run["items"]:
+        if item["where"] == "skipped":
+            why = item["reason"]
+            click.echo(f"left alone: {item['id']} {why}: {backlog_file.DOCS[why]}")

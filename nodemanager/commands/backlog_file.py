@@ -1,0 +1,157 @@
+"""A backlog plan as a file that people read, edit and comment.
+
+    # comments, and lines that are left out
+    pool = main
+    clean zzzzz-7ekkf-000000000000007 version=3 reason=stale_slot slot=7 ...
+
+`key = value` lines say where the plan was made; each other line is one item. Of an item only what
+it is, its id and its version are read back: the rest is evidence for whoever reviews it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodemanager.core.backlog import Deed
+from nodemanager.core.reasons import Reason
+from nodemanager.errors import NodeManagerError
+from nodemanager.logline import logfmt
+
+FORM = "1"
+BOUND_TO = ("pool", "store", "account")
+"""What a plan is good for: it is refused where any of these is another (L5)."""
+
+DOCS = {reason.value: reason.doc for reason in Reason}
+
+_HEADER = re.compile(r"([a-z_]+) = (.*)")
+_FIELD = re.compile(r'\s+(?:([A-Za-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)|(#.*))')
+_ESCAPE = re.compile(r"\\(.)")
+_SAYS = {
+    Deed.CLEAN: "records to free",
+}
+
+
+class PlanFileError(NodeManagerError):
+    """A plan that can't be read: every problem found, each as FILE:LINE."""
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What is read back of a plan. `items` are {deed, id, version}, in the file's order."""
+
+    bound_to: Mapping[str, str]
+    items: tuple[Mapping[str, str], ...]
+
+
+# Write.
+
+
+def render(plan: Mapping[str, Any]) -> str:
+    """The file of a plan as GET /api/backlog answers it."""
+    return "\n".join((*_head(plan), *_body(plan["items"]), ""))
+
+
+def _head(plan: Mapping[str, Any]) -> Iterator[str]:
+    yield "# A backlog plan of nodemanager. Nothing has been done yet."
+    yield "#"
+    yield "# Every line below that is not a comment will be carried out. Delete a line, or put a #"
+    yield "# before it, to leave it out; comments are yours. Then:"
+    yield "#"
+    yield "#     nodemanager backlog apply THIS_FILE --rate 20/min"
+    yield "#"
+    yield "# Each item names the version that was judged. What changed since is left alone. What"
+    yield "# did not is judged again by the same rules, and the cloud asked, before it is written."
+    yield ""
+    yield f"form = {FORM}"
+    for key in (*BOUND_TO, "made_at", "plan", "mode"):
+        yield f"{key} = {plan[key]}"
+    yield f"settings = {logfmt(plan['settings'])}"
+
+
+def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for deed in Deed:
+        chosen = [one for one in items if one["deed"] == deed.value and one["chosen"]]
+        others = [one for one in items if one["deed"] == deed.value and not one["chosen"]]
+        if chosen:
+            yield ""
+            yield f"# {len(chosen)} {_SAYS[deed]}, the longest quiet first."
+            yield from (_line(one) for one in chosen)
+        for reason in sorted({str(one["reason"]) for one in others}):
+            those = [one for one in others if one["reason"] == reason]
+            yield ""
+            yield f"# {len(those)} left out, {reason}: {DOCS[reason]}"
+            yield from (f"#{_line(one)}" for one in those)
+
+
+def _line(item: Mapping[str, Any]) -> str:
+    told = ("slot", "host", "node", "last_sign_at", "asked", "claimed_by")
+    fields = {"version": item["version"], "reason": item["reason"]}
+    fields |= {key: item.get(key) for key in told} | dict(item["measures"])
+    return f"{item['deed']} {item['id']} {logfmt(fields)}"
+
+
+# Read.
+
+
+def read(path: Path) -> PlanFile:
+    """The plan in that file, as edited. Raises PlanFileError, with every problem it has."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFileError(f"{path}: can't be read: {error}") from error
+    header: dict[str, str] = {}
+    items: dict[tuple[str, str], Mapping[str, str]] = {}
+    problems: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        found = _HEADER.fullmatch(line)
+        if found is not None:
+            header[found[1]] = found[2].strip()
+            continue
+        try:
+            item = _item(line)
+        except ValueError as error:
+            problems.append(f"{path}:{number}: {error}")
+            continue
+        if items.setdefault((item["deed"], item["id"]), item) is not item:
+            problems.append(f"{path}:{number}: {item['id']} is in the plan twice")
+    problems += [
+        f"{path}: no line says `{key} = ...`; keep the head of the plan as it was written"
+        for key in BOUND_TO
+        if key not in header
+    ]
+    if header.get("form", FORM) != FORM:
+        problems.append(f"{path}: form = {header['form']}, and this program reads {FORM}")
+    if problems:
+        raise PlanFileError("\n".join(problems))
+    return PlanFile({key: header[key] for key in BOUND_TO}, tuple(items.values()))
+
+
+def _item(line: str) -> Mapping[str, str]:
+    word, _, rest = line.partition(" ")
+    if word not in [deed.value for deed in Deed]:
+        known = ", ".join(deed.value for deed in Deed)
+        raise ValueError(f"{word!r} is nothing that a plan does ({known}), nor a comment")
+    id, space, rest = rest.strip().partition(" ")
+    fields: dict[str, str] = {}
+    at, rest = 0, space + rest
+    while at < len(rest.rstrip()):
+        field = _FIELD.match(rest, at)
+        if field is None:
+            raise ValueError(f"{rest[at:].strip()!r} is neither key=value nor a # comment")
+        at = field.end()
+        if field[1] is not None:
+            fields[field[1]] = _plain(field[2])
+    if not id or "=" in id or not fields.get("version"):
+        raise ValueError(f"a line is `{word} ID version=VERSION ...`")
+    return {"deed": word, "id": id, "version": fields["version"]}
+
+
+def _plain(value: str) -> str:
+    return _ESCAPE.sub(r"\1", value[1:-1]) if value.startswith('"') else value

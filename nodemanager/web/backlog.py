@@ -1,0 +1,245 @@
+"""The backlog over HTTP: what an operator is asked to decide, and what became of it (S5).
+
+    GET  /api/backlog             what would be cleaned, and why
+    GET  /api/backlog/run         how far a plan has come; with ?items=yes what became of each item
+    POST /api/backlog/apply       {"by", "rate", "pool", "store", "account",
+                                   "items": [{"deed", "id", "version"}, ...]}
+    POST /api/backlog/stop        {"by"}
+
+All need the token. The answer to an apply is the run, 409 with the reason where it is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import falcon
+
+from nodemanager.core.backlog import Candidate, Deed, Item, Picture, proposal
+from nodemanager.core.backlog_run import FASTEST, Order, Run
+from nodemanager.core.settings import Settings
+from nodemanager.logline import as_json, timestamp
+from nodemanager.web.commands import LONGEST, Doorkeeper
+
+MOST_ITEMS = 100_000
+
+
+class Shown(Protocol):
+    """What the newest decision leaves to an operator."""
+
+    @property
+    def seen(self) -> Picture | None: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def store(self) -> str | None: ...
+    @property
+    def account(self) -> str | None: ...
+    @property
+    def mode(self) -> str: ...
+
+
+class Backlog(Protocol):
+    """What the daemon is asked. A text in the place of an answer says why there is none."""
+
+    def show(self) -> Shown | str: ...
+
+    def run(self) -> Run | str | None: ...
+
+    def apply(self, order: Order) -> Run | str: ...
+
+    def stop(self, by: str) -> Run | str | None: ...
+
+
+def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper) -> None:
+    app.add_route("/api/backlog", _Plan(backlog, door))
+    app.add_route("/api/backlog/run", _Run(backlog, door))
+    app.add_route("/api/backlog/apply", _Apply(backlog, door))
+    app.add_route("/api/backlog/stop", _Stop(backlog, door))
+
+
+class _Plan:
+    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+        self._backlog = backlog
+        self._door = door
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._door.lets_in(request)
+        shown = self._backlog.show()
+        if isinstance(shown, str):
+            raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
+        if shown.seen is None:
+            raise falcon.HTTPServiceUnavailable(
+                title="starting", description="no decision was taken yet; try again in a minute"
+            )
+        _send(response, _plan_json(shown, shown.seen))
+
+
+class _Run:
+    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+        self._backlog = backlog
+        self._door = door
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._door.lets_in(request)
+        with_items = request.get_param_as_bool("items", default=False)
+        _send_run(response, self._backlog.run(), with_items=with_items)
+
+
+class _Apply:
+    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+        self._backlog = backlog
+        self._door = door
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._door.lets_in(request)
+        run = self._backlog.apply(_order(request.get_media(default_when_empty={})))
+        if isinstance(run, str):
+            raise falcon.HTTPConflict(title="not applied", description=run)
+        _send_run(response, run, with_items=False)
+
+
+class _Stop:
+    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+        self._backlog = backlog
+        self._door = door
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._door.lets_in(request)
+        given = request.get_media(default_when_empty={})
+        by = _text(given, "by") if isinstance(given, dict) else ""
+        _send_run(response, self._backlog.stop(by), with_items=False)
+
+
+def _order(given: Any) -> Order:
+    if not isinstance(given, dict):
+        raise _bad("send a JSON object")
+    unknown = given.keys() - {"by", "rate", "pool", "store", "account", "items"}
+    if unknown:
+        raise _bad(f"unknown key {sorted(unknown)[0]!r}")
+    rate: Any = given.get("rate")
+    is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
+    if not is_number or not math.isfinite(rate) or not 0 < rate <= FASTEST:
+        raise _bad(f"rate is a number of items a minute, more than 0 and at most {FASTEST:g}")
+    items = given.get("items")
+    if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
+        raise _bad(f"items is a list of 1 to {MOST_ITEMS} items")
+    return Order(
+        by=_text(given, "by"),
+        rate=float(rate),
+        pool=_text(given, "pool"),
+        store=_text(given, "store"),
+        account=_text(given, "account"),
+        items=tuple(_item(one) for one in items),
+    )
+
+
+def _item(given: Any) -> Item:
+    if not isinstance(given, dict) or given.keys() - {"deed", "id", "version"}:
+        raise _bad("an item has deed, id and version")
+    deed = _text(given, "deed")
+    if deed not in [one.value for one in Deed]:
+        raise _bad(f"no deed is called {deed!r}")
+    item = Item(Deed(deed), _text(given, "id"), _text(given, "version"))
+    if not item.id or not item.version:
+        raise _bad("an item has deed, id and version")
+    return item
+
+
+def _text(given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key, "")
+    if not isinstance(value, str) or len(value) > LONGEST:
+        raise _bad(f"{key} is a text of at most {LONGEST} characters")
+    return value
+
+
+def _bad(why: str) -> falcon.HTTPBadRequest:
+    return falcon.HTTPBadRequest(title="bad request", description=why)
+
+
+def _send_run(response: falcon.Response, run: Run | str | None, *, with_items: bool) -> None:
+    if isinstance(run, str):
+        raise falcon.HTTPServiceUnavailable(title="no answer", description=run)
+    if run is None:
+        raise falcon.HTTPNotFound(title="no run", description="no plan was ever applied here")
+    _send(response, run_json(run, with_items=with_items))
+
+
+def _send(response: falcon.Response, what: Mapping[str, object]) -> None:
+    response.content_type = falcon.MEDIA_JSON
+    response.text = as_json(what)
+
+
+def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
+    """How far a run has come: its counts, and where asked for each item's end."""
+    shown: dict[str, object] = {
+        "id": run.id,
+        "by": run.by,
+        "rate": run.rate,
+        "items_total": len(run.items),
+        "begun_at": timestamp(run.begun_at),
+        "ended_at": None if run.ended_at is None else timestamp(run.ended_at),
+        "open": run.is_open,
+        "stopped": run.stopped,
+        "waits_for": run.waits_for,
+        "counts": run.counts,
+    }
+    if with_items:
+        shown["items"] = [
+            {
+                "deed": item.deed,
+                "id": item.id,
+                "version": item.version,
+                "where": run.steps[item.key].where,
+                "reason": run.steps[item.key].reason,
+                "measures": run.steps[item.key].measures,
+            }
+            for item in run.items
+        ]
+    return shown
+
+
+def _plan_json(shown: Shown, seen: Picture) -> dict[str, object]:
+    made, settings = proposal(seen), shown.settings
+    return {
+        "pool": settings.pool,
+        "made_at": timestamp(seen.snapshot.wall),
+        "plan": seen.snapshot.plan_id,
+        "store": shown.store or "",
+        "account": shown.account or "",
+        "mode": shown.mode,
+        "settings": {
+            "node_stale_after_s": settings.node_stale_after,
+            "boot_fail_after_s": settings.boot_fail_after,
+            "settle_s": settings.settle,
+            "absent_listings": settings.absent_listings,
+            "max_cleans_per_cycle": settings.max_cleans_per_cycle,
+            "hold_backlog": settings.hold_backlog,
+        },
+        "records": len(seen.records),
+        "freeing": made.freeing,
+        "items": [_candidate_json(one) for one in made.candidates],
+    }
+
+
+def _candidate_json(one: Candidate) -> dict[str, object]:
+    measures = dict(one.standing.measures)
+    cause = measures.pop("cause", None)
+    last_sign_at = None if one.last_sign_at is None else timestamp(one.last_sign_at)
+    return {
+        "deed": one.item.deed,
+        "id": one.item.id,
+        "version": one.item.version,
+        "chosen": one.chosen,
+        "reason": cause or one.standing.reason,
+        "standing": one.standing.reason,
+        "slot": one.slot,
+        "host": one.hostname,
+        "node": one.instance_id,
+        "claimed_by": one.claimed_by,
+        "last_sign_at": last_sign_at,
+        "asked": one.asked,
+        "measures": measures,
+    }

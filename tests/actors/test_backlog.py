@@ -1,0 +1,368 @@
+"""An operator's backlog plan, applied by the whole team of actors on fakes (S5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.core.backlog import Deed, Item, proposal
+from nodemanager.core.backlog_run import Order, Run, Where
+from nodemanager.core.reasons import Reason
+from nodemanager.journal.memory import MemoryJournal
+from nodemanager.journal.reading import read
+from nodemanager.journal.replay import replayed
+from nodemanager.journal.sqlite import SqliteJournal
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock
+
+DAY_S = 86_400.0
+
+
+def asked(rig: Rig, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+    answers: list[Any] = []
+    rig.system.daemon.tell(message(answers.append))
+    rig.flush()
+    return answers[0]
+
+
+def shown(rig: Rig) -> Shown:
+    found: Shown = asked(rig, ShowBacklog)
+    return found
+
+
+def order(rig: Rig, *, rate: float = 600.0, by: str = "eve") -> Order:
+    """All that the plan proposes, at that rate."""
+    found = shown(rig)
+    assert found.seen is not None
+    items = tuple(one.item for one in proposal(found.seen).candidates if one.chosen)
+    return Order(by, rate, "pool", found.store or "", found.account or "", items)
+
+
+def apply(rig: Rig, wanted: Order) -> Run | str:
+    run: Run | str = asked(rig, lambda answered: ApplyBacklog(wanted, answered))
+    return run
+
+
+def run_of(rig: Rig) -> Run:
+    run = shown(rig).run
+    assert run is not None
+    return run
+
+
+def where(rig: Rig, where: Where) -> list[str]:
+    run = run_of(rig)
+    return sorted(item.id for item in run.items if run.steps[item.key].where is where)
+
+
+def finish(rig: Rig) -> None:
+    if run_of(rig).is_open:
+        rig.turn_until("backlog.done", within=600)
+
+
+@pytest.fixture
+def leaked(make_rig: Any) -> Rig:
+    """A first start over 30 records that were leaked over the years, held back by now."""
+    clock = TickingClock()
+    store = FakeStore(clock)
+    for slot in range(1, 31):
+        store.add_leaked(slot, quiet_for=slot * 30 * DAY_S)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store).start()
+    rig.turn_until("backlog.found", within=300)
+    rig.turn(60)
+    return rig
+
+
+def test_the_plan_proposes_all_that_is_held_back_with_its_evidence_s5(leaked: Rig) -> None:
+    found = shown(leaked)
+    assert found.seen is not None
+    made = proposal(found.seen).candidates
+    assert len(made) == 30
+    assert all(one.chosen for one in made)
+    first = made[0]
+    assert (first.slot, first.hostname, first.instance_id) == (30, "compute30", "i-gone-30")
+    assert first.standing.measures["cause"] == Reason.STALE_SLOT
+    assert first.standing.measures["idle_s"] > 7200
+    assert first.item.version == leaked.store.rows[first.item.id].version
+    assert leaked.store.calls["clean"] == 0
+
+
+def test_what_is_applied_is_freed_and_nothing_else_s5(leaked: Rig) -> None:
+    whole = order(leaked)
+    chosen = replace(whole, items=whole.items[:12])
+    run = apply(leaked, chosen)
+    assert isinstance(run, Run)
+    assert run.is_open
+
+    leaked.turn_until("backlog.done", within=300)
+
+    freed = {line["record"] for line in leaked.lines("record.cleaned")}
+    assert freed == {item.id for item in chosen.items}
+    assert len(leaked.store.used_slots()) == 18
+    (line,) = leaked.lines("backlog.done")
+    assert (line["count"], line["cleaned"], line["skipped"]) == (12, 12, 0)
+    (told,) = leaked.lines("operator.backlog")
+    assert (told["by"], told["action"], told["count"]) == ("eve", "apply", 12)
+    leaked.turn(600)
+    assert len(leaked.store.used_slots()) == 18
+
+
+def test_a_record_that_changed_since_the_plan_is_left_alone_with_the_reason_s5(
+    leaked: Rig,
+) -> None:
+    wanted = order(leaked)
+    touched, gone = wanted.items[3].id, wanted.items[4].id
+    leaked.store.write(touched, properties={"note": "mine"})
+    del leaked.store.rows[gone]
+    leaked.turn(35)
+
+    apply(leaked, wanted)
+    leaked.turn_until("backlog.done", within=600)
+
+    reasons = {line["record"]: line["reason"] for line in leaked.lines("backlog.skipped")}
+    assert reasons == {touched: "changed_since_plan", gone: "record_gone"}
+    assert leaked.store.rows[touched].slot_number is not None
+    assert where(leaked, Where.SKIPPED) == sorted([touched, gone])
+    assert len(where(leaked, Where.DONE)) == 28
+
+
+def test_a_change_between_plan_and_last_look_is_seen_there_c11(leaked: Rig) -> None:
+    wanted = order(leaked)
+    other = wanted.items[0]
+    original = leaked.store.read
+
+    def written_meanwhile(uuid: str) -> Any:
+        if uuid == other.id:
+            leaked.store.write(uuid, properties={"note": "mine"})
+        return original(uuid)
+
+    leaked.store.read = written_meanwhile  # type: ignore[method-assign]  # somebody else writes
+    apply(leaked, replace(wanted, items=(other,)))
+    finish(leaked)
+
+    assert where(leaked, Where.SKIPPED) == [other.id]
+    assert leaked.store.rows[other.id].slot_number is not None
+
+
+def test_a_node_that_is_there_after_all_keeps_its_record_and_is_held_back_again_c11(
+    make_rig: Any,
+) -> None:
+    clock = TickingClock()
+    store, cloud = FakeStore(clock), FakeCloud(clock)
+    node = cloud.add(age=30 * DAY_S)
+    # No listing shows it, the question by id does.
+    cloud.machines[node.id].listed = False
+    kept = store.add_leaked(30, quiet_for=20 * DAY_S, instance_id=node.id)
+    for slot in range(1, 30):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    rig: Rig = make_rig(cloud=cloud, store=store).start()
+    rig.turn_until("backlog.found", within=300)
+
+    apply(rig, order(rig))
+    finish(rig)
+
+    assert store.used_slots() == [30]
+    assert where(rig, Where.SKIPPED) == [kept.uuid]
+    assert rig.reasons("backlog.skipped") == ["node_alive"]
+    rig.turn(600)
+    assert rig.reasons("record.clean_skipped") == ["node_alive"]
+    assert rig.reasons("record.keep", record=kept.uuid)[-1] == "backlog_held"
+
+
+@pytest.mark.parametrize("rate", [pytest.param(2.0, id="slow"), pytest.param(12.0, id="quick")])
+def test_no_more_a_minute_are_freed_than_the_rate_says_s5(leaked: Rig, rate: float) -> None:
+    began = leaked.clock.boottime()
+    apply(leaked, order(leaked, rate=rate))
+    for _ in range(20):
+        leaked.turn(6)
+        minutes = (leaked.clock.boottime() - began) / 60.0
+        assert len(leaked.lines("record.cleaned")) <= 1 + rate * minutes
+    assert len(leaked.lines("record.cleaned")) >= min(30, rate * 1.5)
+
+
+def test_a_thousand_let_go_by_an_operator_are_no_wave_that_opens_the_breaker_b1(
+    make_rig: Any,
+) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock, slots=range(1, 401))
+    for slot in range(1, 301):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store, max_cleans_per_cycle=200).start()
+    rig.turn_until("backlog.found", within=300)
+    apply(rig, order(rig))
+    rig.turn_until("backlog.done", within=900)
+    assert not rig.lines("breaker.opened")
+    assert len(store.used_slots()) == 0
+
+
+def test_while_the_lease_is_lost_nothing_is_let_go_and_then_it_goes_on_c10(
+    leaked: Rig,
+) -> None:
+    wanted = order(leaked, rate=60.0)
+    apply(leaked, replace(wanted, items=wanted.items[:20]))
+    leaked.turn(10)
+    leaked.lease = False
+    leaked.turn(35)
+    before = len(leaked.lines("record.cleaned"))
+    leaked.turn(300)
+    assert len(leaked.lines("record.cleaned")) == before < 20
+    assert run_of(leaked).waits_for is Reason.NO_LEASE
+    leaked.lease = True
+    leaked.turn_until("backlog.done", within=300)
+    assert len(where(leaked, Where.DONE)) == 20
+
+
+def test_the_same_plan_again_says_what_is_done_and_does_nothing_s5(leaked: Rig) -> None:
+    wanted = order(leaked)
+    apply(leaked, wanted)
+    assert isinstance(apply(leaked, wanted), Run)
+    leaked.turn_until("backlog.done", within=600)
+    leaked.turn(40)
+    leaked.forget_calls()
+
+    again = apply(leaked, wanted)
+
+    assert isinstance(again, Run)
+    assert not again.is_open
+    assert again.counts["already"] == 30
+    leaked.turn(120)
+    assert leaked.store.calls["clean"] == 0
+
+
+def test_another_plan_waits_until_the_first_is_done_or_ended(leaked: Rig) -> None:
+    wanted = order(leaked, rate=1.0)
+    apply(leaked, replace(wanted, items=wanted.items[:10]))
+    refused = apply(leaked, replace(wanted, items=wanted.items[5:15]))
+    assert isinstance(refused, str)
+    assert "backlog stop" in refused
+
+    ended = asked(leaked, lambda answered: StopBacklog("eve", answered))
+
+    assert not ended.is_open
+    assert ended.counts["stopped"] >= 8
+    before = len(leaked.lines("record.cleaned"))
+    leaked.turn(300)
+    assert len(leaked.lines("record.cleaned")) <= before + 1
+    assert isinstance(apply(leaked, replace(wanted, items=wanted.items[5:15])), Run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({"pool": "other"}, "pool other", id="pool"),
+        pytest.param({"store": "another"}, "store another", id="store"),
+        pytest.param({"account": "another"}, "another", id="account"),
+    ],
+)
+def test_a_plan_of_another_pool_store_or_account_is_refused_l5(
+    leaked: Rig, changes: dict[str, str], said: str
+) -> None:
+    refused = apply(leaked, replace(order(leaked), **changes))
+    assert isinstance(refused, str)
+    assert said in refused
+    leaked.turn(120)
+    assert not leaked.lines("record.cleaned")
+
+
+def test_a_dry_run_shows_the_plan_and_refuses_to_apply_it_s3(make_rig: Any) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock)
+    for slot in range(1, 31):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store).start(dry_run=True)
+    rig.turn_until("backlog.found", within=300)
+    wanted = order(rig)
+    assert len(wanted.items) == 30
+    refused = apply(rig, wanted)
+    assert isinstance(refused, str)
+    assert "--dry-run" in refused
+    rig.turn(120)
+    assert store.calls["clean"] == 0
+
+
+def test_a_record_with_nothing_to_ask_by_is_shown_left_out_and_never_freed_c11(
+    make_rig: Any,
+) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock)
+    bare = store.add_leaked(1, quiet_for=DAY_S, instance_id=None)
+    for slot in range(2, 31):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store).start()
+    rig.turn_until("backlog.found", within=300)
+    found = shown(rig)
+    assert found.seen is not None
+    (left_out,) = [one for one in proposal(found.seen).candidates if not one.chosen]
+    assert (left_out.item.id, left_out.standing.reason) == (bare.uuid, Reason.UNVERIFIABLE)
+
+    wanted = order(rig)
+    apply(rig, replace(wanted, items=(left_out.item,)))
+
+    assert where(rig, Where.SKIPPED) == [bare.uuid]
+    rig.turn(300)
+    assert store.rows[bare.uuid].slot_number == 1
+
+
+def test_a_kill_in_between_is_gone_on_from_where_it_was_r2(make_rig: Any) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock)
+    for slot in range(1, 31):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    journal = MemoryJournal(clock)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store, journal=journal).start()
+    rig.turn_until("backlog.found", within=300)
+    rig.turn(60)
+    wanted = order(rig, rate=6.0)
+    chosen = replace(wanted, items=wanted.items[:20])
+    apply(rig, chosen)
+    rig.turn(60)
+    assert 0 < len(rig.lines("record.cleaned")) < 20
+
+    rig.kill()
+    rig.start()
+
+    assert rig.lines("operator.backlog", action="continued")
+    rig.turn_until("backlog.done", within=1200)
+    assert len(where(rig, Where.DONE)) == 20
+    assert len(store.used_slots()) == 10
+    held = {item.id for item in wanted.items[20:]}
+    assert {row.uuid for row in rig.records if row.holds_slot} == held
+
+
+def test_what_was_let_go_replays_to_the_same_verdicts(make_rig: Any, tmp_path: Path) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock)
+    for slot in range(1, 31):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    journal = SqliteJournal(tmp_path / "journal.db", pool="pool", clock=clock)
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store, journal=journal).start()
+    rig.turn_until("backlog.found", within=300)
+    apply(rig, order(rig))
+    rig.turn_until("backlog.done", within=600)
+    steps = list(replayed(read(journal.path)))
+    assert len(steps) > 5
+    assert all(step.is_same for step in steps)
+    assert any(step.snapshot.let_go for step in steps)
+
+
+def test_an_unwritable_journal_refuses_a_plan_and_it_does_not_begin_later(leaked: Rig) -> None:
+    wanted = order(leaked)
+    assert isinstance(leaked.journal, MemoryJournal)
+    leaked.journal.fail()
+    refused = apply(leaked, wanted)
+    assert isinstance(refused, str)
+    leaked.journal.heal()
+    leaked.turn(300)
+    assert not leaked.lines("record.cleaned")
+
+
+def test_an_item_at_a_version_that_never_was_is_left_alone_s5(leaked: Rig) -> None:
+    wanted = order(leaked)
+    item = Item(Deed.CLEAN, wanted.items[0].id, "v-of-somebody-else")
+    run = apply(leaked, replace(wanted, items=(item,)))
+    assert isinstance(run, Run)
+    assert run.counts["skipped"] == 1

@@ -1,0 +1,262 @@
+"""How a plan's items are held against a decision, and at what pace they are let go (S5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.backlog import (
+    Deed,
+    Item,
+    Picture,
+    Stand,
+    picture_of,
+    proposal,
+    standing_of,
+)
+from nodemanager.core.backlog_run import (
+    Order,
+    Run,
+    Where,
+    after_plan,
+    begun,
+    let_go,
+    refusal,
+    resumed,
+    stopped,
+)
+from nodemanager.core.reasons import Reason
+from nodemanager.core.snapshot import Flight
+from tests.core.build import World, cleaned, world
+
+YEAR_S = 31_557_600.0
+
+
+def leaky(count: int = 30) -> World:
+    """A first plan's world: that many records, leaked over the years, and held back."""
+    made = world()
+    made.flags["first_clean"] = True
+    for number in range(count):
+        made.add_record(f"r{number:02}", quiet=YEAR_S + number)
+    made.settle()
+    assert made.last is not None
+    made.flags |= {"first_clean": False, "backlog": made.last.backlog}
+    return made
+
+
+def seen_in(made: World, **flags: Any) -> Picture:
+    made.flags |= flags
+    snapshot = made.snapshot()
+    found = picture_of(made.plan(), snapshot)
+    assert found is not None
+    return found
+
+
+def item(uuid: str, version: str = "v1") -> Item:
+    return Item(Deed.CLEAN, uuid, version)
+
+
+def started(made: World, count: int = 30, rate: float = 600.0) -> tuple[Run, Picture]:
+    seen = seen_in(made)
+    items = tuple(item(f"r{number:02}") for number in range(count))
+    order = Order("eve", rate, "main", "store", "account", items)
+    return begun(order, "run", seen, made.settings), seen
+
+
+def test_a_decision_that_could_not_be_taken_proposes_nothing() -> None:
+    made = world()
+    snapshot = made.snapshot()
+    assert picture_of(made.plan(), snapshot) is None
+
+
+def test_the_longest_quiet_is_proposed_first_and_what_can_not_be_asked_last_s5_c11() -> None:
+    made = leaky()
+    made.add_record("bare", quiet=9 * YEAR_S, claimed=False, instance_id=None)
+    made.settle()
+    seen = seen_in(made)
+    proposed = proposal(seen).candidates
+    assert [one.item.id for one in proposed[:2]] == ["r29", "r28"]
+    assert proposed[-1].item.id == "bare"
+    assert [one.chosen for one in proposed] == [True] * 30 + [False]
+    assert proposed[-1].standing.reason is Reason.UNVERIFIABLE
+
+
+def test_what_the_daemon_frees_by_itself_is_counted_and_not_proposed() -> None:
+    made = leaky()
+    made.flags["backlog"] = frozenset()
+    made.flags["record_flights"] = {}
+    found = proposal(seen_in(made))
+    assert found.candidates == ()
+    assert found.freeing == 30
+
+
+def test_an_open_breaker_keeps_what_is_held_back_in_the_plan_b2() -> None:
+    made = leaky()
+    proposed = proposal(seen_in(made, lease=False)).candidates
+    assert len(proposed) == 30
+    assert all(one.chosen for one in proposed)
+    assert {one.standing.stand for one in proposed} == {Stand.WAITS}
+
+
+@pytest.mark.parametrize(
+    ("happens", "stand", "reason"),
+    [
+        pytest.param(lambda made: None, Stand.HELD, Reason.BACKLOG_HELD, id="unchanged"),
+        pytest.param(
+            lambda made: made.change("r00", hostname="other"),
+            Stand.CHANGED,
+            Reason.CHANGED_SINCE_PLAN,
+            id="written-to",
+        ),
+        pytest.param(
+            lambda made: made.records.pop(0), Stand.CHANGED, Reason.RECORD_GONE, id="deleted"
+        ),
+        pytest.param(
+            lambda made: made.ping("r00"), Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, id="pinged"
+        ),
+        pytest.param(
+            lambda made: made.records.__setitem__(
+                0, cleaned("r00", at=made.store_now, version="v2")
+            ),
+            Stand.DONE,
+            Reason.HOLDS_NOTHING,
+            id="freed",
+        ),
+        pytest.param(
+            lambda made: made.flags.__setitem__("holds", frozenset({"r00"})),
+            Stand.CHANGED,
+            Reason.HELD,
+            id="on-hold",
+        ),
+        pytest.param(
+            lambda made: made.add_node("r00"), Stand.CHANGED, Reason.PAIRED, id="its-node-is-listed"
+        ),
+        pytest.param(
+            lambda made: made.flags.__setitem__(
+                "record_flights", {"r00": Flight("clean", made.now)}
+            ),
+            Stand.WAITS,
+            Reason.IN_FLIGHT,
+            id="in-flight",
+        ),
+    ],
+)
+def test_an_item_stands_as_the_newest_decision_says_s5(
+    happens: Any, stand: Stand, reason: Reason
+) -> None:
+    made = leaky()
+    happens(made)
+    made.now += 60.0
+    made.poll()
+    found = standing_of(item("r00"), seen_in(made))
+    assert (found.stand, found.reason) == (stand, reason)
+
+
+def test_what_is_let_go_is_cleaned_and_the_rest_still_held_s5() -> None:
+    made = leaky()
+    run, _ = started(made, count=3)
+    assert run.counts["let_go"] == 1
+    plan = made.plan(let_go=let_go(run))
+    assert [order.uuid for order in plan.cleans] == ["r00"]
+    held = [one for one in plan.records if one.reason is Reason.BACKLOG_HELD]
+    assert len(held) == 29
+
+
+@pytest.mark.parametrize(
+    ("rate", "after_s", "expected"),
+    [
+        pytest.param(60.0, 1.0, 2, id="one-a-second"),
+        pytest.param(60.0, 0.5, 1, id="not-yet"),
+        pytest.param(60.0, 3600.0, 6, id="nothing-is-saved-up-over-a-pause"),
+        pytest.param(1.0, 59.0, 1, id="one-a-minute-not-yet"),
+        pytest.param(1.0, 60.1, 2, id="one-a-minute"),
+    ],
+)
+def test_no_more_are_let_go_than_the_rate_allows_s5(
+    rate: float, after_s: float, expected: int
+) -> None:
+    made = leaky()
+    run, seen = started(made, rate=rate)
+    later = replace(seen, snapshot=replace(seen.snapshot, now=seen.snapshot.now + after_s))
+    run = after_plan(run, replace(later, snapshot=fresh(later)), made.settings)
+    assert run.counts["let_go"] == expected
+
+
+def fresh(seen: Picture) -> Any:
+    """The same moment with polls that are not old."""
+    history = seen.snapshot.history
+    assert history.cloud is not None
+    assert history.records is not None
+    now = seen.snapshot.now
+    return replace(
+        seen.snapshot,
+        history=replace(
+            history,
+            cloud=replace(history.cloud, started_at=now),
+            records=replace(history.records, started_at=now),
+        ),
+    )
+
+
+def test_nothing_is_let_go_while_every_free_is_forbidden_and_the_run_says_why_c10() -> None:
+    made = leaky()
+    run, _ = started(made)
+    run = replace(
+        run,
+        steps={key: replace(step, where=Where.WAITING) for key, step in run.steps.items()},
+        credit=5.0,
+    )
+    blocked = after_plan(run, seen_in(made, lease=False), made.settings)
+    assert blocked.counts["waiting"] == 30
+    assert blocked.waits_for is Reason.NO_LEASE
+    made.flags["lease"] = True
+    assert after_plan(blocked, seen_in(made), made.settings).counts["let_go"] == 5
+
+
+def test_a_run_that_is_ended_holds_the_rest_back_again() -> None:
+    made = leaky()
+    run, _ = started(made)
+    ended = stopped(run, 1.0)
+    assert not ended.is_open
+    assert ended.counts["stopped"] == 30
+    assert let_go(ended) == frozenset()
+    assert stopped(ended, 2.0) is ended
+
+
+def test_a_restart_saves_up_no_time_r2() -> None:
+    made = leaky()
+    run, _ = started(made)
+    assert resumed(replace(run, credit=9.0)).credit == 1.0
+    assert resumed(run).steps == run.steps
+
+
+def test_a_plan_given_twice_for_one_record_counts_it_once() -> None:
+    made = leaky()
+    seen = seen_in(made)
+    order = Order("eve", 60.0, "main", "store", "account", (item("r00"), item("r00")))
+    assert len(begun(order, "run", seen, made.settings).items) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "dry_run", "refused"),
+    [
+        pytest.param({}, False, None, id="ours"),
+        pytest.param({}, True, "--dry-run", id="dry-run"),
+        pytest.param({"pool": "other"}, False, "pool other", id="pool"),
+        pytest.param({"store": "other"}, False, "store other", id="store"),
+        pytest.param({"account": "other"}, False, "made from other", id="account"),
+    ],
+)
+def test_a_plan_is_for_one_pool_store_and_account_l5_s3(
+    changes: dict[str, Any], dry_run: bool, refused: str | None
+) -> None:
+    order = replace(Order("eve", 60.0, "main", "s", "a", (item("r00"),)), **changes)
+    said = refusal(order, pool="main", store="s", account="a", dry_run=dry_run)
+    assert said is None if refused is None else refused in str(said)
+
+
+def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
+    order = Order("eve", 60.0, "main", "s", "a", (item("r00"),))
+    assert refusal(order, pool="main", store=None, account=None, dry_run=False) is not None
