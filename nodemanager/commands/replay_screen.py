@@ -97,9 +97,10 @@ def result_of(
 
 
 def hours(seconds: float) -> str:
-    """Signed hours, to a tenth: `+12.5`, `0.0`."""
-    value = round(seconds / 3600, 1)
-    return f"{value:+.1f}" if value else "0.0"
+    """Signed hours: `+12.5`, `-0.063`, `0.0`; to a tenth, and below one to a thousandth."""
+    digits = 1 if abs(seconds) >= 3600 else 3
+    value = round(seconds / 3600, digits)
+    return f"{value:+.{digits}f}" if value else "0.0"
 
 
 def signed(number: int) -> str:
