@@ -1,7 +1,7 @@
 """Show what commands say about the recorded incident: python doc/screens.py
 
-Each is run on doc/incident/journal.db.xz, unpacked to journal.db: on a terminal of its own, drawn
-as doc/incident/NAME.svg; and in a pipe, for doc/incident/NAME.txt. Run it again when what a command
+Each is run on doc/incident/journal.db.xz, unpacked to journal.db: in a pipe, for
+doc/incident/NAME.txt, and some on a terminal of their own, drawn as doc/incident/NAME.svg. Run it again when what a command
 says has changed.
 """
 
@@ -38,7 +38,10 @@ SCREENS: dict[str, list[str]] = {
     "replay-windows": ["replay", JOURNAL, *WINDOWS],
     "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=15s..2m"],
 }
-"""What is run, by the name of its picture."""
+"""What is run, by its name."""
+
+DRAWN = ("log-killed", "explain-cut-off", "replay-sweep")
+"""Where the colours say something, or there is a chart."""
 
 
 def on_a_terminal(command: list[str], cwd: Path) -> str:
@@ -122,8 +125,9 @@ def main() -> None:
         for name, arguments in SCREENS.items():
             told = " ".join((PROGRAM, *arguments))
             (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
-            svg = picture(on_a_terminal(command_of(name), home), told)
-            (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
+            if name in DRAWN:
+                svg = picture(on_a_terminal(command_of(name), home), told)
+                (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
             print(f"{name}: {told}")
 
 
