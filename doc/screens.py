@@ -1,8 +1,8 @@
 """Show what commands say about the recorded incident: python doc/screens.py
 
 Each is run on doc/incident/journal.db.xz, unpacked to journal.db: in a pipe, for
-doc/incident/NAME.txt, and some on a terminal of their own, drawn as doc/incident/NAME.svg. Run it again when what a command
-says has changed.
+doc/incident/NAME.txt, and some on a terminal of their own, drawn as doc/incident/NAME.svg. Run it
+again when what a command says has changed.
 """
 
 from __future__ import annotations
