@@ -117,8 +117,17 @@ class Names:
     def of_record(self, uuid: str) -> Known:
         return self._known.get(uuid, Known())
 
-    def is_record(self, id: str) -> bool:
-        return id in self._known
+    def find(self, name: str) -> tuple[str | None, str | None]:
+        """The record and the node that go by that id or name now; None for each that is not."""
+        if name in self._known:
+            return name, self._known[name].node
+        for node in (name, *(id for id, one in self._node_names.items() if one == name)):
+            if node in self._node_names:
+                return self._record_of.get(node), node
+        for uuid, known in self._known.items():
+            if name in (known.host, str(known.slot)):
+                return uuid, known.node
+        return None, None
 
     def record_of(self, node: str) -> str | None:
         return self._record_of.get(node)
