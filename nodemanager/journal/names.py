@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from nodemanager.journal.opened import opened, told_as_damage, unpacked
 
 Data = Mapping[str, Any]
 _NEW = -1
@@ -86,6 +89,13 @@ class Names:
         for listing in history["record_listings"][: newest + 1]:
             self.records_listed(listing)
 
+    def seen(self, fact: str, data: Any) -> None:
+        """Take a recorded fact in, by the name of its class."""
+        if fact == "CloudSeen":
+            self.nodes_listed(data[0])
+        elif fact == "RecordsSeen":
+            self.records_listed(data[0])
+
     def records_listed(self, listing: Data) -> None:
         for uuid, field, value in self._records.take(listing):
             known = self._known.setdefault(uuid, Known())
@@ -154,3 +164,25 @@ class Names:
             slot = known.last_slot
             found |= {known.last_host or "", "" if slot is None else str(slot)}
         return frozenset(found - {""})
+
+
+def names_in(path: Path) -> Names:
+    """Those of the newest segments of the journal at `path`: of the last hours.
+
+    Raises JournalError for what is no journal.
+    """
+    names = Names()
+    with opened(path) as connection, told_as_damage(path):
+        rows = connection.execute(
+            "SELECT body FROM entries WHERE kind = 'start' ORDER BY seq DESC LIMIT 2"
+        ).fetchall()
+        for (body,) in reversed(rows):
+            names.start(unpacked(body))
+        rows = connection.execute(
+            "SELECT body FROM entries WHERE kind = 'cycle'"
+            " AND segment = (SELECT max(segment) FROM entries) ORDER BY seq"
+        ).fetchall()
+        for (body,) in rows:
+            for name, data in unpacked(body)["facts"]:
+                names.seen(name, data)
+    return names

@@ -173,11 +173,8 @@ class Story:
                 )
 
     def _fact(self, name: str, data: Any, wall_less_boottime: float) -> Iterator[Happening]:
+        self.names.seen(name, data)
         match name:
-            case "CloudSeen":
-                self.names.nodes_listed(data[0])
-            case "RecordsSeen":
-                self.names.records_listed(data[0])
             case "SettingsTaken":
                 yield Happening(data["at"] + wall_less_boottime, Event.DAEMON_RELOADED)
             case "BreakerSet":
@@ -192,8 +189,6 @@ class Story:
         before, self._breaker = self._breaker, breaker
         if before.generation == breaker.generation and before.cause == breaker.cause:
             return
-        if breaker.looked_at > before.looked_at:
-            yield Happening(at, Event.OPERATOR_BREAKER_RESET)
         if breaker.cause is not None:
             more = {"cause": breaker.cause.value, **breaker.detail}
             yield Happening(at, Event.BREAKER_OPENED, more=more)
