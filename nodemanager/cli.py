@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import backlog, completion, explain, log, operate, status
+from nodemanager.commands import backlog, completion, explain, log, operate, replay, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
@@ -87,6 +87,7 @@ for _command in (
     operate.breaker,
     operate.hold,
     operate.release,
+    replay.replay,
     status.status,
     explain.explain,
     log.log,

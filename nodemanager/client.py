@@ -84,7 +84,11 @@ class Client:
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
-            raise NobodyThereError(self._nobody()) from error
+            raise NobodyThereError(
+                f"there is no {path}, which a daemon makes at its first start: start it "
+                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                "daemon has it"
+            ) from error
         except OSError as error:
             raise ClientError(
                 f"{path}: {error.strerror}; run this as the user that the daemon runs as"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.backlog_desk import BacklogDesk
+from nodemanager.actors.adopt_desk import AdoptDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
@@ -45,6 +45,7 @@ from nodemanager.actors.messages import (
     Stop,
     TaggedAsked,
 )
+from nodemanager.actors.prune_desk import PruneDesk
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
 from nodemanager.actors.scribe import Loaded
@@ -86,7 +87,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
+class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -156,6 +157,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
         self._load_run()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
+        self._load_prunes(loaded.intents)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
@@ -218,6 +220,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
+        self._watch_prunes(listing)
         self._probed(listing)
         self._watch_first_pings(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
@@ -412,6 +415,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
     def _carry_out(self, made: Plan, now: float) -> None:
         for clean in made.cleans:
             self._narrator.clean_ordered(clean)
+        for prune in made.prunes:
+            self._tell_prune(prune)
         for shutdown in made.shutdowns:
             self._narrator.shutdown_ordered(shutdown)
         for boot in made.boots:
@@ -432,6 +437,8 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
             self._begin_clean(clean)
         for lift in made.lifts:
             self._lift_left(lift)
+        for prune in made.prunes:
+            self._begin_prune(prune)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             pins = self._asks_pins(shutdown.node_id)
@@ -507,6 +514,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
             self._may_be_late(str(uuid), now)
         if node_id is not None:
             self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
+        if what["action"] == "prune":
+            self._prune_expired(str(uuid))
+            return
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
@@ -547,7 +557,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, BacklogDesk):
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
-        for key in self._setups.drop_waiting():
+        for key in self._without_adoptions(self._setups.drop_waiting()):
             self._flights.setup_ended(int(key), self._clock.boottime())
             incarnation, _ = self._creates.pop(int(key))
             self._conclude(create_key(incarnation), "stopped")

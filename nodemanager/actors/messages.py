@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nodemanager.core.adoption import AdoptOrder
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
@@ -22,6 +23,7 @@ from nodemanager.core.model import (
 )
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
+from nodemanager.core.prune import PruneOrder
 from nodemanager.core.settings import Settings
 from nodemanager.errors import RemoteError
 
@@ -178,6 +180,38 @@ class SetupFailed:
     error: Exception
     definite: bool
     stage: str
+
+
+# Adoption.
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforeAdopt:
+    """Ask the cloud for a node that an operator wants adopted (D11)."""
+
+    order: AdoptOrder
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptLooked:
+    """`node` is None for "no such node", or where `error` was the answer."""
+
+    order: AdoptOrder
+    node: CloudNode | None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptNode:
+    """Put our tags on it."""
+
+    order: AdoptOrder
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdopted:
+    order: AdoptOrder
+    error: RemoteError | None = None
 
 
 # Shut-down.
@@ -361,6 +395,39 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforePrune:
+    """Re-read a surplus record and ask the cloud for its tag (C11)."""
+
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLooked:
+    order: PruneOrder
+    found: CleanEvidence
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRecord:
+    """Delete the record, conditional on `record.version` (C12)."""
+
+    order: PruneOrder
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPruned:
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneFailed:
+    order: PruneOrder
+    error: RemoteError
 
 
 @dataclass(frozen=True, slots=True)

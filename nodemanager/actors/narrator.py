@@ -199,7 +199,7 @@ class Narrator:
             uuid, reason = verdict.id, verdict.reason
             after[uuid] = reason
             changed = before.get(uuid) is not reason
-            if verdict.kind is Kind.CLEAN or not (changed or debug):
+            if verdict.kind in (Kind.CLEAN, Kind.PRUNE) or not (changed or debug):
                 continue
             event = event_of_record(verdict.kind)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG

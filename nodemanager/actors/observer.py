@@ -51,6 +51,9 @@ class Observer(Protocol):
 
     def restored(self) -> None: ...
 
+    def pruned(self) -> None:
+        """A surplus record was deleted."""
+
     def violated(self, rule: str) -> None:
         """A rule was found broken; `rule` is its id."""
 
@@ -114,6 +117,9 @@ class Nobody:
         return
 
     def restored(self) -> None:
+        return
+
+    def pruned(self) -> None:
         return
 
     def violated(self, rule: str) -> None:

@@ -32,6 +32,7 @@ from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
+from nodemanager.core.prune import PruneOrder, prune_orders
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
@@ -60,7 +61,7 @@ class Plan:
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
     snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
     ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
-    be. `lifts` are fences that nothing follows any more (C12).
+    be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
     """
 
     plan_id: str
@@ -73,6 +74,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
+    prunes: tuple[PruneOrder, ...] = ()
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
@@ -136,6 +138,9 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
+    boots = _boots(snapshot, settings, wants, impossible.ids)
+    prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
+    verdicts = _with_prunes(verdicts, prunes)
     ask = (
         *breakers.to_ask(snapshot.breaker, snapshot.history),
         *false_clean.to_ask(snapshot, settings, pairs),
@@ -148,10 +153,11 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         pairs=pairs,
         records=tuple(verdicts),
         views=tuple(views),
-        boots=_boots(snapshot, settings, wants, impossible.ids),
+        boots=boots,
         shutdowns=shutdowns,
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
+        prunes=prunes,
         ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
         ask_tagged=unlisted.ask_tagged,
         unlisted=unlisted,
@@ -303,9 +309,7 @@ def _judge_records(
                 measures = {**(verdicts[index].measures or {}), "cause": cause}
                 verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
         due = [entry for entry in due if name_of(entry[3]) not in backlog]
-    taken = snapshot.cleaned_lately + sum(
-        flight.kind == "clean" for flight in snapshot.record_flights.values()
-    )
+    taken = _taken(snapshot)
     room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
@@ -327,6 +331,43 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
     return snapshot.backlog - snapshot.let_go
+
+
+def _taken(snapshot: Snapshot) -> int:
+    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
+    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
+    return snapshot.cleaned_lately + under_way
+
+
+CAPPED = frozenset({"clean", "prune"})
+
+
+def _prunes(
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted,
+    impossible: frozenset[str],
+    boots: tuple[BootOrder, ...],
+    cleans: tuple[CleanOrder, ...],
+) -> tuple[PruneOrder, ...]:
+    """What is deleted with what the cleans leave of the cycle's cap (C10)."""
+    if settings.prune_after is None or unlisted.short:
+        return ()
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
+    return prune_orders(snapshot, settings, impossible | reused, room)
+
+
+def _with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
+    if not prunes:
+        return verdicts
+    called_for = {order.uuid: order for order in prunes}
+    return [
+        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
+        if (order := called_for.get(verdict.id)) is not None
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def _shutdowns(

@@ -31,6 +31,8 @@ class Kind(StrEnum):
     RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"
+    PRUNE = "prune"
+    ADOPT = "adopt"
 
 
 class Reason(Told):
@@ -121,6 +123,13 @@ class Reason(Told):
         "The cloud refused the create by its own error code; the claim is released (U6).",
     )
 
+    # A record is deleted.
+    SURPLUS = (
+        "surplus",
+        "It has held nothing for longer than `prune_after`, and the pool has more records than "
+        "max_nodes (C8-C12).",
+    )
+
     # A record was freed, and its node lives.
     LATE_PING = (
         "late_ping",
@@ -183,6 +192,15 @@ class Reason(Told):
         "untagged",
         "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11); "
         "of a record: its node, found by id alone, bears no tag of ours (P6).",
+    )
+    ADOPTED = "adopted", "It bears our pool's tag: an operator adopted it (D11)."
+    PAIR_UNPROVEN = (
+        "pair_unproven",
+        "The record named for it is not, or no longer, the one that it provably pairs with (P1).",
+    )
+    ADOPT_REFUSED = (
+        "adopt_refused",
+        "The cloud refuses our tags on it, and changed nothing (D11).",
     )
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
@@ -261,6 +279,8 @@ class Event(Told):
     NODE_KEEP = "node.keep", "A node is left alone."
     NODE_FOREIGN = "node.foreign", "A node of another pool, or that we only see."
     PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate: paired with none."
+    NODE_ADOPTED = "node.adopted", "Our tags are on a node that somebody made by hand (D11)."
+    NODE_ADOPT_FAILED = "node.adopt_failed", "Our tags could not be put on it, or nobody knows."
     NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
@@ -313,6 +333,10 @@ class Event(Told):
     )
     RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
     NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
+    RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
+    RECORD_PRUNED = "record.pruned", "It is deleted."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."
+    RECORD_PRUNE_FAILED = "record.prune_failed", "It was not deleted, or nobody knows."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BACKLOG_SKIPPED = (

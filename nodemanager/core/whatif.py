@@ -35,7 +35,7 @@ class By(StrEnum):
 
 
 class Sign(StrEnum):
-    """What shows that a freed life's node lived."""
+    """What first showed that a freed life's node lived."""
 
     PINGED = "pinged"
     LISTED = "listed"
@@ -105,7 +105,8 @@ class End:
 class Hit:
     """A life that was freed, or a node destroyed, that gave a sign of life afterwards.
 
-    `freed_at` and `alive_at` are epoch seconds; `by` is CLEAN or SHUTDOWN.
+    `freed_at`, `alive_at` and `pinged_at`, its first ping seen after that, are epoch seconds; `by`
+    is CLEAN or SHUTDOWN.
     """
 
     life: Life
@@ -114,6 +115,7 @@ class Hit:
     by: By
     reason: Reason | None
     sign: Sign
+    pinged_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class World:
     spared: int = 0
     has_diverged: bool = False
     _named: int = 0
+    _listed: dict[str, int] = field(default_factory=dict)
+    """Where in `hits` the records are whose node was listed, and not heard yet."""
 
     # What is done here.
 
@@ -183,17 +187,22 @@ class World:
             return
         self.freed[record.uuid] = Freed(end.life, end, at, store_at, as_cleaned(record, store_at))
 
-    def hold(self, record: Record) -> str:
-        """Keep a life that the recording is about to show freed; the name it has here."""
+    def hold(self, record: Record) -> Record:
+        """Keep a life that the recording is about to show freed; as it is listed here.
+
+        Its slot, too, has a number of its own: in the recording another may have the old one.
+        """
         self.has_diverged = True
         self._named += 1
         alias = f"{record.uuid}+{self._named}"
-        self.held[alias] = Held(life_of(record), replace(record, uuid=alias))
+        slot = None if record.slot_number is None else -self._named
+        shown = replace(record, uuid=alias, slot_number=slot)
+        self.held[alias] = Held(life_of(record), shown)
         for node_id, kept in self.kept.items():
             if kept.node.tags.record == record.uuid:
                 tags = replace(kept.node.tags, record=alias)
                 self.kept[node_id] = replace(kept, node=replace(kept.node, tags=tags))
-        return alias
+        return shown
 
     def keep(self, node: CloudNode, record: Record | None) -> None:
         """Keep a node that the recording destroys now."""
@@ -218,7 +227,10 @@ class World:
 
     def hit(self, end: End, alive_at: float, sign: Sign) -> None:
         """Count it, and take the slot as never freed: the daemon gives such a life back (U8)."""
-        self.hits.append(Hit(end.life, end.at, alive_at, end.by, end.reason, sign))
+        pinged_at = alive_at if sign is Sign.PINGED else None
+        if pinged_at is None:
+            self._listed[end.life.record] = len(self.hits)
+        self.hits.append(Hit(end.life, end.at, alive_at, end.by, end.reason, sign, pinged_at))
         self.ends.pop(end.life.key, None)
 
     # The listings.
@@ -227,6 +239,8 @@ class World:
         """The listing as it would have been; who gave a sign of life in it is told."""
         if self.kept:
             self._forget_kept(listing)
+        if self._listed:
+            self._hear(listing)
         if not self.freed and not self.held:
             return listing
         items: list[Record] = []
@@ -258,6 +272,19 @@ class World:
         else:
             self.hit(freed.end, pinged, Sign.PINGED)
         return record
+
+    def _hear(self, listing: Records) -> None:
+        """The pings of those whose node was listed again."""
+        for record in listing.items:
+            at = self._listed.get(record.uuid)
+            if at is None:
+                continue
+            hit = self.hits[at]
+            if not is_life(record, hit.life):
+                del self._listed[record.uuid]
+            elif record.last_ping_at not in (None, hit.life.last_ping_at):
+                self.hits[at] = replace(hit, pinged_at=record.last_ping_at)
+                del self._listed[record.uuid]
 
     def _forget_kept(self, listing: Records) -> None:
         """Without those that pinged since: the recording did not destroy them after all."""
@@ -318,19 +345,30 @@ class World:
             del self.freed[freed.life.record]
 
 
-def renamed(history: History, uuid: str, alias: str) -> History:
-    """The history of a record under another name beside it: what was counted of it goes on."""
+def renamed(history: History, uuid: str, shown: Record) -> History:
+    """The history with a record beside itself under another name: what was counted of it goes
+    on."""
+    alias = shown.uuid
     changes: dict[str, object] = {}
     for name in ("records", "base", "pinned"):
         listing: Records | None = getattr(history, name)
         if listing is None:
             continue
-        more = [replace(one, uuid=alias) for one in listing.items if one.uuid == uuid]
-        changes[name] = replace(listing, items=(*listing.items, *more))
-    for name in ("base_index", "absence", "heard", "future", "eligible", "glimpsed"):
+        same = [
+            replace(one, uuid=alias, slot_number=shown.slot_number)
+            for one in listing.items
+            if one.uuid == uuid
+        ]
+        changes[name] = replace(listing, items=(*listing.items, *same))
+    for name in ("base_index", "absence", "heard", "future", "glimpsed"):
         known: Mapping[str, object] = getattr(history, name)
         if uuid in known:
             changes[name] = {**known, alias: known[uuid]}
+    # These are named by their version, too (B1).
+    own = {key: at for key, at in history.eligible.items() if key.startswith(f"{uuid}@")}
+    if own:
+        more = {f"{alias}{key.removeprefix(uuid)}": at for key, at in own.items()}
+        changes["eligible"] = {**history.eligible, **more}
     return replace(history, **changes)  # type: ignore[arg-type]  # each is of its field's type
 
 
@@ -455,3 +493,27 @@ def _boots(
             wait_s += fewer * min(max(0.0, walls[at + 1] - walls[at]), STEP_LIMIT_S)
         before = fewer
     return boots, lost, wait_s
+
+
+def free_sooner(moves: Iterable[Move], since: float, until: float) -> list[tuple[float, int]]:
+    """How many slots more are free than in the recording: from when on, and how many.
+
+    Less than none where more are held. From `since` to `until`, epoch seconds.
+    """
+    changes: dict[float, int] = {since: 0, until: 0}
+    for move in moves:
+        if move.life.slot is None:
+            continue
+        was = until if move.before is None else move.before
+        now = until if move.after is None else move.after
+        changes[now] = changes.get(now, 0) + 1
+        changes[was] = changes.get(was, 0) - 1
+    steps = []
+    free = 0
+    for at in sorted(changes):
+        free += changes[at]
+        steps.append((at, free))
+    if len(steps) > 1:
+        # What would come after the end is not known.
+        steps[-1] = (until, steps[-2][1])
+    return steps

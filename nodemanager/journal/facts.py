@@ -106,6 +106,14 @@ class NodesExplained:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsExplained:
+    """Records that are gone, or may be, by our own doing: no listing lacks them (L3)."""
+
+    uuids: tuple[str, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsTaken:
     """Settings in force from here on: a reload."""
 
@@ -140,6 +148,7 @@ Fact = (
     | LivesFreed
     | LatePinged
     | NodesExplained
+    | RecordsExplained
     | SettingsTaken
     | BreakerSet
     | StoreClockKept
@@ -219,6 +228,8 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, breaker=folded.breaker)
         case NodesExplained():
             return replace(state, history=histories.explained(state.history, fact.node_ids))
+        case RecordsExplained():
+            return replace(state, history=histories.records_explained(state.history, fact.uuids))
         case BreakerSet():
             return replace(state, breaker=fact.breaker)
         case StoreClockKept():

@@ -54,6 +54,7 @@ class Metrics:
             "cleans_skipped", "Cleans left undone at the last look.", "reason"
         )
         self._cleans_failed = self._counter("cleans_failed", "Cleans whose write failed.")
+        self._prunes = self._counter("prunes", "Surplus records deleted.")
         self._false_cleans = self._counter("false_cleans", "Freed records whose node lived.")
         self._restores = self._counter("restores", "Freed records given back to their node.")
         self._boots = self._counter("boots", "Nodes created.", "size")
@@ -136,6 +137,9 @@ class Metrics:
 
     def restore(self) -> None:
         self._restores.inc()
+
+    def prune(self) -> None:
+        self._prunes.inc()
 
     def boot(self, size: str) -> None:
         self._boots.labels(size).inc()

@@ -155,6 +155,9 @@ class WebObserver:
     def restored(self) -> None:
         self._metrics.restore()
 
+    def pruned(self) -> None:
+        self._metrics.prune()
+
     def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
         self._leftovers = {
             state: sum(count for (_, one), count in counts.items() if one is state)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -92,6 +95,27 @@ def test_a_page_cites_only_rules_that_there_are(page: Path):
 
     assert len(known) > 60
     assert cited - known == set()
+
+
+@pytest.fixture(scope="module")
+def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """doc/screens.py, and a directory with its journal."""
+    home = tmp_path_factory.mktemp("screens")
+    module = SimpleNamespace(**runpy.run_path(str(DOC / "screens.py")))
+    module.unpack(home)
+    return module, home
+
+
+def test_what_commands_say_of_the_incident_is_what_the_manual_shows(
+    screens: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+):
+    module, home = screens
+    monkeypatch.setenv("PYTHONPATH", str(TREE))
+    shown = {name: (DOC / "incident" / f"{name}.txt").read_text() for name in module.SCREENS}
+
+    said = {name: module.plain(name, home) for name in module.SCREENS}
+
+    assert said == shown, "run `python doc/screens.py`"
 
 
 def test_a_page_that_nobody_links_would_be_found(tmp_path: Path):
