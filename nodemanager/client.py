@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from nodemanager.config import Config
+from nodemanager.core.commands import Verb
 from nodemanager.errors import NodeManagerError
 
 TIMEOUT_S = 30.0
@@ -44,14 +45,39 @@ class Client:
         shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
         return shown
 
-    def reset_breaker(self) -> None:
-        self._post("/api/breaker/reset", {})
+    def order(
+        self,
+        verb: Verb,
+        id: str | None = None,
+        *,
+        reason: str = "",
+        forced: Sequence[str] = (),
+        unlisted: bool = False,
+    ) -> dict[str, Any]:
+        """What became of an operator's command: `result`, `message`, and why where it was refused.
 
-    def hold(self, id: str, reason: str) -> None:
-        self._post(f"/api/hold/{quote(id, safe='')}", {"reason": reason})
+        Raises ClientError where no daemon answers, or not as one does.
+        """
+        path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
+        body: dict[str, Any] = {"by": getpass.getuser(), "reason": reason}
+        if id is not None:
+            path += f"/{quote(id, safe='')}"
+        if forced:
+            body["force"] = list(forced)
+        if unlisted:
+            body["unlisted"] = True
+        answer = self._send("POST", path, body)
+        try:
+            told = answer.json()
+        except ValueError:
+            told = None
+        if isinstance(told, dict) and "result" in told:
+            return told
+        raise ClientError(f"{self._url}{path}: {_why(answer)}")
 
-    def release(self, id: str) -> None:
-        self._post(f"/api/release/{quote(id, safe='')}", {})
+    def standing(self) -> dict[str, Any]:
+        """The newest picture with the orders that stand and who gave them: `pause`, `marks`."""
+        return dict(self._get("/status.json"))
 
     def explain(self, id: str, since: float | None = None) -> dict[str, Any]:
         """Why it is left alone, or is not (journal.explained). Raises ClientError that says what
@@ -118,6 +144,14 @@ class Client:
 
         Without `must` it is asked without a token where there is none to read.
         """
+        answer = self._send(method, path, body, must=must)
+        if answer.status_code != 200:
+            raise ClientError(_unknown(answer) or f"{self._url}{path}: {_why(answer)}")
+        return answer.json()
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+    ) -> requests.Response:
         headers = {}
         try:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -128,16 +162,13 @@ class Client:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.
                 session.trust_env = False
-                answer = session.request(
+                return session.request(
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
                 )
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
-        if answer.status_code != 200:
-            raise ClientError(_unknown(answer) or f"{self._url}{path}: {_why(answer)}")
-        return answer.json()
 
 
 def _unknown(answer: requests.Response) -> str | None:

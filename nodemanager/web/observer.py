@@ -9,6 +9,7 @@ from dataclasses import replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import HOW_TO_CLEAR
 from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.marks import NO_MARKS, Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
@@ -41,6 +42,7 @@ class WebObserver:
         self._known = {"account": "", "store": ""}
         self._breaker_generation = 0
         self._leftovers: dict[LedgerState, int] = {}
+        self._marks = NO_MARKS
 
     def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
         self._metrics.cycle(took_s)
@@ -100,6 +102,12 @@ class WebObserver:
             leftovers={state.value: count for state, count in self._leftovers.items()},
             account=self._known["account"],
             store=self._known["store"],
+            marks=replace(self._marks, paused=snapshot.paused),
+            paused_at=(
+                None
+                if snapshot.paused is None
+                else snapshot.now - max(0.0, snapshot.wall - snapshot.paused.at)
+            ),
         )
 
     def identified(self, kind: str, seen: str) -> None:
@@ -173,6 +181,9 @@ class WebObserver:
 
     def leftover_failed(self, kind: LeftoverKind) -> None:
         self._metrics.leftover_failed(kind.value)
+
+    def marked(self, marks: Marks) -> None:
+        self._marks = marks
 
     def leftovers_unknown(self) -> None:
         self._metrics.leftovers_unknown()
