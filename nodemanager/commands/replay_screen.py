@@ -147,15 +147,24 @@ def print_result(result: Result, out: Console) -> None:
         if chart:
             out.print(Text.from_ansi(chart))
     if len(result.rows) == 1 and result.rows[0].balance.moves:
+        _gap(out)
         show.say(out, _moves(result.rows[0].balance.moves, terminal=terminal))
         more = len(result.rows[0].balance.moves) - ROWS
         if more > 0:
             show.say(out, show.cell(f"... and {more} more; --json and --report have all"))
     hits = hits_by_life(result)
     if hits:
+        _gap(out)
         show.say(out, _hits(result, hits, terminal=terminal))
+    _gap(out)
     for note in NOTES:
         show.say(out, show.cell(f"* {note}", "dim"))
+
+
+def _gap(out: Console) -> None:
+    """Between two tables of a pipe; on a terminal each has its title and rules."""
+    if not out.is_terminal:
+        out.file.write("\n")
 
 
 def _headline(result: Result, *, terminal: bool) -> Text:

@@ -17,12 +17,14 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
+from nodemanager.clock import SystemClock
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.whatif import Outcome
 from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import Decided, Outline, read
+from nodemanager.memory import collecting
 
 Changes = Mapping[str, Any]
 """Other settings, by field of Settings."""
@@ -112,7 +114,7 @@ def replay(
         _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
         for share in _shares(lanes, jobs)
     ]
-    done = [_work(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
+    done = [_work_here(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
     outcomes: dict[int, Outcome] = {}
     for one in done:
         outcomes |= one.outcomes
@@ -138,6 +140,11 @@ def _shares(
     for at, lane in enumerate(lanes):
         shares[at % len(shares)].append(lane)
     return shares
+
+
+def _work_here(task: _Task, tick: Tick) -> _Done:
+    with collecting(SystemClock()):
+        return _work(task, tick)
 
 
 def _work(task: _Task, tick: Tick) -> _Done:
