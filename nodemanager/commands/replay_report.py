@@ -79,7 +79,7 @@ def page(result: Result) -> str:
         heading=result.heading,
         columns=COLUMNS,
         rows=[
-            (visible(label), numbers_of(balance), is_recorded)
+            (visible(label), numbers_of(balance, result.decimals), is_recorded)
             for label, balance, is_recorded in result.in_order
         ],
         tried=bool(result.rows),

@@ -67,6 +67,12 @@ class Result:
         return f"{shown(self.sweep.option, self.sweep.recorded)} ({RECORDED})"
 
     @property
+    def decimals(self) -> int:
+        """How many an hour is shown with: a short recording has only parts of one."""
+        most = max((abs(row.balance.slot_s) / 3600 for row in self.rows), default=0.0)
+        return 1 if most >= 10 else 2 if most >= 1 else 3
+
+    @property
     def in_order(self) -> list[tuple[str, Balance, bool]]:
         """Label, balance, and whether it is the recorded one; a sweep's by its values."""
         rows = [(row.tried.label, row.balance, False) for row in self.rows]
@@ -96,10 +102,10 @@ def result_of(
 # Numbers as they are shown.
 
 
-def hours(seconds: float) -> str:
-    """Signed hours, to a tenth: `+12.5`, `0.0`."""
-    value = round(seconds / 3600, 1)
-    return f"{value:+.1f}" if value else "0.0"
+def hours(seconds: float, decimals: int = 1) -> str:
+    """Signed hours: `+12.5`, `0.0`."""
+    value = round(seconds / 3600, decimals)
+    return f"{value:+.{decimals}f}" if value else f"{0:.{decimals}f}"
 
 
 def signed(number: int) -> str:
@@ -117,15 +123,15 @@ def signed_span(seconds: float) -> str:
 COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-hours", "hits")
 
 
-def numbers_of(balance: Balance) -> tuple[str, ...]:
+def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
     return (
         str(balance.cleans),
         str(balance.earlier),
         str(balance.later),
         str(balance.never),
-        hours(balance.slot_s),
+        hours(balance.slot_s, decimals),
         signed(boots_of(balance)),
-        hours(balance.boot_wait_s),
+        hours(balance.boot_wait_s, decimals),
         str(len(balance.hits)),
     )
 
@@ -204,7 +210,7 @@ def _comparison(result: Result, *, terminal: bool) -> Table:
     made = show.table(result.heading, *COLUMNS, terminal=terminal, right=",".join(COLUMNS))
     for label, balance, is_recorded in result.in_order:
         style = "bold" if is_recorded else ""
-        cells = [Text(text, style) for text in numbers_of(balance)]
+        cells = [Text(text, style) for text in numbers_of(balance, result.decimals)]
         if balance.hits:
             cells[-1].stylize("red")
         gain = cells[COLUMNS.index("slot-hours")]

@@ -91,10 +91,10 @@ def test_windows_are_held_against_the_recorded_one(incident: Incident, run: Run)
     assert (code, err) == (0, "")
     rows = rows_of(out, "settings")
     assert list(rows) == ["recorded", "node_stale_after=24m", "node_stale_after=15m"]
-    assert rows["recorded"]["slot-hours"] == "0.0"
-    assert rows["node_stale_after=24m"]["slot-hours"] == "+0.3"
+    assert rows["recorded"]["slot-hours"] == "0.000"
+    assert rows["node_stale_after=24m"]["slot-hours"] == "+0.300"
     assert rows["node_stale_after=24m"]["hits"] == "0"
-    assert rows["node_stale_after=15m"]["slot-hours"] == "+0.8"
+    assert rows["node_stale_after=15m"]["slot-hours"] == "+0.750"
     assert rows["node_stale_after=15m"]["hits"] == "1"
     (hit,) = [line for line in out.splitlines() if line.startswith(incident.napped.uuid)]
     assert str(incident.napped.instance_id) in hit
