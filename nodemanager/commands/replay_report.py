@@ -169,7 +169,7 @@ def _sweep_chart(result: Result) -> Any:
         return None
     chart = pygal.Line(x_title=result.heading, **_options())
     chart.x_labels = [visible(label.split(" ")[0]) for label, _, _ in ordered]
-    gains = [round(balance.slot_s / 3600, 2) for _, balance, _ in ordered]
+    gains = [round(balance.slot_s / 3600, 3) for _, balance, _ in ordered]
     costs = [len(balance.hits) for _, balance, _ in ordered]
     chart.add("slot-hours free sooner (left)", gains)
     chart.add("hits (right)", costs, secondary=True)

@@ -31,8 +31,8 @@ Changes = Mapping[str, Any]
 Tick = Callable[[int], None]
 """Told how many decisions were taken since it was told last."""
 
-ALONE = 20_000
-"""So many decisions, over all lanes, are not worth another process."""
+ALONE = 4_000_000
+"""So many bytes to read, times the lanes to decide them, are not worth another process."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 
@@ -108,7 +108,7 @@ def replay(
     first = len(lanes)
     lanes += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
     jobs = jobs or len(os.sched_getaffinity(0))
-    if outline.decisions * len(lanes) < ALONE:
+    if outline.size * len(lanes) < ALONE:
         jobs = 1
     tasks = [
         _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
