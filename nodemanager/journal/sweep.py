@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -21,6 +23,7 @@ from nodemanager.clock import SystemClock
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.whatif import Outcome
+from nodemanager.errors import JournalError
 from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import Decided, Outline, read
@@ -205,7 +208,12 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
             raise
         if any(one.done() and one.exception() for one in futures):
             _end(pool)
-        return [future.result() for future in futures]
+        try:
+            return [future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise JournalError(
+                "a process of the replay was ended from outside; --jobs 1 needs less memory"
+            ) from error
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -222,6 +230,8 @@ _counter: Synchronized[int] | None = None
 def _begin(counter: Synchronized[int]) -> None:
     global _counter
     _counter = counter
+    # Ctrl-C reaches every process of a terminal; the one that waits for us ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Nothing here forms cycles, and there is much to walk.
     gc.disable()
 
