@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak mutants chaos race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak mutants chaos incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -29,7 +29,7 @@ lint: venv-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(VENV)/bin/lint-imports
 
 unit: venv-test
@@ -45,6 +45,11 @@ mutants: venv-test ## switch each rule off, find the seed that notices, write do
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
 
+incident: venv-test ## record an incident on the local cloud anew, into doc/incident (4 minutes)
+	@$(PY) -m tests.live.incident doc/incident
+	@$(PY) doc/timeline.py
+	@$(PY) doc/screens.py
+
 race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
 	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)
 
@@ -54,9 +59,10 @@ test-deps: ## install the system servers that some tests need (apt-get, as root 
 bench: venv-test ## measure the planner and the daemon, print a table
 	@$(PY) -m benchmarks $(ARGS)
 
-docs: venv-test ## build the manual into doc/_build/html
+docs: venv-test ## build the manual into doc/_build/html, and its manual pages into doc/_build/man
 	@$(PY) -m sphinx -W --keep-going -q -b html doc doc/_build/html
-	@echo "doc/_build/html/index.html"
+	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
+	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
 
 install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2); again: upgrade
 	@etc/install/install

@@ -14,3 +14,9 @@ html_title = f"nodemanager {release}"
 # Log lines and INI files are shown as they are.
 highlight_language = "none"
 pygments_style = "default"
+
+# The same sources; the names of the documents stand for no file a reader of man has.
+man_pages = [
+    ("cli", "nodemanager", "keep cloud nodes and their records in step", [author], 1),
+    ("options", "nodemanager.cfg", "configuration of nodemanager", [author], 5),
+]

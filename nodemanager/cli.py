@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import backlog, operate
+from nodemanager.commands import backlog, completion, log, operate, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
@@ -82,7 +82,15 @@ def registry(config: str | None, file: str | None) -> None:
     sys.exit(service.serve_registry(loaded))
 
 
-for _command in (backlog.backlog, operate.breaker, operate.hold, operate.release):
+for _command in (
+    backlog.backlog,
+    operate.breaker,
+    operate.hold,
+    operate.release,
+    status.status,
+    log.log,
+    completion.completion,
+):
     group.add_command(_command)
 
 

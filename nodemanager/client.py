@@ -35,6 +35,11 @@ class Client:
         self._url = f"http://{host}:{manage.port}"
         self._config = config
 
+    def status(self) -> dict[str, Any]:
+        """The daemon's newest picture (web.status); counts only for who may not read the token."""
+        shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
+        return shown
+
     def reset_breaker(self) -> None:
         self._post("/api/breaker/reset", {})
 
@@ -67,7 +72,11 @@ class Client:
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
-            raise ClientError(self._nobody()) from error
+            raise ClientError(
+                f"there is no {path}, which a daemon makes at its first start: start it "
+                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                "daemon has it"
+            ) from error
         except OSError as error:
             raise ClientError(
                 f"{path}: {error.strerror}; run this as the user that the daemon runs as"
@@ -85,9 +94,19 @@ class Client:
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._request("POST", path, {"by": getpass.getuser(), **body})
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """The JSON that it answers. Raises ClientError where it does not, or says no."""
-        headers = {"Authorization": f"Bearer {self._token()}"}
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+    ) -> Any:
+        """The JSON that it answers. Raises ClientError where it does not, or says no.
+
+        Without `must` it is asked without a token where there is none to read.
+        """
+        headers = {}
+        try:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        except ClientError:
+            if must:
+                raise
         try:
             with requests.Session() as session:
                 # A proxy of the environment has no business with loopback, nor with our token.

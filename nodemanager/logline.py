@@ -62,6 +62,13 @@ def number(value: float) -> str:
     return "0" if shown == "-0" else shown
 
 
+def visible(text: str) -> str:
+    """`text` with every character that can't be seen written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
 def describe(error: BaseException) -> str:
     """The error's kind and words, and those of what led to it, on one line of text."""
     said: list[str] = []

@@ -5,7 +5,6 @@ The only module that names adapters; each is imported when it is chosen, since s
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import socket
@@ -30,13 +29,12 @@ from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import (
-    AdoptUnclaimed,
-    Backlog,
     Config,
     SizeOverride,
     StoreProvider,
     located,
 )
+from nodemanager.config.deciding import fields_of
 from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
@@ -260,48 +258,19 @@ def _size(wanted: SizeOverride, listed: Size | None) -> Size:
     )
 
 
-_ADOPT = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
-
-
 def settings_of(
     config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
 ) -> Settings:
     """What decisions are taken by. The cloud is asked for its sizes unless `sizes` are given."""
-    daemon, cleaning = config.daemon, config.cleaning
-    visible_after = cleaning.visible_after
     return Settings(
-        pool=daemon.pool,
-        adopt_unclaimed=_ADOPT[cleaning.adopt_unclaimed],
-        node_stale_after=daemon.node_stale_after,
-        poll_stale_after=daemon.poll_stale_after,
-        boot_fail_after=daemon.boot_fail_after,
-        settle=cleaning.settle,
-        absent_listings=cleaning.absent_listings,
-        collapse_fraction=cleaning.collapse_fraction,
-        max_cleans_per_cycle=cleaning.max_cleans_per_cycle,
-        max_shutdowns_per_cycle=cleaning.max_shutdowns_per_cycle,
-        action_timeout=cleaning.action_timeout,
-        visible_after=cloud.visible_after if visible_after is None else visible_after,
-        claim_expiry=cleaning.claim_expiry,
+        **{"visible_after": cloud.visible_after, **fields_of(config)},
+        pool=config.daemon.pool,
         ids_unique=cloud.ids_unique,
         may_authorise=cloud.may_authorise and store.may_authorise,
-        hold_backlog=cleaning.backlog is Backlog.HOLD,
-        prune_after=cleaning.prune_after,
         compare_and_set=store.guarantee.value == "cas",
-        demand_polled=daemon.wishlist_command is not None,
-        min_nodes=daemon.min_nodes,
-        max_nodes=daemon.max_nodes,
-        max_total_price=daemon.max_total_price,
-        max_poll_time=daemon.max_poll_time,
-        consecutive_idle_count=daemon.consecutive_idle_count,
-        node_mem_scaling=daemon.node_mem_scaling,
-        shutdown_windows=_windows(config.cloud.shutdown_windows),
+        demand_polled=config.daemon.wishlist_command is not None,
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
-
-
-def _windows(windows: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(length for length in windows if math.isfinite(length))
 
 
 def user_data_of(config: Config) -> Callable[[Record, str], str]:

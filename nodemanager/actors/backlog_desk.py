@@ -15,10 +15,11 @@ from nodemanager.actors.narrator import record_fields
 from nodemanager.core import backlog_run
 from nodemanager.core.backlog import PASSING, Deed, Item, Picture, picture_of
 from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import CleanEvidence, CleanOrder
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict

@@ -26,16 +26,11 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.narrator import record_fields
 from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core.evidence import look_at
+from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.late import NEVER, Unknown, after_unknown
 from nodemanager.core.model import Guarantee, Outcome, Record
+from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.records import (
-    CleanEvidence,
-    CleanOrder,
-    confirm_clean,
-    fenced_order,
-    order_release,
-)
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
@@ -268,6 +263,7 @@ class CleanDesk(RestoreDesk):
         self._cleaner.done(order.uuid)
         self._wrote()
         self._own_cleans[order.uuid] = (message.after.version, self._clock.boottime())
+        self._expected.pop(order.uuid, None)
         self._freed(order, message.before)
 
     def _freed(self, order: CleanOrder, before: Record) -> None:

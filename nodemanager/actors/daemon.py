@@ -58,16 +58,14 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
 from nodemanager.core.boot_loops import NONE
+from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    CleanOrder,
-)
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import Hold
@@ -316,14 +314,19 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
         self._set_breaker(breaker)
 
     def _forget_expected(self, made: Plan, now: float) -> None:
-        """A created node that paired or ended since, or never came in boot_fail_after (P4)."""
-        cloud = made.history.cloud
+        """A created node that paired or ended since, or never came in boot_fail_after (P4).
+
+        And one that was perhaps created, once its claim is listed: that one counts by itself.
+        """
+        cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+        listed = {one.incarnation for one in records.items} if records is not None else set()
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
             if expected.node_id not in made.pairs.record_of
             and expected.node_id not in ended
+            and (expected.node_id is not None or expected.incarnation not in listed)
             and now - expected.since <= self._settings.boot_fail_after
         }
 

@@ -181,7 +181,8 @@ class Desk(RoleActor):
         """The nodes there are, those created since the last listing among them."""
         planned = self._plan.counts.get("nodes", 0) if self._plan is not None else 0
         present = self._history.present
-        return planned + sum(one.node_id not in present for one in self._expected.values())
+        expected = [one.node_id for one in self._expected.values() if one.node_id is not None]
+        return planned + sum(node_id not in present for node_id in expected)
 
     def _settled(self) -> None:
         """Something of ours ended. The next decision waits for the next poll: what it would be

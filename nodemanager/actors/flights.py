@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.messages import Fence
+from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import History
 from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.prune import PruneOrder
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import CleanOrder
-from nodemanager.core.shutdown import Destroyed, ShutdownOrder
 from nodemanager.core.snapshot import Flight
 
 FIRST_QUESTION_S = 2.0

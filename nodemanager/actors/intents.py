@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.evidence import Look
 from nodemanager.core.model import Claim, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.prune import PruneOrder
-from nodemanager.core.records import CleanOrder
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
 

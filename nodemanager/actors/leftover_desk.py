@@ -18,9 +18,9 @@ from nodemanager.actors.messages import (
     TendLeftovers,
 )
 from nodemanager.core import leftovers
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.leftovers import Turn
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.adoption import AdoptOrder
+from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
     Claim,
     CloudNode,
@@ -19,11 +21,10 @@ from nodemanager.core.model import (
     Record,
     StoreTime,
 )
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.prune import PruneOrder
-from nodemanager.core.records import CleanEvidence, CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import RemoteError
 
 

@@ -10,9 +10,9 @@ from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import Records
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.proof import Violation
 from nodemanager.core.reasons import Event
-from nodemanager.core.records import CleanOrder
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.facts import BreakerSet
 from nodemanager.log import ERROR

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.false_clean import LASTING
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
+from nodemanager.core.telling import event_of_node, event_of_record
 from nodemanager.core.verdict import Verdict
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
 
@@ -200,7 +201,7 @@ class Narrator:
             changed = before.get(uuid) is not reason
             if verdict.kind in (Kind.CLEAN, Kind.PRUNE) or not (changed or debug):
                 continue
-            event = Event.RECORD_KEEP if verdict.kind is Kind.KEEP else Event.RECORD_DEFERRED
+            event = event_of_record(verdict.kind)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
             self._verdict(event, level, verdict, record_fields(records.get(uuid), uuid), plan)
         self._records = after
@@ -215,8 +216,7 @@ class Narrator:
             changed = before.get(verdict.id) is not reason
             if verdict.kind is Kind.SHUTDOWN or not (changed or debug):
                 continue
-            foreign = reason is Reason.FOREIGN_NODE
-            event = Event.NODE_FOREIGN if foreign else Event.NODE_KEEP
+            event = event_of_node(verdict.kind, reason)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
             fields: dict[str, Any] = {"node": verdict.id}
             if view.record is not None:
@@ -306,7 +306,7 @@ class Narrator:
         if not self.is_news(order.uuid, order.reason):
             return
         self._log.event(
-            Event.RECORD_CLEAN,
+            event_of_record(Kind.CLEAN),
             reason=order.reason,
             record=order.uuid,
             slot=order.slot,
@@ -320,7 +320,7 @@ class Narrator:
         if not self.is_news(order.node_id, order.reason):
             return
         self._log.event(
-            Event.NODE_SHUTDOWN_STARTED,
+            event_of_node(Kind.SHUTDOWN, order.reason),
             reason=order.reason,
             node=order.node_id,
             record=order.record,

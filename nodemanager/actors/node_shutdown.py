@@ -20,8 +20,8 @@ from nodemanager.actors.messages import (
     ShutdownLooked,
 )
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.destroy import ShutdownEvidence
 from nodemanager.core.model import Outcome
-from nodemanager.core.shutdown import ShutdownEvidence
 from nodemanager.errors import RemoteError
 from nodemanager.records.api import RecordStore
 

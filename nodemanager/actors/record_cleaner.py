@@ -25,8 +25,9 @@ from nodemanager.actors.messages import (
     RestoreRecord,
 )
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import FreedLife, Record
-from nodemanager.core.records import CleanEvidence, CleanOrder
+from nodemanager.core.orders import CleanOrder
 from nodemanager.errors import Conflict, NoSuchRecord, RemoteError
 from nodemanager.records.api import RecordStore
 

@@ -18,11 +18,11 @@ from nodemanager.actors.intents import (
     loose_create,
 )
 from nodemanager.actors.scribe import Scribe
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.history import History
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Event
-from nodemanager.core.records import CleanOrder
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.journal.api import IntentKind, OpenIntent
 from nodemanager.log import WARNING, Logger
 

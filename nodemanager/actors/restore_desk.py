@@ -10,8 +10,8 @@ from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
 from nodemanager.core.model import FreedLife, LatePing, Record, life_key
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.verdict import keep
 from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken

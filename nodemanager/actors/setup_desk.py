@@ -21,11 +21,9 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.narrator import record_fields
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.model import Claim
+from nodemanager.core.orders import order_release
 from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.records import (
-    order_release,
-)
 from nodemanager.core.settings import ORDER_TTL_S
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
@@ -146,7 +144,11 @@ class SetupDesk(CleanDesk):
             incarnation, _ = self._creates.pop(message.order_id)
             self._conclude(create_key(incarnation), "refused", stage=message.stage)
         elif message.order_id in self._creates:
-            self._doubt_create(message.order_id, self._clock.boottime())
+            now = self._clock.boottime()
+            if record is not None:
+                size = setup.boot.size.name if setup is not None else ""
+                self._expected[record.uuid] = Expected(None, size, now, record.incarnation)
+            self._doubt_create(message.order_id, now)
         self._settled()
 
     def _refused(self, setup: SetUp, error: Exception) -> None:

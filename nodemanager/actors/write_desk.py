@@ -37,7 +37,7 @@ class WriteDesk(BootWatch):
         """
         now = self._clock.boottime()
         if self._role.guarantee is Guarantee.CAS:
-            if rates.is_probe(self._breaker, listing.started_at):
+            if rates.may_try_writes(self._breaker, listing.started_at, self._settings):
                 self._wrote()
         elif rates.may_try_writes(self._breaker, now, self._settings):
             self._failed_writes = WRITE_FAILURES - 1

@@ -14,17 +14,19 @@ ETC = Path("/etc/nodemanager")
 
 HELP = "The configuration file; else $NODEMANAGER_CONFIG, or the only file in /etc/nodemanager."
 
+_FILE = click.Path(dir_okay=False)
+
 
 def config_option(command: click.decorators.FC) -> click.decorators.FC:
     """FILE, or --config FILE: for commands whose only argument may be the file."""
-    argument = click.argument("file", required=False, type=click.Path(dir_okay=False))
-    option = click.option("--config", "-c", "config", metavar="FILE", help=HELP)
+    argument = click.argument("file", required=False, type=_FILE)
+    option = click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)
     return argument(option(command))
 
 
 def config_flag(command: click.decorators.FC) -> click.decorators.FC:
     """--config FILE, for commands whose argument is something else."""
-    return click.option("--config", "-c", "config", metavar="FILE", help=HELP)(command)
+    return click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)(command)
 
 
 def config_path(config: str | None, file: str | None = None) -> Path:

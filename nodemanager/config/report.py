@@ -31,9 +31,13 @@ class Place:
 
 @dataclass(slots=True)
 class Report:
-    """Gathers problems and warnings, and gives them in the order of the file's lines."""
+    """Gathers problems and warnings, and gives them in the order of the file's lines.
+
+    `unset` is what a value is called that the file does not give.
+    """
 
     path: Path
+    unset: str = "default"
     _problems: list[tuple[int, str]] = field(default_factory=list)
     _warnings: list[tuple[int, str]] = field(default_factory=list)
 
@@ -61,21 +65,20 @@ class Report:
         """
         later = one if (one.line or 0) >= (other.line or 0) else other
         names = {
-            "one": "this" if later is one else _named(one),
-            "other": "this" if later is other else _named(other),
+            "one": "this" if later is one else self._named(one),
+            "other": "this" if later is other else self._named(other),
         }
         (self.wrong if refuse else self.warn)(later, text.format(**names))
+
+    def _named(self, place: Place) -> str:
+        where = self.unset if place.line is None else f"line {place.line}"
+        return f"{place} ({where})"
 
     def _finished(self, found: list[tuple[int, str]]) -> list[str]:
         lines = (
             f"{self.path}:{at}: {text}" for at, text in sorted(found, key=lambda each: each[0])
         )
         return list(dict.fromkeys(lines))
-
-
-def _named(place: Place) -> str:
-    where = "default" if place.line is None else f"line {place.line}"
-    return f"{place} ({where})"
 
 
 def shown(value: str, *, secret: bool) -> str:

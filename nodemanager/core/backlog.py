@@ -15,7 +15,8 @@ from typing import Any
 
 from nodemanager.core.model import Record
 from nodemanager.core.pairing import Pairs
-from nodemanager.core.plan import Plan, name_of
+from nodemanager.core.plan import Plan
+from nodemanager.core.rates import name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import newest_sign
 from nodemanager.core.snapshot import Snapshot

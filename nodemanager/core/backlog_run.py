@@ -16,8 +16,8 @@ from typing import Any
 from nodemanager.core.adoption import standing_of_node
 from nodemanager.core.backlog import Deed, Item, Picture, Stand, Standing, standing_of
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import standing_block
 from nodemanager.core.settings import Settings
+from nodemanager.core.standing import standing_block
 
 TICK_S = 5.0
 """Items are let go at most this often, several at a time where the rate wants more."""

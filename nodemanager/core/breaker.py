@@ -50,7 +50,8 @@ class Breaker:
     knew no such node. `others` are further causes that stand: it closes with the last. `gone` and
     `acquitted` outlast the closing: nodes whose loss or silence is explained, and opens no more.
     So does `told`: the lives, by key, that were freed while their node lived (U8); after a false
-    clean `ids` are such keys. `looked_at` is when an operator last reset it.
+    clean `ids` are such keys. `looked_at` is when an operator last reset it, and `looked` are the
+    records, by name and version, that many at once had opened it for: they never do again.
     """
 
     cause: Cause | None = None
@@ -66,6 +67,7 @@ class Breaker:
     acquitted: frozenset[str] = frozenset()
     told: Mapping[str, FreedLife] = field(default_factory=dict)
     looked_at: float = float("-inf")
+    looked: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +105,7 @@ def opened(
         acquitted=breaker.acquitted,
         told=breaker.told,
         looked_at=breaker.looked_at,
+        looked=breaker.looked,
     )
 
 
@@ -114,6 +117,7 @@ def closed(breaker: Breaker) -> Breaker:
         acquitted=breaker.acquitted,
         told=breaker.told,
         looked_at=breaker.looked_at,
+        looked=breaker.looked,
     )
 
 
@@ -124,13 +128,16 @@ def reset(breaker: Breaker, at: float) -> Breaker:
     """
     lost: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    looked = breaker.looked
     for part in breaker.parts:
-        if part.cause in COLLAPSES:
+        if part.cause is Cause.CLEAN_RATE:
+            looked = part.ids
+        elif part.cause in COLLAPSES:
             lost |= part.ids - part.back
         elif part.cause in (Cause.MASS_SILENCE, Cause.FALSE_CLEAN):
             silent |= part.ids
     gone, acquitted = breaker.gone | lost, breaker.acquitted | silent
-    return closed(replace(breaker, gone=gone, acquitted=acquitted, looked_at=at))
+    return closed(replace(breaker, gone=gone, acquitted=acquitted, looked_at=at, looked=looked))
 
 
 def joined(stored: Breaker, other: Breaker) -> Breaker:
@@ -148,6 +155,7 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
         acquitted=acquitted,
         told={**stored.told, **other.told},
         looked_at=max(stored.looked_at, other.looked_at),
+        looked=stored.looked | other.looked,
     )
 
 
@@ -167,6 +175,7 @@ def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
         acquitted=breaker.acquitted,
         told=breaker.told,
         looked_at=breaker.looked_at,
+        looked=breaker.looked,
     )
 
 

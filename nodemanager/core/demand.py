@@ -14,29 +14,16 @@ from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import newest_sign, standing_block, window_of
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import OUTSIDE, NodeView
+from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.errors import QuotaExceeded, Throttled
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The slot gate (U7). `free` is None where the store can't say how many there are.
-
-    `held_by` counts the slots by why they are held. `earliest_free_s` is when, as far as the
-    windows tell, the next one will be free.
-    """
-
-    total: int | None
-    free: int | None
-    held_by: dict[str, int]
-    earliest_free_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +65,6 @@ def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
     return tuple(
         sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
     )
-
-
-def count_slots(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> Slots:
-    """Who holds the slots, of all pools (U7).
-
-    A set-up of ours takes one from its order on, before any listing shows its claim.
-    """
-    held_by: Counter[str] = Counter()
-    earliest: float | None = None
-    clock, now = snapshot.history.clock, snapshot.now
-    bearers, present = snapshot.history.bearers, snapshot.history.present
-    claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
-    claiming |= snapshot.expected.keys()
-    for record in records:
-        if not record.holds_slot:
-            if record.claim is not None:
-                claiming.add(record.uuid)
-            continue
-        claiming.discard(record.uuid)
-        if record.pool is not None and record.pool != settings.pool:
-            held_by["other_pool"] += 1
-            continue
-        if record.uuid in bearers or record.instance_id in present:
-            held_by["listed_node"] += 1
-            continue
-        if record.last_ping_at is None and record.claim is not None:
-            held_by["claim"] += 1
-        else:
-            held_by["no_node"] += 1
-        newest = newest_sign(record)
-        if clock is not None and newest is not None:
-            left = window_of(record, settings) - clock.age(newest, now)
-            earliest = left if earliest is None else min(earliest, left)
-    held_by["claim_without_slot"] += len(claiming) + len(snapshot.boots_unclaimed)
-    total = snapshot.slots
-    free = None if total is None else total - sum(held_by.values())
-    return Slots(total, free, +held_by, None if earliest is None else max(0.0, earliest))
 
 
 def pending_claims(
@@ -193,9 +143,10 @@ def unlisted_nodes(
     for record in records:
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        if record.instance_id in ended or (record.uuid, record.incarnation) in ended_lives:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        if record.instance_id is not None and record.instance_id in snapshot.gone:
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            # Where the node told its id, one with its tags may be its twin.
             continue
         heard_ago = clock.age(record.last_ping_at, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)

@@ -16,7 +16,6 @@ from nodemanager.core.history import History, Records
 from nodemanager.core.model import CloudNode, CloudState, FreedLife, LatePing, Record, life_key
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import standing_block
 from nodemanager.core.settings import (
     ASK_AGAIN_S,
     ASK_LIMIT,
@@ -26,6 +25,7 @@ from nodemanager.core.settings import (
     Settings,
 )
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep
 
 

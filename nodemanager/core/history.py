@@ -71,12 +71,13 @@ class Unpaired:
 class Asked:
     """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
 
-    `nodes` are all that bear it; none is "no such node".
+    `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
     """
 
     at: float
     times: int
     nodes: tuple[CloudNode, ...]
+    is_past: bool = False
 
 
 Nodes = Listing[CloudNode]
@@ -123,7 +124,7 @@ class History:
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
     """Lives that we freed within the last week, by their key (U8)."""
     eligible: Mapping[str, float] = field(default_factory=dict)
-    """Since when each record has been eligible to be freed (B1)."""
+    """Since when each record, by its name of rates.py, has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
 
@@ -173,6 +174,10 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             if node.state is CloudState.STOPPED
         },
         known_nodes=known.with_set(listing.started_at, ours),
+        asked={
+            key: replace(one, is_past=True) if key in present or key in bearers else one
+            for key, one in history.asked.items()
+        },
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.model import Record
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanEvidence, CleanOrder, confirm_clean
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import LateWrite, Snapshot
 from nodemanager.core.verdict import Verdict, keep

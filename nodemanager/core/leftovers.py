@@ -21,9 +21,9 @@ from enum import StrEnum
 
 from nodemanager.core.model import Leftover, LeftoverKind, Outcome
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import standing_block
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
 
 FIRST_RETRY_S = 10.0
 """How long after the first try the next one comes; each further wait is twice as long."""

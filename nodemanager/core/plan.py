@@ -19,32 +19,26 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
-    Slots,
     Wants,
     count_listed_claims,
     count_locked,
-    count_slots,
     is_locked,
     pending_claims,
 )
+from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
 from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
 from nodemanager.core.prune import PruneOrder, prune_orders
-from nodemanager.core.rates import after_eligible, eligible_seen
+from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanOrder, RecordJudge, order_clean
+from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
-from nodemanager.core.shutdown import (
-    BAD,
-    OUTSIDE,
-    NodeJudge,
-    NodeView,
-    ShutdownOrder,
-    order_shutdown,
-)
+from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
+from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
@@ -114,7 +108,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    settings = _adopting(history, settings)
+    settings = adopting(history, settings)
     pairs = pair(
         history,
         pool=settings.pool,
@@ -137,7 +131,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         judge = RecordJudge(snapshot, settings, pairs, unlisted)
         verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
-    slots = count_slots(records, snapshot, settings)
+    slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
@@ -185,7 +179,14 @@ def _to_go_on_from(snapshot: Snapshot) -> History:
     return replace(snapshot.history, absence={})
 
 
-def _adopting(history: History, settings: Settings) -> Settings:
+def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
+    # Only what is gone on from forgets the absences of a suspect listing.
+    history = replace(made.history, absence=snapshot.history.absence)
+    return replace(snapshot, history=history, breaker=made.breaker)
+
+
+def adopting(history: History, settings: Settings) -> Settings:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
@@ -252,13 +253,14 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     """
     snapshot, settings = judge.snapshot, judge.settings
     records = snapshot.history.records
+    items = records.items if records is not None else ()
+    eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
     known: Iterable[str] = ()
     if snapshot.first_clean and not settings.hold_backlog:
-        known = judge.eligible
+        known = [name_of(one) for one in eligible]
     elif records is not None and (backlog or snapshot.backlog):
-        held = backlog | snapshot.backlog
-        known = [one.uuid for one in records.items if name_of(one) in held]
-    history = eligible_seen(snapshot, sorted(judge.eligible), known)
+        known = backlog | snapshot.backlog
+    history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
 
@@ -320,11 +322,6 @@ def _judge_records(
 
 
 Due = tuple[tuple[float, float], str, int, Record]
-
-
-def name_of(record: Record) -> str:
-    """How the backlog names a record: by this version of it, so that a new life is judged."""
-    return f"{record.uuid}@{record.version}"
 
 
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:

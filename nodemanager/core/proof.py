@@ -13,8 +13,8 @@ from typing import Any
 from nodemanager.core.evidence import Grounds, Look, Reading, Signs
 from nodemanager.core.history import Records
 from nodemanager.core.model import CloudNode, CloudState, FreedLife, Guarantee, Record, WorkerState
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.store_clock import StoreClock
 
 UNPROVEN = "proof"

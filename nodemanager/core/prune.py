@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core import false_clean
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import Record
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanEvidence, quiet_for, standing_block
+from nodemanager.core.records import quiet_for
 from nodemanager.core.settings import ORDER_TTL_S, Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep
 
 

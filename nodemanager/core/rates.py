@@ -26,40 +26,55 @@ def eligible_limit(slots: int | None) -> float:
     return max(ELIGIBLE_FLOOR, ELIGIBLE_FRACTION * (slots or 0))
 
 
-def eligible_seen(snapshot: Snapshot, eligible: Iterable[str], known: Iterable[str]) -> History:
+def name_of(record: Record) -> str:
+    """How a record that may be freed is named: by this version of it, so that a new life is new."""
+    return f"{record.uuid}@{record.version}"
+
+
+def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterable[str]) -> History:
     """Fold in which records may be freed by now, but for cap, breaker and lease.
 
-    Those `known` an operator has been told of. One that is being freed, or was within the last ten
-    minutes, became so once.
+    Those `known`, by name, an operator has been told of. One became so once: while it is listed as
+    it was then, an outage that hides the evidence in between makes it no newer.
     """
     history, now, told = snapshot.history, snapshot.now, frozenset(known)
     before = history.eligible
+    listed: frozenset[str] = frozenset()
+    if before and history.records is not None:
+        listed = frozenset(name_of(record) for record in history.records.items)
     since = {
-        uuid: at
-        for uuid, at in before.items()
-        if now - at <= ELIGIBLE_WINDOW_S
-        or uuid in snapshot.record_flights
-        or uuid in snapshot.touched
+        name: at
+        for name, at in before.items()
+        if now - at <= ELIGIBLE_WINDOW_S or name in listed or _is_under_way(name, snapshot)
     }
-    for uuid in eligible:
-        since[uuid] = before.get(uuid, LONG_AGO if uuid in told else now)
+    for record in eligible:
+        name = name_of(record)
+        since.setdefault(name, LONG_AGO if name in told else now)
     return history if since == before else replace(history, eligible=since)
+
+
+def _is_under_way(name: str, snapshot: Snapshot) -> bool:
+    uuid = name.partition("@")[0]
+    return uuid in snapshot.record_flights or uuid in snapshot.touched
 
 
 def after_eligible(breaker: Breaker, history: History, slots: int | None, at: float) -> Breaker:
     """Opens when too many distinct records became eligible within ten minutes (B1).
 
     Those are not counted whose node, or which themselves, an L3 episode confirmed lost; nor what
-    was so when an operator last looked.
+    was so when an operator last looked, in this run or a former one.
     """
     if breaker.part(Cause.CLEAN_RATE) is not None:
         return breaker
     limit = eligible_limit(slots)
     new = frozenset(
-        uuid
-        for uuid, since in history.eligible.items()
+        name
+        for name, since in history.eligible.items()
         if at - since <= ELIGIBLE_WINDOW_S and since > breaker.looked_at
     )
+    if not len(new) > limit:
+        return breaker
+    new -= breaker.looked
     if not len(new) > limit:
         return breaker
     new -= _lost(breaker, history.records.items if history.records is not None else ())
@@ -70,14 +85,14 @@ def after_eligible(breaker: Breaker, history: History, slots: int | None, at: fl
 
 
 def _lost(breaker: Breaker, records: Iterable[Record]) -> frozenset[str]:
-    """Records whose loss, or whose node's, a collapse is known to explain."""
+    """Names of records whose loss, or whose node's, a collapse is known to explain."""
     gone = set(breaker.gone)
     for part in breaker.parts:
         if part.cause is Cause.CLOUD_COLLAPSED:
             gone |= part.confirmed
     if not gone:
         return frozenset()
-    return frozenset(one.uuid for one in records if one.uuid in gone or one.instance_id in gone)
+    return frozenset(name_of(one) for one in records if one.uuid in gone or one.instance_id in gone)
 
 
 def after_failed_write(breaker: Breaker, failures: int, at: float) -> Breaker:
@@ -94,13 +109,11 @@ def after_write(breaker: Breaker) -> Breaker:
     return with_part(breaker, Cause.WRITES_FAIL, None)
 
 
-def is_probe(breaker: Breaker, started_at: float) -> bool:
-    """Whether a heartbeat after that time tells that writes go through again."""
-    part = breaker.part(Cause.WRITES_FAIL)
-    return part is not None and started_at > part.opened_at
-
-
 def may_try_writes(breaker: Breaker, at: float, settings: Settings) -> bool:
-    """Where a store has no write to probe with, the next real one is tried after max_poll_time."""
+    """Whether a heartbeat of that time closes it; or, on a store that has none, a real write may.
+
+    Once every max_poll_time (B3): a heartbeat may go through where nothing else does, and what
+    opened the breaker would be tried again with every poll.
+    """
     part = breaker.part(Cause.WRITES_FAIL)
     return part is not None and at - part.opened_at > settings.max_poll_time

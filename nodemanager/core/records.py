@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from typing import Any
 
-from nodemanager.core.bearers import bears, node_of
-from nodemanager.core.evidence import Grounds, grounds_of
-from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, WorkerState
+from nodemanager.core.bearers import node_of
+from nodemanager.core.checks import Check, asked_by
+from nodemanager.core.model import Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import CLOCK_STEP_S, ORDER_TTL_S, Settings
+from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
 from nodemanager.core.store_clock import StoreClock
-from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
+from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -102,49 +102,14 @@ def word_of(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerSta
     return worker_state(record, history.clock, snapshot.now, settings)
 
 
-def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
-    """The first configured poll that is older than poll_stale_after, and its age (C7)."""
-    history, now = snapshot.history, snapshot.now
-    polls: list[tuple[str, float | None]] = [
-        ("cloud", history.cloud.started_at if history.cloud else None),
-        ("records", history.records.started_at if history.records else None),
-    ]
-    if settings.demand_polled:
-        polls.append(("demand", snapshot.demand_at))
-    for source, started_at in polls:
-        age = float("inf") if started_at is None else now - started_at
-        if age > settings.poll_stale_after:
-            return source, age
-    return None
-
-
-def standing_block(
-    snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
-) -> tuple[Reason, Mapping[str, object]] | None:
-    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5).
-
-    Without `polls` their age does not matter, without `breaker` an open breaker does not.
-    """
-    if not snapshot.lease:
-        return Reason.NO_LEASE, {}
-    if snapshot.read_only is not None:
-        return Reason.READ_ONLY, {"detail": snapshot.read_only}
-    if breaker and snapshot.breaker.cause is not None:
-        return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
-    stale = stale_poll(snapshot, settings) if polls else None
-    if stale is not None:
-        return Reason.POLL_STALE, {
-            "source": stale[0],
-            "age_s": stale[1],
-            "limit_s": settings.poll_stale_after,
-        }
-    if not settings.may_authorise:
-        return Reason.NOT_AUTHORISED, {}
-    return None
+Measures = dict[str, Any]
 
 
 class RecordJudge:
-    """Judges the records of one snapshot; built once per plan for what all records share."""
+    """Judges the records of one snapshot; built once per plan for what all records share.
+
+    What it asks, and in which order, stands in BY_ITSELF and IN_TIME below.
+    """
 
     def __init__(
         self,
@@ -164,104 +129,115 @@ class RecordJudge:
         self.block = standing_block(snapshot, settings)
         if self.block is None and unlisted.short:
             self.block = Reason.LISTING_SHORT, {}
-        self.any_marks = bool(
-            snapshot.holds or snapshot.touched or snapshot.record_flights or snapshot.node_flights
-        )
         self.partial_uuids = frozenset(
             node.tags.record for node in self.history.partial if node.tags.record is not None
         )
         self.partial_ids = frozenset(node.id for node in self.history.partial)
+        self._by_itself = asked_by(self, BY_ITSELF)
+        self._in_time = asked_by(self, IN_TIME)
 
     def judge(self, record: Record) -> Verdict:
         """Say whether `record` must give its slot back, and why (C0-C10, C20-C22)."""
-        kept = self._kept_by_itself(record) or self._kept_by_its_node(record)
-        if kept is not None:
-            return kept
-        clock = self.clock
-        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
-            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
-        quiet_s = quiet_for(record, clock, self.snapshot)
-        if quiet_s is None:
-            return keep(record.uuid, Reason.UNREADABLE)
-        window_s = window_of(record, self.settings)
-        measures: dict[str, object] = {"idle_s": quiet_s, "window_s": window_s}
-        never_pinged = record.first_ping_at is None and record.last_ping_at is None
-        claimed = record.claim is not None and never_pinged
-        found = self.unlisted.verdicts.get(record.uuid)
-        if found is not None and (
-            found.reason is not Reason.PINGING_UNLISTED or quiet_s <= window_s
-        ):
-            # The cloud's "no such node" frees nothing by itself; what it has keeps the record.
-            return found._replace(measures={**measures, **(found.measures or {})})
-        if not quiet_s > window_s:
-            reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
-            return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        state = word_of(record, self.snapshot, self.settings)
-        if state is WorkerState.BUSY or state is WorkerState.IDLE:
-            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
-            return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        return self._absent_and_permitted(record, claimed, measures)
-
-    def _kept_by_itself(self, record: Record) -> Verdict | None:
-        settings = self.settings
+        for ask in self._by_itself:
+            kept = ask(self, record)
+            if kept is not None:
+                return kept
+        measures = self.quiet(record)
+        for ask_in_time in self._in_time:
+            kept = ask_in_time(self, record, measures)
+            if kept is not None:
+                return kept
         uuid = record.uuid
+        self.eligible.add(uuid)
+        if self.block is not None:
+            return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+        cause = Reason.CLAIM_EXPIRED if self.is_waiting_claim(record) else Reason.STALE_SLOT
+        return Verdict(Kind.CLEAN, cause, uuid, measures)
+
+    # What is asked first: whose it is, what was put on it, and where its node is.
+
+    def _readable(self, record: Record) -> Verdict | None:
         if record.problems:
-            return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+            return keep(record.uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+        return None
+
+    def _ours(self, record: Record) -> Verdict | None:
+        settings = self.settings
         foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
         if foreign is not None:
-            return keep(uuid, foreign, pool=record.pool)
-        if not record.holds_anything:
-            return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, uuid)
-        if record.held:
-            return keep(uuid, Reason.HELD)
-        marked = self._marked(record) if self.any_marks else None
-        if marked is None and self._is_fenced(record):
-            return Verdict(Kind.KEEP, Reason.FENCED, uuid)
-        return marked
+            return keep(record.uuid, foreign, pool=record.pool)
+        return None
 
-    def _marked(self, record: Record) -> Verdict | None:
-        """Kept for what an operator or an action of ours put on it, or on the node it names."""
-        snapshot, uuid = self.snapshot, record.uuid
-        if uuid in snapshot.holds or record.instance_id in snapshot.holds:
-            return keep(uuid, Reason.HELD)
-        touched_at = snapshot.touched.get(uuid)
+    def _holding(self, record: Record) -> Verdict | None:
+        if not record.holds_anything:
+            return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, record.uuid)
+        return None
+
+    def _free_of_holds(self, record: Record) -> Verdict | None:
+        holds = self.snapshot.holds
+        if record.held or (holds and (record.uuid in holds or record.instance_id in holds)):
+            return keep(record.uuid, Reason.HELD)
+        return None
+
+    def _untouched(self, record: Record) -> Verdict | None:
+        """What ended after the listing began is not judged by that listing."""
+        touched_at = self.snapshot.touched.get(record.uuid)
         records = self.history.records
         if touched_at is not None and records is not None and records.started_at <= touched_at:
-            return keep(uuid, Reason.CHANGED_SINCE_LISTING)
-        flight = snapshot.record_flights.get(uuid)
+            return keep(record.uuid, Reason.CHANGED_SINCE_LISTING)
+        return None
+
+    def _not_in_flight(self, record: Record) -> Verdict | None:
+        snapshot = self.snapshot
+        flight = snapshot.record_flights.get(record.uuid)
         if flight is None and record.instance_id is not None:
             flight = snapshot.node_flights.get(record.instance_id)
         if flight is not None:
             return keep(
-                uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
+                record.uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
             )
         return None
 
-    def _is_fenced(self, record: Record) -> bool:
+    def _not_fenced(self, record: Record) -> Verdict | None:
         """A fence keeps it quiet, and moved modified_at: that is not its node's silence (C12)."""
-        return record.fenced and not self.settings.compare_and_set
+        if record.fenced and not self.settings.compare_and_set:
+            return Verdict(Kind.KEEP, Reason.FENCED, record.uuid)
+        return None
 
-    def _kept_by_its_node(self, record: Record) -> Verdict | None:
-        history, uuid = self.history, record.uuid
-        node = self.pairs.node_of.get(uuid)
-        if node is not None:
-            if node.held or node.id in self.snapshot.holds:
-                return keep(uuid, Reason.HELD, node=node.id)
-            return Verdict(Kind.KEEP, Reason.PAIRED, uuid, {"node": node.id})
+    def _unpaired(self, record: Record) -> Verdict | None:
+        node = self.pairs.node_of.get(record.uuid)
+        if node is None:
+            return None
+        if node.held or node.id in self.snapshot.holds:
+            return keep(record.uuid, Reason.HELD, node=node.id)
+        return Verdict(Kind.KEEP, Reason.PAIRED, record.uuid, {"node": node.id})
+
+    def _unambiguous(self, record: Record) -> Verdict | None:
+        uuid = record.uuid
         if uuid in self.pairs.ambiguous:
             return keep(uuid, Reason.AMBIGUOUS, nodes=self.pairs.ambiguous[uuid])
+        return None
+
+    def _unlisted(self, record: Record) -> Verdict | None:
+        history, uuid = self.history, record.uuid
         if uuid in history.bearers or record.instance_id is not None:
             listed = node_of(record, history.bearers, history.present)
             if listed is not None:
                 return keep(uuid, Reason.NODE_LISTED, node=listed.id, state=listed.state.value)
-        if uuid in self.partial_uuids or record.instance_id in self.partial_ids:
-            return keep(uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
-        expected = self.snapshot.expected.get(uuid)
-        if expected is not None:
+        return None
+
+    def _unseen(self, record: Record) -> Verdict | None:
+        if record.uuid in self.partial_uuids or record.instance_id in self.partial_ids:
+            return keep(record.uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
+        return None
+
+    def _unexpected(self, record: Record) -> Verdict | None:
+        expected = self.snapshot.expected.get(record.uuid)
+        if expected is not None and expected.node_id is not None:
             age_s = self.snapshot.now - expected.since
             if age_s <= self.settings.boot_fail_after:
                 return keep(
-                    uuid,
+                    record.uuid,
                     Reason.NODE_EXPECTED,
                     node=expected.node_id,
                     age_s=age_s,
@@ -269,292 +245,145 @@ class RecordJudge:
                 )
         return None
 
-    def _absent_and_permitted(
-        self, record: Record, claimed: bool, measures: dict[str, object]
-    ) -> Verdict:
-        """C5-C7, C10, and C11 where there is nothing to ask the cloud by, once its time is up."""
-        history, settings, uuid = self.history, self.settings, record.uuid
-        reason: Reason | None = None
-        absence = history.absence.get(uuid)
+    def _on_a_known_clock(self, record: Record) -> Verdict | None:
+        clock = self.clock
+        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
+            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
+        return None
+
+    def _dated(self, record: Record) -> Verdict | None:
+        if newest_sign(record) is None:
+            return keep(record.uuid, Reason.UNREADABLE)
+        return None
+
+    # What is asked of one whose silence can be told, with what was measured of it so far.
+
+    def is_waiting_claim(self, record: Record) -> bool:
+        """Claimed, and its node never pinged (C21)."""
+        return (
+            record.claim is not None
+            and record.first_ping_at is None
+            and record.last_ping_at is None
+        )
+
+    def quiet(self, record: Record) -> Measures:
+        """How long it has been quiet, and for how long it must (C3, C21)."""
+        assert self.clock is not None
+        quiet_s = quiet_for(record, self.clock, self.snapshot)
+        return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
+
+    def _denied(self, record: Record, measures: Measures) -> Verdict | None:
+        """The cloud's "no such node" frees nothing by itself; what it has keeps the record (P6)."""
+        found = self.unlisted.verdicts.get(record.uuid)
+        if found is not None and (
+            found.reason is not Reason.PINGING_UNLISTED
+            or measures["idle_s"] <= measures["window_s"]
+        ):
+            return found._replace(measures={**measures, **(found.measures or {})})
+        return None
+
+    def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
+        quiet_s, window_s = measures["idle_s"], measures["window_s"]
+        if not quiet_s > window_s:
+            claimed = self.is_waiting_claim(record)
+            reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        return None
+
+    def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:
+        state = word_of(record, self.snapshot, self.settings)
+        if state is WorkerState.BUSY or state is WorkerState.IDLE:
+            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        return None
+
+    def _unchanged_since_base(self, record: Record, measures: Measures) -> Verdict | None:
+        history, uuid = self.history, record.uuid
         if history.base is None or history.cloud is None:
-            reason = Reason.NO_LISTING_ORDER
-        elif (
+            return Verdict(Kind.KEEP, Reason.NO_LISTING_ORDER, uuid, measures)
+        if (
             history.base_index.get(uuid) != record.version
             or history.glimpsed.get(uuid, record.version) != record.version
             or uuid in history.vetoed
         ):
-            reason = Reason.CHANGED_SINCE_LISTING
-        elif (age_s := self.snapshot.now - history.base.started_at) > settings.poll_stale_after:
-            reason = Reason.POLL_STALE
+            return Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, uuid, measures)
+        return None
+
+    def _on_a_fresh_base(self, record: Record, measures: Measures) -> Verdict | None:
+        history, limit_s = self.history, self.settings.poll_stale_after
+        assert history.base is not None
+        age_s = self.snapshot.now - history.base.started_at
+        if age_s > limit_s:
             newest = history.records or history.base
             # Where newer records are at hand, it is a cloud listing after them that lacks.
-            fresh = self.snapshot.now - newest.started_at <= settings.poll_stale_after
+            fresh = self.snapshot.now - newest.started_at <= limit_s
             measures |= {
                 "source": "cloud" if fresh else "records",
                 "age_s": age_s,
-                "limit_s": settings.poll_stale_after,
+                "limit_s": limit_s,
             }
+            return Verdict(Kind.KEEP, Reason.POLL_STALE, record.uuid, measures)
+        return None
+
+    def _settled(self, record: Record, measures: Measures) -> Verdict | None:
+        settings = self.settings
+        absence = self.history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            listings, absent_s = 0, 0.0
         else:
-            if absence is None or absence.incarnation != record.incarnation:
-                listings, absent_s = 0, 0.0
-            else:
-                listings, absent_s = absence.listings, absence.last_at - absence.first_at
-            measures |= {
-                "absent_listings": listings,
-                "needed_listings": settings.absent_listings,
-                "absent_s": absent_s,
-                "settle_s": settings.settle,
-            }
-            if listings < settings.absent_listings or absent_s < settings.settle:
-                reason = Reason.NOT_SETTLED
-            elif record.claim is None and record.instance_id is None:
-                reason = Reason.UNVERIFIABLE
-        if reason is not None:
-            return Verdict(Kind.KEEP, reason, uuid, measures)
-        self.eligible.add(uuid)
-        if self.block is not None:
-            return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
-        cause = Reason.CLAIM_EXPIRED if claimed else Reason.STALE_SLOT
-        return Verdict(Kind.CLEAN, cause, uuid, measures)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanOrder:
-    """One clean to carry out: what was judged, and until when the judgement stands (C11).
-
-    `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
-    place of the waived ones; then `version` is None and the version judged is the one re-read.
-    `fenced` says that the node is locked out already and the fence has stood (C12), since
-    `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
-    the one that pinged. `grounds` is what the plan judged, for the proof afterwards.
-    """
-
-    uuid: str
-    reason: Reason
-    plan_id: str
-    breaker_generation: int
-    not_after: float
-    version: str | None
-    incarnation: str | None
-    instance_id: str | None
-    slot: int | None = None
-    hostname: str | None = None
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    fenced: bool = False
-    fenced_at: float | None = None
-    grounds: Grounds | None = None
-
-    @property
-    def is_exception(self) -> bool:
-        return self.reason in (Reason.AFTER_SHUTDOWN, Reason.CREATE_REFUSED)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanEvidence:
-    """What the cleaner found just before the write: the record and the cloud's answers (C11).
-
-    `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
-    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked.
-    """
-
-    record: Record | None
-    tagged: tuple[CloudNode, ...] | None
-    by_id: CloudNode | None = None
-    asked_id: bool = False
-    error: str | None = None
-
-
-def order_clean(
-    record: Record, verdict: Verdict, snapshot: Snapshot, settings: Settings, place: int = 0
-) -> CleanOrder:
-    """The order that a CLEAN verdict calls for, the cycle's `place`th from 0 (C10)."""
-    return CleanOrder(
-        uuid=record.uuid,
-        reason=verdict.reason,
-        plan_id=snapshot.plan_id,
-        breaker_generation=snapshot.breaker.generation,
-        not_after=snapshot.now + ORDER_TTL_S,
-        version=record.version,
-        incarnation=record.incarnation,
-        instance_id=record.instance_id,
-        slot=record.slot_number,
-        hostname=record.hostname,
-        measures=verdict.measures or {},
-        grounds=grounds_of(record, snapshot, settings, place),
-    )
-
-
-def confirm_clean(
-    order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
-) -> Verdict:
-    """The last word before the write: CLEAN, or KEEP with what forbids it now (C11).
-
-    `snapshot` is of this moment, with the order's own flight left out.
-    """
-    uuid = order.uuid
-    if found.error is not None or found.tagged is None:
-        return keep(uuid, Reason.EVIDENCE_MISSING, error=found.error)
-    record = found.record
-    if record is None:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="the record is gone")
-    standing = _still_permitted(order, record, snapshot, settings)
-    if standing is not None:
-        return standing
-    alive = _sign_of_life(order, record, found, snapshot)
-    if alive is not None:
-        return alive
-    if order.is_exception:
-        return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
-    return _still_stale(order, record, found, snapshot, settings)
-
-
-def _still_permitted(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
-    """C0, C8-C10 and the order's own time, evaluated again."""
-    uuid = order.uuid
-    if snapshot.now > order.not_after:
-        return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
-    if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:
-        cause = snapshot.breaker.cause
-        return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
-    if record.problems:
-        return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
-    foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
-    if foreign is not None:
-        return keep(uuid, foreign, pool=record.pool)
-    if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:
-        return keep(uuid, Reason.HELD)
-    if uuid in snapshot.record_flights:
-        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
-    block = standing_block(snapshot, settings, polls=not order.is_exception)
-    return None if block is None else keep(uuid, block[0], **block[1])
-
-
-def _sign_of_life(
-    order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
-) -> Verdict | None:
-    uuid = order.uuid
-    if order.version is not None and record.version != order.version:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
-    if record.incarnation != order.incarnation:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
-    if order.is_exception and record.instance_id not in (None, order.instance_id):
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
-    if order.is_exception and order.incarnation is None and record.instance_id is None:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="nothing says whose it is")
-    pinged = record.first_ping_at is not None or record.last_ping_at is not None
-    if order.reason is Reason.CREATE_REFUSED and pinged:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
-    # The newest listing may have begun before the node was gone.
-    listed = (
-        node
-        for node in snapshot.history.bearers.get(uuid, ())
-        if not order.is_exception or node.id != order.instance_id
-    )
-    for node in (*(found.tagged or ()), *listed):
-        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
-        if _is_alive(node, order) and (order.is_exception or bears(node, record)):
-            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
-    by_id = found.by_id
-    if by_id is not None and _is_alive(by_id, order):
-        return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
-    return None
-
-
-def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
-    """Whether the node holds the slot: C20 waives C4 for the one destroyed, which is on its way
-    out in an answer that is late."""
-    if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
-        return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
-    return node.state is not CloudState.TERMINATED
-
-
-def _still_stale(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict:
-    uuid = order.uuid
-    if record.instance_id is not None and not found.asked_id:
-        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
-    if record.claim is None and record.instance_id is None:
-        return keep(uuid, Reason.UNVERIFIABLE)
-    if look_for_unlisted(snapshot, settings).short:
-        return keep(uuid, Reason.LISTING_SHORT)
-    clock = snapshot.history.clock
-    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
-        return keep(uuid, Reason.CLOCK_UNKNOWN)
-    quiet_s = quiet_for(record, clock, snapshot)
-    window_s = window_of(record, settings)
-    # The fence is a write of ours and no sign of life; what it must not hide was compared.
-    if not order.fenced and (quiet_s is None or not quiet_s > window_s):
-        return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = word_of(record, snapshot, settings)
-    if state in (WorkerState.BUSY, WorkerState.IDLE):
-        return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
-    first = record.first_ping_at
-    if first is not None:
-        since_s = clock.age(first, snapshot.now)
-        if since_s < 0.0:
-            # Ahead of a clock that was set back; but it is no younger than the last ping.
-            since_s = max(quiet_s or 0.0, float(order.measures.get("idle_s", 0.0)))
-        if since_s <= settings.visible_after:
-            return keep(
-                uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
-            )
-    elif not order.fenced and not (quiet_s or 0.0) > settings.claim_window:
-        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=settings.claim_window)
-    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
-
-
-def order_release(
-    uuid: str,
-    reason: Reason,
-    snapshot: Snapshot,
-    *,
-    incarnation: str | None,
-    instance_id: str | None,
-    slot: int | None = None,
-    hostname: str | None = None,
-) -> CleanOrder:
-    """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
-    return CleanOrder(
-        uuid=uuid,
-        reason=reason,
-        plan_id=snapshot.plan_id,
-        breaker_generation=snapshot.breaker.generation,
-        not_after=snapshot.now + ORDER_TTL_S,
-        version=None,
-        incarnation=incarnation,
-        instance_id=instance_id,
-        slot=slot,
-        hostname=hostname,
-    )
-
-
-def fenced_order(
-    order: CleanOrder, judged: Record, fenced: Record, now: float
-) -> CleanOrder | None:
-    """The order as it stands behind the fence, or None when something moved before it (C12).
-
-    The fence was the first write: not-after binds it, counted to its answer, and nothing after it.
-    What must not have changed from here on is the fenced version.
-    """
-    if now > order.not_after:
+            listings, absent_s = absence.listings, absence.last_at - absence.first_at
+        measures |= {
+            "absent_listings": listings,
+            "needed_listings": settings.absent_listings,
+            "absent_s": absent_s,
+            "settle_s": settings.settle,
+        }
+        if listings < settings.absent_listings or absent_s < settings.settle:
+            return Verdict(Kind.KEEP, Reason.NOT_SETTLED, record.uuid, measures)
         return None
-    if (
-        judged.last_ping_at != fenced.last_ping_at
-        or judged.first_ping_at != fenced.first_ping_at
-        or judged.slot_number != fenced.slot_number
-        or judged.hostname != fenced.hostname
-        or judged.ip_address != fenced.ip_address
-        or judged.instance_id != fenced.instance_id
-        or judged.claim != fenced.claim
-    ):
+
+    def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
+        """C11 where there is nothing to ask the cloud by, once its time is up."""
+        if record.claim is None and record.instance_id is None:
+            return Verdict(Kind.KEEP, Reason.UNVERIFIABLE, record.uuid, measures)
         return None
-    return replace(
-        order, version=fenced.version, not_after=float("inf"), fenced=True, fenced_at=now
-    )
+
+
+ByItself = Callable[[RecordJudge, Record], Verdict | None]
+InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]
+
+BY_ITSELF: tuple[Check[ByItself], ...] = (
+    Check("T7", "readable", RecordJudge._readable),
+    Check("C0", "ours", RecordJudge._ours),
+    Check("C1", "holding", RecordJudge._holding),
+    Check("C9", "free_of_holds", RecordJudge._free_of_holds),
+    Check("C8", "untouched", RecordJudge._untouched, lambda judge: not judge.snapshot.touched),
+    Check(
+        "C8",
+        "not_in_flight",
+        RecordJudge._not_in_flight,
+        lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
+    ),
+    Check(
+        "C12", "not_fenced", RecordJudge._not_fenced, lambda judge: judge.settings.compare_and_set
+    ),
+    Check("C4", "unpaired", RecordJudge._unpaired),
+    Check("P2", "unambiguous", RecordJudge._unambiguous, lambda judge: not judge.pairs.ambiguous),
+    Check("C4", "unlisted", RecordJudge._unlisted),
+    Check("C4", "unseen", RecordJudge._unseen, lambda judge: not judge.history.partial),
+    Check("P4", "unexpected", RecordJudge._unexpected, lambda judge: not judge.snapshot.expected),
+    Check("T1", "on_a_known_clock", RecordJudge._on_a_known_clock),
+    Check("T7", "dated", RecordJudge._dated),
+)
+"""What keeps a record whatever its silence; the first that has a word is the verdict."""
+
+IN_TIME: tuple[Check[InTime], ...] = (
+    Check("P6", "denied", RecordJudge._denied, lambda judge: not judge.unlisted.verdicts),
+    Check("C3", "past_its_window", RecordJudge._past_its_window),
+    Check("C2", "not_at_work", RecordJudge._not_at_work),
+    Check("C6", "unchanged_since_base", RecordJudge._unchanged_since_base),
+    Check("C7", "on_a_fresh_base", RecordJudge._on_a_fresh_base),
+    Check("C5", "settled", RecordJudge._settled),
+    Check("C11", "verifiable", RecordJudge._verifiable),
+)
+"""What keeps one whose silence can be told. Behind them stands what forbids every free."""

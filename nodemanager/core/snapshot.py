@@ -21,11 +21,15 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A node that the cloud said it created, not listed yet (P4)."""
+    """A node that the cloud said it created, not listed yet (P4).
 
-    node_id: str
+    Or one that it may have created, `node_id` None, until a listing shows its claim.
+    """
+
+    node_id: str | None
     size: str
     since: float
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,19 +63,23 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
             continue
         key = record.instance_id or record.uuid
         answer = history.asked.get(key)
-        if answer is not None and answer.at <= absence.first_at:
-            answer = None
         verdict = None if answer is None else _verdict(record, answer, now, settings)
+        if answer is not None and answer.at <= absence.first_at:
+            # A denial from before it was missed is none; one that was there is there until denied.
+            verdict = verdict if _is_alive(verdict) and not answer.is_past else None
         if verdict is not None:
             verdicts[record.uuid] = verdict
-        known_alive = verdict is not None and verdict.reason is not Reason.PINGING_UNLISTED
-        if not (known_alive or _keeps_pinging(record, absence.first_at, snapshot, settings)):
+        if not (_is_alive(verdict) or _keeps_pinging(record, absence.first_at, snapshot, settings)):
             continue
         if may_ask(history, key, now, settings):
             (ask if record.instance_id is not None else ask_tagged).append(key)
     ask.sort()
     ask_tagged.sort()
     return Unlisted(verdicts, tuple(ask[:ASK_LIMIT]), tuple(ask_tagged[:ASK_LIMIT]))
+
+
+def _is_alive(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.reason is not Reason.PINGING_UNLISTED
 
 
 def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:

@@ -32,6 +32,9 @@ class ListingCodec(Generic[T]):
         self._defaults = {one.name: _default(one) for one in fields}
         self._codecs = {one.name: _field_codec(one.name, hints[one.name]) for one in fields}
         self._values = attrgetter(*self._names)
+        every = [one.name for one in dataclasses.fields(item)]
+        self._places = {name: place for place, name in enumerate(every)}
+        self._all_values = attrgetter(*every)
         self._id = attrgetter(id_field)
 
     def encode(self, before: Listing[T] | None, listing: Listing[T]) -> Data:
@@ -73,7 +76,7 @@ class ListingCodec(Generic[T]):
                     continue
                 item = old[at]
                 if number in changes:
-                    item = dataclasses.replace(item, **changes[number])
+                    item = self._replaced(item, changes[number])
                 items.append(item)
                 number += 1
         started_at, ended_at = data["at"]
@@ -84,6 +87,14 @@ class ListingCodec(Generic[T]):
             complete="partial" not in data,
             problems=tuple(data.get("problems", ())),
         )
+
+    def _replaced(self, item: T, changes: dict[str, Any]) -> T:
+        """What dataclasses.replace gives, in half the time: a day has a million of these."""
+        values = list(self._all_values(item))
+        for name, value in changes.items():
+            values[self._places[name]] = value
+        replaced: T = self._item(*values)
+        return replaced
 
     def _sources(self, old: Sequence[T], items: Sequence[T]) -> list[int] | None:
         """For each item its place in `old`, or _NEW; None when all are in their old places."""

@@ -91,6 +91,9 @@ class Metrics:
         self._records = self._gauge("records", "Records by state.", "state")
         self._verdicts = self._gauge("verdicts", "The last plan's verdicts.", "reason")
         self._slots = self._gauge("slots", "Slots by whether a record holds them.", "state")
+        self._leaked = self._gauge(
+            "slots_leaked", "Slots held by a record without a node, by what keeps it.", "cause"
+        )
         self._breaker = self._gauge("breaker_open", "1 while nothing is freed or destroyed.")
         self._lease = self._gauge("lease_held", "1 while this is the pool's active manager.")
         self._deferred = self._gauge("deferred", "Cleans that wait for the next cycle.")
@@ -192,6 +195,7 @@ class Metrics:
         self.records_by_state(status.records)
         _replace(self._verdicts, status.reasons)
         self.slots(status.slots.used, status.slots.total)
+        _replace(self._leaked, {leak.cause.value: leak.count for leak in status.slots.leaks})
         self.breaker(open=status.breaker.reason is not None)
         self._lease.set(status.lease_held)
         self._deferred.set(status.deferred)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import HOW_TO_CLEAR
 from nodemanager.core.leftovers import LedgerState
 from nodemanager.core.model import LeftoverKind
@@ -50,6 +51,7 @@ class WebObserver:
             made_at=snapshot.now,
             pool=settings.pool,
             mode="read-only" if snapshot.read_only is not None else self._mode,
+            read_only=snapshot.read_only,
             nodes=NodeCounts(
                 booting=counts.get("nodes_booting", 0),
                 unpaired=counts.get("nodes_unpaired", 0),
@@ -70,6 +72,7 @@ class WebObserver:
                 if view.node.id in plan.history.idle_since
             },
             polls=dict(self._polls),
+            poll_stale_after=settings.poll_stale_after,
             breaker=_breaker(plan),
             lease_held=snapshot.lease,
             holder=self._holder,
@@ -77,7 +80,11 @@ class WebObserver:
             records=_record_states(plan, snapshot, settings),
             plan=plan.plan_id,
             reasons=dict(reasons),
+            aborted=None if plan.aborted is None else plan.aborted[0].value,
             deferred=plan.deferred,
+            refused=_refused(plan),
+            under_way=_under_way(snapshot),
+            held=tuple(sorted(snapshot.holds)),
             leftovers={state.value: count for state, count in self._leftovers.items()},
             account=self._known["account"],
             store=self._known["store"],
@@ -160,15 +167,21 @@ class WebObserver:
 
 
 def _breaker(plan: Plan) -> Breaker:
-    breaker = plan.breaker
-    if breaker.cause is None:
+    if not plan.breaker.is_open:
         return Breaker()
-    counts = ", ".join(f"{name} {count}" for name, count in breaker.detail.items())
+    first, *others = [_part(part) for part in plan.breaker.parts]
+    return replace(first, others=tuple(others))
+
+
+def _part(part: breakers.Breaker) -> Breaker:
+    assert part.cause is not None
+    counts = ", ".join(f"{name} {count}" for name, count in part.detail.items())
+    cause = part.cause.value.replace("_", " ")
     return Breaker(
-        reason=breaker.cause.value,
-        cause=f"{breaker.cause.value.replace('_', ' ')}: {counts}",
-        clear=HOW_TO_CLEAR[breaker.cause],
-        opened_at=breaker.opened_at,
+        reason=part.cause.value,
+        cause=f"{cause}: {counts}" if counts else cause,
+        clear=HOW_TO_CLEAR[part.cause],
+        opened_at=part.opened_at,
     )
 
 
@@ -176,8 +189,31 @@ def _slots(plan: Plan) -> Slots:
     slots = plan.slots
     if slots is None:
         return Slots()
-    used = sum(slots.held_by.values())
-    return Slots(used, slots.total, slots.earliest_free_s if slots.free == 0 else None)
+    return Slots(
+        used=sum(slots.held_by.values()),
+        total=slots.total,
+        free_in_s=slots.earliest_free_s if slots.free == 0 else None,
+        held_by=slots.held_by,
+        leaks=slots.leaks,
+    )
+
+
+def _refused(plan: Plan) -> dict[tuple[str, str], int]:
+    if plan.wants is None:
+        return {}
+    return {(size, why.value): count for (size, why), count in plan.wants.refused.items()}
+
+
+def _under_way(snapshot: Snapshot) -> dict[str, int]:
+    """Set-ups, shutdowns and cleans of ours in the air; a shutdown has its record's flight too."""
+    counts = Counter(
+        flight.kind
+        for flight in snapshot.record_flights.values()
+        if not flight.kind.startswith("shutdown")
+    )
+    counts["setup"] += len(snapshot.boots_unclaimed)
+    counts["shutdown"] += len(snapshot.node_flights)
+    return dict(+counts)
 
 
 def _record_states(plan: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.slots import Leak
 
 Json = dict[str, object]
 
@@ -51,21 +52,30 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Open when `reason` is set; `cause` and `clear` are sentences (SAFETY.md B4)."""
+    """Open when `reason` is set; `cause` and `clear` are sentences (SAFETY.md B4).
+
+    `others` are the further causes that stand: it closes with the last.
+    """
 
     reason: str | None = None
     cause: str = ""
     clear: str = ""
     opened_at: float | None = None
+    others: tuple[Breaker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Slots held, and how many there are where the store can say; `free_in_s` when all are held."""
+    """Slots held, and how many there are where the store can say; `free_in_s` when all are held.
+
+    `held_by` counts them by what they are held for, `leaks` those that leak, by cause.
+    """
 
     used: int = 0
     total: int | None = None
     free_in_s: float | None = None
+    held_by: Mapping[str, int] = field(default_factory=dict)
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def free(self) -> int | None:
@@ -76,16 +86,19 @@ class Slots:
 class Status:
     """One cycle's picture. Times are boottime seconds; `made_at` is when the cycle ended.
 
-    `mode` is apply, dry-run or read-only. `records` counts by record state, `reasons` the last
-    plan's verdicts by reason code, `leftovers` what is still to be released by how far it came.
-    `idle_times` (node name -> seconds), `account`, `store` and
-    `holder` name things: they are shown only to who has the token, and so are the breaker's
-    sentences.
+    `mode` is apply, dry-run or read-only, `read_only` why. `records` counts by record state,
+    `reasons` the last plan's verdicts by reason code, `leftovers` what is still to be released by
+    how far it came.
+    `refused` counts the boots that demand wants and may not have, by (size, reason code);
+    `under_way` what of ours is in the air; `aborted` is why the last snapshot gave no decision.
+    `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` name things:
+    they are shown only to who has the token, and so are `read_only` and the breaker's sentences.
     """
 
     made_at: float
     pool: str
     mode: str = "apply"
+    read_only: str | None = None
     version: str = __version__
     nodes: NodeCounts = NodeCounts()
     errors: ErrorCounts = ErrorCounts()
@@ -94,6 +107,7 @@ class Status:
     price: float = 0.0
     idle_times: Mapping[str, float] = field(default_factory=dict)
     polls: Mapping[str, Poll] = field(default_factory=dict)
+    poll_stale_after: float | None = None
     breaker: Breaker = Breaker()
     lease_held: bool = True
     holder: str = ""
@@ -101,7 +115,11 @@ class Status:
     records: Mapping[str, int] = field(default_factory=dict)
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
+    aborted: str | None = None
     deferred: int = 0
+    refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    under_way: Mapping[str, int] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
     leftovers: Mapping[str, int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
@@ -112,24 +130,24 @@ class Status:
             "pool": self.pool,
             "mode": self.mode,
             "cycle_age_s": _age(self.made_at, now),
-            "polls": {
-                source: {
-                    "age_s": _age(poll.started_at, now),
-                    "items": poll.items,
-                    "failures_in_a_row": poll.failures_in_a_row,
-                }
-                for source, poll in self.polls.items()
-            },
+            "polls": {source: self._poll(poll, now) for source, poll in self.polls.items()},
+            "poll_stale_after_s": _rounded(self.poll_stale_after),
             "breaker": self._breaker(with_names, now),
             "lease": {"held": self.lease_held},
-            "slots": {
-                "used": self.slots.used,
-                "free": self.slots.free,
-                "total": self.slots.total,
-                "free_in_s": _rounded(self.slots.free_in_s),
-            },
+            "slots": self._slots(),
             "records": dict(self.records),
-            "plan": {"id": self.plan, "reasons": dict(self.reasons), "deferred": self.deferred},
+            "plan": {
+                "id": self.plan,
+                "reasons": dict(self.reasons),
+                "deferred": self.deferred,
+                "aborted": self.aborted,
+            },
+            "boots_refused": [
+                {"size": size, "reason": reason, "count": count}
+                for (size, reason), count in sorted(self.refused.items())
+            ],
+            "under_way": dict(self.under_way),
+            "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
             "leftovers": dict(self.leftovers),
         }
@@ -138,6 +156,8 @@ class Status:
                 name: _rounded(idle_s) for name, idle_s in self.idle_times.items()
             }
             shown["lease"] = {"held": self.lease_held, "holder": self.holder}
+            shown["holds"] = {"count": len(self.held), "ids": list(self.held)}
+            shown["read_only"] = self.read_only
             shown["account"] = self.account
             shown["store"] = self.store
         return shown
@@ -151,14 +171,53 @@ class Status:
             **asdict(self.errors),
         }
 
+    def _poll(self, poll: Poll, now: float) -> Json:
+        age_s = _age(poll.started_at, now)
+        limit_s = self.poll_stale_after
+        return {
+            "age_s": age_s,
+            "stale": limit_s is not None and (age_s is None or age_s > limit_s),
+            "items": poll.items,
+            "failures_in_a_row": poll.failures_in_a_row,
+        }
+
+    def _slots(self) -> Json:
+        slots = self.slots
+        return {
+            "used": slots.used,
+            "free": slots.free,
+            "total": slots.total,
+            "free_in_s": _rounded(slots.free_in_s),
+            "held_by": dict(slots.held_by),
+            "leaked": {
+                "count": sum(leak.count for leak in slots.leaks),
+                "causes": [
+                    {
+                        "cause": leak.cause.value,
+                        "count": leak.count,
+                        "oldest_s": _rounded(leak.oldest_s),
+                        "free_in_s": _rounded(leak.free_in_s),
+                    }
+                    for leak in slots.leaks
+                ],
+            },
+        }
+
     def _breaker(self, with_names: bool, now: float) -> Json:
         breaker = self.breaker
-        shown: Json = {"open": breaker.reason is not None, "reason": breaker.reason}
-        if breaker.reason is not None:
-            shown["open_s"] = _age(breaker.opened_at, now)
-            if with_names:
-                shown |= {"cause": breaker.cause, "clear": breaker.clear}
+        shown: Json = {"open": breaker.reason is not None, **_part(breaker, with_names, now)}
+        shown["others"] = [_part(other, with_names, now) for other in breaker.others]
         return shown
+
+
+def _part(breaker: Breaker, with_names: bool, now: float) -> Json:
+    """One cause of an open breaker."""
+    shown: Json = {"reason": breaker.reason}
+    if breaker.reason is not None:
+        shown["open_s"] = _age(breaker.opened_at, now)
+        if with_names:
+            shown |= {"cause": breaker.cause, "clear": breaker.clear}
+    return shown
 
 
 class Board:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nodemanager.core.model import Job, WorkerState
@@ -17,7 +19,7 @@ from nodemanager.errors import (
 )
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first, lose
+from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 
 HOUR = 3600.0
 
@@ -50,6 +52,22 @@ def test_a_lost_create_is_not_made_up_for_before_the_next_record_listing(
     rig.turn(50)
     assert rig.cloud.calls["create"] == 1
     assert claims(rig) == 1
+
+
+def test_a_claim_that_a_late_record_listing_lacks_still_stands_for_a_node_to_be(
+    make_rig: MakeRig,
+) -> None:
+    """U6: a listing may show what was minutes ago."""
+    rig = make_rig(min_nodes=1, max_nodes=3)
+    rig.cloud.on("create", fail(CloudError("timeout")))
+    late = answer(lambda listed: replace(listed, items=()))
+    rig.store.on("list_records", *[answer(lambda listed: listed)], *[late] * 3)
+    rig.start()
+    assert rig.cloud.calls["create"] == 1
+
+    rig.turn(150)
+    assert claims(rig) == 1
+    assert rig.cloud.calls["create"] == 1
 
 
 def test_failed_creates_leave_no_more_claims_than_max_nodes(make_rig: MakeRig) -> None:

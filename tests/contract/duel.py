@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from nodemanager.core.model import Record
+from nodemanager.core.orders import CleanOrder, fenced_order
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import CleanOrder, fenced_order
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.records import wire
 from nodemanager.records.api import RecordStore

@@ -240,6 +240,17 @@ def test_a_node_of_an_earlier_life_does_not_stand_for_one_that_is_not_listed_p6(
     assert made.booted == []
 
 
+def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
+    """Two were made on one record; the other is listed, as terminated, and it is not."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=10.0)
+    made.add_node("r1", id="i-twin", state=CloudState.TERMINATED)
+    made.round()
+    assert made.records[0].instance_id == "i-r1"
+    assert made.booted == []
+
+
 def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6() -> None:
     """Its node failed to boot and was destroyed; the listing still shows it, the clean comes."""
     made = world(max_nodes=2)
@@ -317,6 +328,7 @@ def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
         pytest.param({"boots_unclaimed": ("small",)}, id="set-up-without-a-record"),
         pytest.param({"record_flights": {"new": Flight("setup", 0.0)}}, id="set-up-with-one"),
         pytest.param({"expected": {"new": Expected("i", "small", 1e6)}}, id="created"),
+        pytest.param({"expected": {"new": Expected(None, "small", 1e6)}}, id="perhaps-created"),
     ],
 )
 def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(

@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.model import CloudState, WorkerState
+from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import (
-    CleanEvidence,
-    CleanOrder,
-    confirm_clean,
-    fenced_order,
-    order_release,
-)
 from nodemanager.core.snapshot import Flight
 from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, world
 

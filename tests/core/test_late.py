@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.late import Unknown, after_unknown, still_late, with_late
 from nodemanager.core.model import CloudState, Record
+from nodemanager.core.orders import CleanOrder, fenced_order
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanEvidence, CleanOrder, fenced_order
 from nodemanager.core.snapshot import Flight, LateWrite
 from nodemanager.core.verdict import Verdict
 from tests.core.build import START, World, claim, cleaned, node, world

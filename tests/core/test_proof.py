@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from nodemanager.core import proof
 from nodemanager.core.evidence import Look, look_at
 from nodemanager.core.model import CloudState, FreedLife, Guarantee, Record, WorkerState
+from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.proof import listed_again, violations
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import CleanOrder, fenced_order, order_release
 from nodemanager.journal.codec import codec_of, decoded
 from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, record, world
 from tests.core.test_last_look import gone

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import CloudState, Job
 from nodemanager.core.plan import Plan
 from nodemanager.core.prune import PruneOrder, confirm_prune
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import CleanEvidence
 from nodemanager.core.snapshot import Flight
 from tests.core.build import World, claim, cleaned, node, world
 

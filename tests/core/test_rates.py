@@ -113,6 +113,27 @@ def test_records_are_counted_while_it_is_open_for_another_cause() -> None:
     assert causes(made) == {Cause.FALSE_CLEAN, Cause.CLEAN_RATE}
 
 
+def test_what_an_operator_has_looked_at_is_not_counted_by_the_next_run_either() -> None:
+    made = leaked(101)
+    made.breaker = breakers.reset(made.breaker, made.now)
+    made.history = replace(made.history, eligible={})
+    made.breaker = replace(made.breaker, looked_at=float("-inf"))
+    made.round()
+    assert not made.breaker.is_open
+    assert len(made.cleaned) == 5
+
+
+def test_what_waited_to_be_freed_and_could_not_be_for_a_while_is_no_newer() -> None:
+    made = leaked(60)
+    made.flags["holds"] = frozenset(one.uuid for one in made.records)
+    made.round(rounds=12)
+    made.flags["holds"] = frozenset()
+    more(made, 60)
+    made.settle()
+    made.round(rounds=3)
+    assert not made.breaker.is_open
+
+
 @given(
     st.dictionaries(st.text(max_size=4), st.floats(0.0, 2000.0), max_size=130),
     st.integers(0, 3000),
@@ -152,11 +173,9 @@ def test_a_write_that_succeeds_closes_it_and_leaves_other_causes() -> None:
     assert not rates.after_write(alone).is_open
 
 
-def test_only_a_later_heartbeat_is_a_probe_and_without_one_a_real_write_is_due_later() -> None:
+def test_a_heartbeat_or_a_real_write_is_a_probe_only_past_max_poll_time() -> None:
     breaker = rates.after_failed_write(Breaker(), WRITE_FAILURES, 50.0)
-    assert not rates.is_probe(breaker, 50.0)
-    assert rates.is_probe(breaker, 51.0)
-    assert not rates.is_probe(Breaker(), 51.0)
+    assert not rates.may_try_writes(Breaker(), 9_000.0, SETTINGS)
     assert not rates.may_try_writes(breaker, 50.0 + SETTINGS.max_poll_time, SETTINGS)
     assert rates.may_try_writes(breaker, 51.0 + SETTINGS.max_poll_time, SETTINGS)
 

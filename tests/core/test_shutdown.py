@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
 from nodemanager.core.model import CloudState, Job, Outcome, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.shutdown import (
-    Destroyed,
-    ShutdownEvidence,
-    confirm_shutdown,
-    judge_gone,
-    window_open,
-)
+from nodemanager.core.shutdown import window_open
 from tests.core.build import World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 

@@ -110,6 +110,19 @@ def test_an_answer_from_before_it_was_missed_says_nothing():
     assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
 
 
+def test_one_that_was_there_is_there_until_denied_though_its_record_was_missing_for_a_while():
+    made, lives = hidden()
+    made.answer({"i-r1": lives})
+    record = made.records.pop()
+    pinging_round(made)
+    made.records.append(record)
+    pinging_round(made, 2)
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+    made.answer({"i-r1": None})
+    pinging_round(made)
+    assert made.of_record("r1").reason is not Reason.LISTING_SHORT
+
+
 def test_without_an_instance_id_it_is_asked_for_by_tag():
     made = world()
     made.add_record("r1", instance_id=None)

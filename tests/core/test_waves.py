@@ -33,6 +33,16 @@ def test_fewer_than_five_nodes_are_no_mass_d9() -> None:
     assert len(made.destroyed) == 4
 
 
+def test_a_held_node_that_is_silent_is_of_the_wave_and_is_left_alone_d9() -> None:
+    """What an operator holds tells of the others all the same."""
+    made = pool_of(10)
+    made.flags["holds"] = frozenset({"i-r0", "i-r1"})
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(4)})
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
+    assert made.of_node("i-r0").reason is Reason.HELD
+
+
 def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
     made = pool_of(40)
     say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.history import Absence, Heard, Unpaired
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Expected, Flight, Limits
 from nodemanager.core.store_clock import Future, StoreClock
 from nodemanager.core.verdict import Verdict

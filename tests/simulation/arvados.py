@@ -38,6 +38,12 @@ def purpose(row: Row, values: Mapping[str, Any]) -> str:
     return "update"
 
 
+def _as_kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of a request as a row keeps them: times in nanoseconds."""
+    times = {key: values[key] for key in ("first_ping_at", "last_ping_at") if values.get(key)}
+    return {**values, **{key: wire.parse_stamp_ns(stamp) for key, stamp in times.items()}}
+
+
 class SimClient:
     """What ArvadosClient does, without a socket."""
 
@@ -74,7 +80,7 @@ class SimClient:
                 raise NoSuchRecord(f"no record {uuid}")
             row = found
         if method == "update":
-            values = dict(node)
+            values = _as_kept(node)
             what = purpose(row, values)
             if "info" in values:
                 values["info"] = registry.with_secret(values["info"])

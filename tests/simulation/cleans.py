@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from nodemanager.actors.messages import CleanLooked
 from nodemanager.core.model import CloudNode, CloudState, Guarantee, Outcome, Record, WorkerState
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import CleanOrder
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.manager import Manager

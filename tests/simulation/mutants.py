@@ -18,12 +18,15 @@ from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import (
     breaker,
     demand,
+    destroy,
     false_clean,
     history,
+    last_look,
+    orders,
     pairing,
     plan,
     records,
-    shutdown,
+    standing,
 )
 from nodemanager.core.coherence import Impossible
 from nodemanager.core.demand import Market
@@ -74,10 +77,12 @@ def _empty_on_failure(call: Any) -> Listed[Any]:
     return listed
 
 
-NEVER_QUIET = off(RecordJudge.judge, "not quiet_s > window_s")
-BUSY_OR_IDLE = off(RecordJudge.judge, "state is WorkerState.BUSY or state is WorkerState.IDLE")
+NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
+BUSY_OR_IDLE = off(
+    RecordJudge._not_at_work, "state is WorkerState.BUSY or state is WorkerState.IDLE"
+)
 QUIET_AT_LAST_LOOK = off(
-    records._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
+    last_look._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
 SEEN_IS_ABSENT = (
     off(history._absences, "own is not None and bears(own[0], record)"),
@@ -97,22 +102,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "C0",
         "another pool's record is judged like ours",
         (
-            off(RecordJudge._kept_by_itself, "foreign is not None"),
-            off(records._still_permitted, "foreign is not None"),
+            off(RecordJudge._ours, "foreign is not None"),
+            off(last_look._still_permitted, "foreign is not None"),
         ),
     ),
     Mutant(
         "C1",
         "a record that holds nothing is cleaned, too",
         (
-            off(RecordJudge._kept_by_itself, "not record.holds_anything"),
+            off(RecordJudge._holding, "not record.holds_anything"),
             off(history._absences, "not record.holds_anything"),
             # Nothing to ask the cloud by, either.
-            off(
-                RecordJudge._absent_and_permitted,
-                "record.claim is None and record.instance_id is None",
-            ),
-            off(records._still_stale, "record.claim is None and record.instance_id is None"),
+            off(RecordJudge._verifiable, "record.claim is None and record.instance_id is None"),
+            off(last_look._still_stale, "record.claim is None and record.instance_id is None"),
         ),
         with_=("C5", "C11"),
     ),
@@ -127,8 +129,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "C4",
         "a listed node does not hold its record",
         (
-            off(RecordJudge._kept_by_its_node, "node is not None"),
-            off(RecordJudge._kept_by_its_node, "listed is not None"),
+            off(RecordJudge._unpaired, "node is None", "True"),
+            off(RecordJudge._unlisted, "listed is not None"),
             *SEEN_IS_ABSENT,
         ),
         with_=("C5",),
@@ -136,7 +138,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C5",
         "one listing without the node is enough",
-        (off(RecordJudge._absent_and_permitted, SETTLED),),
+        (off(RecordJudge._settled, SETTLED),),
     ),
     Mutant(
         "C5",
@@ -153,30 +155,26 @@ MUTANTS: tuple[Mutant, ...] = (
                 "history.absence",
             ),
             off(
-                RecordJudge._kept_by_its_node,
-                "uuid in self.partial_uuids or record.instance_id in self.partial_ids",
+                RecordJudge._unseen,
+                "record.uuid in self.partial_uuids or record.instance_id in self.partial_ids",
             ),
         ),
     ),
     Mutant(
         "C6",
         "the record may have moved since the listing that it is judged on",
-        (off(RecordJudge._absent_and_permitted, JUDGED_BEFORE), NEVER_QUIET, BUSY_OR_IDLE),
+        (off(RecordJudge._unchanged_since_base, JUDGED_BEFORE), NEVER_QUIET, BUSY_OR_IDLE),
         with_=("C3", "C2"),
     ),
     Mutant(
         "C7",
         "old polls are as good as fresh ones",
         (
-            off(records.standing_block, "stale is not None"),
+            off(standing._polled, "stale is not None"),
             # The listing judged on, and the reading of the clock, grow old with the polls.
+            off(RecordJudge._on_a_fresh_base, "age_s > limit_s"),
             off(
-                RecordJudge._absent_and_permitted,
-                "(age_s := self.snapshot.now - history.base.started_at) "
-                "> settings.poll_stale_after",
-            ),
-            off(
-                RecordJudge.judge,
+                RecordJudge._on_a_known_clock,
                 "not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after)",
             ),
         ),
@@ -186,13 +184,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "C8",
         "what is under way for a record is not asked for",
         (
-            off(RecordJudge._marked, "flight is not None"),
+            off(RecordJudge._not_in_flight, "flight is not None"),
             off(
-                RecordJudge._marked,
+                RecordJudge._untouched,
                 "touched_at is not None and records is not None "
                 "and records.started_at <= touched_at",
             ),
-            off(records._still_permitted, "uuid in snapshot.record_flights"),
+            off(last_look._still_permitted, "uuid in snapshot.record_flights"),
             NEVER_QUIET,
         ),
         with_=("C3",),
@@ -201,13 +199,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "C9",
         "a hold on a record is not looked at",
         (
-            off(RecordJudge._kept_by_itself, "record.held"),
             off(
-                RecordJudge._marked,
-                "uuid in snapshot.holds or record.instance_id in snapshot.holds",
+                RecordJudge._free_of_holds,
+                "record.held or (holds and (record.uuid in holds or record.instance_id in holds))",
             ),
             off(
-                records._still_permitted,
+                last_look._still_permitted,
                 "record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds",
             ),
         ),
@@ -216,9 +213,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "C10",
         "an open breaker stops nothing",
         (
-            off(records.standing_block, "breaker and snapshot.breaker.cause is not None"),
+            off(standing._closed, "snapshot.breaker.cause is not None"),
             off(
-                records._still_permitted,
+                last_look._still_permitted,
                 "snapshot.breaker.generation != order.breaker_generation "
                 "or snapshot.breaker.is_open",
             ),
@@ -227,7 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "without the lease it cleans on",
-        (off(records.standing_block, "not snapshot.lease"),),
+        (off(standing._leased, "not snapshot.lease"),),
     ),
     Mutant(
         "C10",
@@ -241,22 +238,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C11",
         "signs of life at the last look are not seen",
-        (off(records.confirm_clean, "alive is not None"),),
+        (off(last_look.confirm_clean, "alive is not None"),),
     ),
     Mutant(
         "C11",
         "an order never expires",
-        (off(records._still_permitted, "snapshot.now > order.not_after"),),
+        (off(last_look._still_permitted, "snapshot.now > order.not_after"),),
     ),
     Mutant(
         "C11",
         "a denial counts however young the node is",
         (
-            off(records._still_stale, "since_s <= settings.visible_after"),
+            off(last_look._still_stale, "since_s <= settings.visible_after"),
             NEVER_QUIET,
             BUSY_OR_IDLE,
             QUIET_AT_LAST_LOOK,
-            off(records._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
+            off(last_look._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
         ),
         with_=("C3", "C2"),
     ),
@@ -287,7 +284,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what moved before the fence is not compared",
         (
             off(
-                records.fenced_order,
+                orders.fenced_order,
                 "judged.last_ping_at != fenced.last_ping_at "
                 "or judged.first_ping_at != fenced.first_ping_at "
                 "or judged.slot_number != fenced.slot_number "
@@ -304,14 +301,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "C20",
         "after a shutdown whatever stands in the record is freed",
         (
-            off(records._sign_of_life, "record.incarnation != order.incarnation"),
+            off(last_look._sign_of_life, "record.incarnation != order.incarnation"),
             off(
-                records._sign_of_life,
+                last_look._sign_of_life,
                 "order.is_exception and record.instance_id not in (None, order.instance_id)",
             ),
             off(ShutdownDesk._gone, "order.reason is not Reason.UNPAIRED", "True"),
             off(
-                records._sign_of_life,
+                last_look._sign_of_life,
                 "_is_alive(node, order) and (order.is_exception or bears(node, record))",
             ),
         ),
@@ -332,9 +329,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "startup-fail is reason enough",
         (
             off(
-                RecordJudge.judge,
+                RecordJudge._past_its_window,
                 "not quiet_s > window_s",
-                "not quiet_s > window_s and not never_pinged",
+                "not quiet_s > window_s and (record.first_ping_at or record.last_ping_at)",
             ),
         ),
     ),
@@ -437,7 +434,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "L2",
         "an adapter without proof may authorise",
-        (off(records.standing_block, "not settings.may_authorise"),),
+        (off(standing._authorised, "not settings.may_authorise"),),
     ),
     Mutant(
         "L3",
@@ -458,7 +455,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D3",
         "one denial is gone, however soon",
-        (off(shutdown.judge_gone, "settings.visible_after == 0", "True"),),
+        (off(destroy.judge_gone, "settings.visible_after == 0", "True"),),
     ),
     Mutant(
         "D3",
@@ -472,7 +469,9 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "D7", "an unpaired node is destroyed at once", (off(NodeJudge._unpaired, UNPAIRED_LONG),)
+        "D7",
+        "an unpaired node is destroyed at once",
+        (off(NodeJudge._unpaired, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",

@@ -9,11 +9,12 @@ import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from nodemanager.core.breaker import Cause
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import ShutdownOrder
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.cleans import EXACT_S, CleanRules
 from tests.simulation.cloud import Instance
@@ -52,6 +53,8 @@ class Memory:
     ordered: dict[str, tuple[float, ShutdownOrder]] = field(default_factory=dict)
     destroyed: list[Destroyed] = field(default_factory=list)
     boots: dict[str, str] = field(default_factory=dict)
+    waves: dict[str, float] = field(default_factory=dict)
+    """Nodes that a breaker was open for, as mass silence, and until when."""
     ended: set[str] = field(default_factory=set)
 
 
@@ -74,6 +77,9 @@ class NodeRules:
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         if manager.mode != "apply":
             return
+        wave = plan.breaker.part(Cause.MASS_SILENCE)
+        for node_id in wave.ids if wave is not None else ():
+            self.memory[manager.name].waves[node_id] = self.world.engine.now
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -306,7 +312,13 @@ class NodeRules:
         }
         window = settings.node_stale_after
         turned = {one.node_id: one.turned_at for one in memory.destroyed if one.reason in WAVE}
-        turned |= {one.node_id: self._turned_at(one) for one in bad if one.reason in WAVE}
+        turned |= {
+            one.node_id: self._turned_at(one, manager.name) for one in bad if one.reason in WAVE
+        }
+        # A wave that was seen, and whose breaker closed as few are left of it, is over (B3).
+        turned = {
+            one: at for one, at in turned.items() if at > memory.waves.get(one, float("-inf"))
+        }
         wave: set[str] = set()
         for begun in turned.values():
             # As the manager saw them turn, which is a poll or two off.
@@ -320,12 +332,19 @@ class NodeRules:
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
 
-    def _turned_at(self, order: ShutdownOrder) -> float:
-        """When its node was last heard, or was made."""
+    def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
+        """When its node was last heard, or was made; came into sight, or lost its record."""
         node = self.world.cloud.instances[order.node_id]
         machine = node.machine
         heard = machine.heard_at if machine is not None else None
-        return node.created_at if heard is None else heard
+        turned_at = max(
+            node.created_at if heard is None else heard,
+            self.told.ears[manager].shown_since(node.id),
+        )
+        lonely = self.memory[manager].lonely.get(node.id)
+        if order.reason is Reason.UNPAIRED and lonely is not None:
+            turned_at = max(turned_at, lonely.since)
+        return turned_at
 
     def destroyed(self, one: Instance, by: str) -> None:
         memory, manager = self.memory[by], self.world.managers[by]
@@ -335,7 +354,7 @@ class NodeRules:
             return
         at, order = known
         now = self.world.engine.now
-        memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order)))
+        memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order, by)))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             sent_at = self.world.weather.sent_at
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
@@ -392,8 +411,13 @@ class NodeRules:
             # Nobody waits for it any more: it comes on top of what was tried since.
             return
         pool, settings = manager.pool.name, manager.pool.settings
-        # That everything vanished at once is not to be believed.
-        whole = [one for one in self.told.ears[by].records if one.complete and one.items]
+        # What it heard after its order came too late; that all vanished is not to be believed.
+        ordered_at = self.cleans.truth.set_up_at(by, after.uuid, self.world.weather.sent_at)
+        whole = [
+            one
+            for one in self.told.ears[by].records
+            if one.complete and one.items and one.ended <= ordered_at
+        ]
         listed = whole[-1].items if whole else {}
         waiting = [
             one

@@ -84,6 +84,20 @@ class Ears:
         heard: deque[Heard] = getattr(self, source)
         return next((one for one in reversed(heard) if one.complete and one.ended <= by), None)
 
+    def shown_since(self, node_id: str) -> float:
+        """When the first of the newest complete listings that all show that node began.
+
+        -inf where it can't be told: all that are remembered show it and there were more, or the
+        newest does not.
+        """
+        since = float("-inf")
+        for heard in reversed(self.cloud):
+            if heard.complete:
+                if node_id not in heard.items:
+                    return since
+                since = heard.started
+        return since if len(self.cloud) < KEPT else float("-inf")
+
 
 def _until(answers: Sequence[T], by: float) -> T | None:
     return next((one for one in reversed(answers) if one.at <= by), None)

@@ -32,6 +32,8 @@ class Truth:
         """By manager and uuid, when a set-up was ordered that uses the record again."""
         self.new_at: dict[str, list[float]] = defaultdict(list)
         """By manager, when set-ups were ordered that make a record."""
+        self.ordered_at: dict[str, tuple[str, float]] = {}
+        """By node, who ordered it when."""
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
@@ -45,6 +47,13 @@ class Truth:
                 self.new_at[manager.name].append(self.world.engine.now)
             else:
                 self.reused_at[manager.name, boot.record.uuid] = self.world.engine.now
+
+    def set_up_at(self, manager: str, uuid: str, sent_at: float) -> float:
+        """When the set-up was ordered whose claim of that record was sent at that time."""
+        reused_at = self.reused_at.get((manager, uuid))
+        if reused_at is not None:
+            return reused_at
+        return max((at for at in self.new_at[manager] if at <= sent_at), default=sent_at)
 
     def live_node_of(self, record: Record) -> Instance | None:
         """A node that is live in the sense of the promise, if there is one."""
@@ -129,24 +138,34 @@ class Truth:
             world.violate("SAFETY", f"{made.id} was made for {tags.record}, freed before")
         # What it heard after its order came too late to count.
         sent_at = self.claim_sent_at[tags.incarnation or ""]
-        ordered_at = self.reused_at.get((by, tags.record or ""))
-        if ordered_at is None:
-            ordered_at = max((at for at in self.new_at[by] if at <= sent_at), default=sent_at)
-        lives = [
-            one
-            for one in world.cloud.living()
-            if one is made
-            or (
-                not one.twin
-                and one.tags.pool == tags.pool
-                and self._is_evident(one, manager, ordered_at)
-            )
-        ]
+        ordered_at = self.set_up_at(by, tags.record or "", sent_at)
+        self.ordered_at[made.id] = by, ordered_at
+        # One that was ordered later, and made sooner, was to count this one.
+        later = {
+            at
+            for name, at in (self.ordered_at.get(one.id, ("", 0.0)) for one in world.cloud.living())
+            if name == by and at > ordered_at
+        }
+        lives = max((self._lives(made, manager, at) for at in {ordered_at, *later}), key=len)
         # One that was denied, or came too late, is nobody's to count; nor is one whose fresh ping
         # a clock that is measured minutes wrong makes look old.
         countable = not world.broken.keys() & {"A1", "A2", "A3"}
         if len(lives) > settings.max_nodes and countable:
             world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
+
+    def _lives(self, made: Instance, manager: Manager, ordered_at: float) -> list[Instance]:
+        """That node, and those that an order of that time had to count."""
+        return [
+            one
+            for one in self.world.cloud.living()
+            if one is made
+            or (
+                not one.twin
+                and one.tags.pool == made.tags.pool
+                and self.ordered_at.get(one.id, ("", 0.0))[1] <= ordered_at
+                and self._is_evident(one, manager, ordered_at)
+            )
+        ]
 
     def _is_evident(self, one: Instance, manager: Manager, by: float) -> bool:
         """Whether the manager could know by then of a living node: listed, claimed, or heard.
@@ -172,6 +191,9 @@ class Truth:
             return one.created_at >= records.started
         if record.last_ping_at is None:
             return True
+        if record.instance_id not in (None, one.id):
+            # Of two that were made on one record, the other pings.
+            return False
         heard_at = self.pings.get((record.uuid, record.last_ping_at), 0.0)
         if records.started - heard_at > settings.poll_stale_after - 1.0:
             return False

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodemanager import __version__, log
 from nodemanager.clock import ManualClock
 from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.slots import Leak
 from nodemanager.errors import StartError
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
@@ -98,11 +99,19 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         max_nodes=16,
         idle_times={"compute-3": 12.34567},
         polls={"cloud": Poll(started_at=manager.clock.boottime() - 5, items=9)},
-        slots=Slots(used=3, total=64),
+        poll_stale_after=10.0,
+        slots=Slots(
+            used=3,
+            total=64,
+            held_by={"no_node": 3},
+            leaks=(Leak(Reason.WITHIN_WINDOW, 2, 6000.0, 1200.0), Leak(Reason.HELD, 1, None, None)),
+        ),
         records={"in_use": 3},
         plan="4f1c",
         reasons={Reason.WITHIN_WINDOW: 3},
         deferred=2,
+        refused={("small", Reason.AT_QUOTA): 4},
+        under_way={"setup": 1},
     )
     manager.clock.advance(2)
     shown = manager.get("/status.json", WITH_TOKEN).json()
@@ -122,10 +131,61 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
     assert shown["idle_times"] == {"compute-3": 12.346}
     assert shown["pool"] == "prod"
     assert shown["cycle_age_s"] == 2
-    assert shown["polls"] == {"cloud": {"age_s": 7, "items": 9, "failures_in_a_row": 0}}
-    assert shown["slots"] == {"used": 3, "free": 61, "total": 64, "free_in_s": None}
+    assert shown["polls"] == {
+        "cloud": {"age_s": 7, "stale": False, "items": 9, "failures_in_a_row": 0}
+    }
+    assert shown["poll_stale_after_s"] == 10
+    assert shown["slots"] == {
+        "used": 3,
+        "free": 61,
+        "total": 64,
+        "free_in_s": None,
+        "held_by": {"no_node": 3},
+        "leaked": {
+            "count": 3,
+            "causes": [
+                {"cause": "within_window", "count": 2, "oldest_s": 6000, "free_in_s": 1200},
+                {"cause": "held", "count": 1, "oldest_s": None, "free_in_s": None},
+            ],
+        },
+    }
     assert shown["records"] == {"in_use": 3}
-    assert shown["plan"] == {"id": "4f1c", "reasons": {"within_window": 3}, "deferred": 2}
+    assert shown["plan"] == {
+        "id": "4f1c",
+        "reasons": {"within_window": 3},
+        "deferred": 2,
+        "aborted": None,
+    }
+    assert shown["boots_refused"] == [{"size": "small", "reason": "at_quota", "count": 4}]
+    assert shown["under_way"] == {"setup": 1}
+
+
+def test_a_poll_is_stale_once_it_is_older_than_the_window_or_never_answered(
+    manager: Manager,
+) -> None:
+    now = manager.clock.boottime()
+    manager.cycle(polls={"cloud": Poll(now, 9), "demand": Poll()}, poll_stale_after=10.0)
+
+    def stale() -> dict[str, bool]:
+        polls = manager.get("/status.json").json()["polls"]
+        return {source: poll["stale"] for source, poll in polls.items()}
+
+    manager.clock.advance(10.0)
+    assert stale() == {"cloud": False, "demand": True}
+    manager.clock.advance(0.01)
+    assert stale() == {"cloud": True, "demand": True}
+
+
+def test_the_gauge_of_leaked_slots_forgets_a_cause_that_is_gone(manager: Manager) -> None:
+    def leaked(cause: str) -> float | None:
+        return manager.metrics.registry.get_sample_value(
+            "nodemanager_slots_leaked", {"cause": cause}
+        )
+
+    manager.cycle(slots=Slots(used=2, leaks=(Leak(Reason.WITHIN_WINDOW, 2, 1.0, 1.0),)))
+    assert leaked("within_window") == 2
+    manager.cycle(slots=Slots(used=1, leaks=(Leak(Reason.HELD, 1, 1.0, None),)))
+    assert (leaked("within_window"), leaked("held")) == (0, 1)
 
 
 def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) -> None:
@@ -134,7 +194,15 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         account="name-of-account",
         store="name-of-store",
         holder="name-of-host",
-        breaker=Breaker(Reason.COLLAPSED, "name-of-cause", "name-of-cure", opened_at=0.0),
+        held=("name-of-hold",),
+        read_only="name-of-trouble",
+        breaker=Breaker(
+            Reason.COLLAPSED,
+            "name-of-cause",
+            "name-of-cure",
+            opened_at=0.0,
+            others=(Breaker("writes_fail", "name-of-other", "name-of-cure", opened_at=1.0),),
+        ),
     )
     answer = manager.get("/status.json")
     assert answer.status_code == 200
@@ -143,12 +211,17 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         "open": True,
         "reason": "collapsed",
         "open_s": manager.clock.boottime(),
+        "others": [{"reason": "writes_fail", "open_s": manager.clock.boottime() - 1.0}],
     }
+    assert answer.json()["holds"] == {"count": 1}
     told = manager.get("/status.json", WITH_TOKEN).json()
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
     assert told["lease"] == {"held": True, "holder": "name-of-host"}
     assert told["breaker"]["cause"] == "name-of-cause"
     assert told["breaker"]["clear"] == "name-of-cure"
+    assert told["breaker"]["others"][0]["cause"] == "name-of-other"
+    assert told["holds"] == {"count": 1, "ids": ["name-of-hold"]}
+    assert told["read_only"] == "name-of-trouble"
 
 
 def test_before_the_first_cycle_status_says_that_it_is_starting(manager: Manager) -> None:

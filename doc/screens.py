@@ -1,0 +1,104 @@
+"""Show what commands say about the recorded incident: python doc/screens.py
+
+Each is run on doc/incident/journal.db.xz, unpacked to journal.db: on a terminal of its own, drawn
+as doc/incident/NAME.svg; and in a pipe, for doc/incident/NAME.txt. Run it again when what a command
+says has changed.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+HERE = Path(__file__).parent
+INCIDENT = HERE / "incident"
+WIDTH = 150
+PROGRAM = "nodemanager"
+JOURNAL = "journal.db"
+
+SCREENS: dict[str, list[str]] = {
+    "log-killed": ["log", "compute4", "--journal", JOURNAL],
+    "log-cut-off": ["log", "compute20", "--journal", JOURNAL],
+}
+"""What is run, by the name of its picture."""
+
+
+def on_a_terminal(command: list[str], cwd: Path) -> str:
+    """What a terminal of WIDTH columns gets of it, colours and all."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(WIDTH), "LINES": "60", "TERM": "xterm-256color"}
+    environment |= {"TZ": "UTC"}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd,
+        env=environment,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                new = os.read(ours, 65536)
+            except OSError:
+                break  # Linux' word for: nobody has the other end any more.
+            if not new:
+                break
+            shown += new
+    os.close(ours)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {process.returncode}")
+    return shown.decode().replace("\r\n", "\n")
+
+
+def in_a_pipe(command: list[str], cwd: Path) -> str:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd, check=True, text=True
+    )
+    return done.stdout
+
+
+def picture(shown: str, title: str) -> str:
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(shown.rstrip("\n")), highlight=False)
+    # Without the web fonts that the template would fetch: a document asks nobody for anything.
+    svg = re.sub(r"\s*@font-face {.*?}", "", console.export_svg(title=title), flags=re.DOTALL)
+    # Its ids are a hash of its content, so that a picture that says the same is the same file.
+    return svg.replace("Fira Code,", "")
+
+
+def command_of(name: str) -> list[str]:
+    return [sys.executable, "-m", PROGRAM, *SCREENS[name]]
+
+
+def unpack(home: Path) -> None:
+    """The journal, where the commands look for it."""
+    (home / JOURNAL).write_bytes(lzma.decompress((INCIDENT / f"{JOURNAL}.xz").read_bytes()))
+
+
+def plain(name: str, home: Path) -> str:
+    """The content of NAME.txt."""
+    return f"$ {' '.join((PROGRAM, *SCREENS[name]))}\n{in_a_pipe(command_of(name), home)}"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="nodemanager-screens-") as directory:
+        home = Path(directory)
+        unpack(home)
+        for name, arguments in SCREENS.items():
+            told = " ".join((PROGRAM, *arguments))
+            (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
+            svg = picture(on_a_terminal(command_of(name), home), told)
+            (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
+            print(f"{name}: {told}")
+
+
+if __name__ == "__main__":
+    main()

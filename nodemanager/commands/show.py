@@ -1,0 +1,95 @@
+"""What the commands print: tables and colours on a terminal, plain aligned text in a pipe.
+
+What a cloud, a node or a user wrote goes through `visible`, so that it can't move a cursor or pass
+for a line of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nodemanager.logline import visible
+
+PIPE_WIDTH = 10_000
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print: with the terminal's width and colours (NO_COLOR is heeded), or plain.
+
+    In a pipe no line is broken or cut, whatever its length.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=PIPE_WIDTH,
+        force_terminal=False,
+        no_color=True,
+    )
+
+
+def table(*headings: str, title: str | None = None, terminal: bool, right: str = "") -> Table:
+    """A table for `say`: ruled on a terminal, aligned columns alone in a pipe.
+
+    `right` names the headings of numbers, comma-separated.
+    """
+    made = Table(
+        title=title if terminal else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD if terminal else None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        collapse_padding=True,
+    )
+    numbers = {one.strip() for one in right.split(",")}
+    for heading in headings:
+        made.add_column(
+            heading,
+            justify="right" if heading in numbers else "left",
+            overflow="fold",
+            no_wrap=not terminal,
+        )
+    return made
+
+
+def say(out: Console, *things: Any) -> None:
+    """Print, without blanks at the ends of lines in a pipe."""
+    if out.is_terminal:
+        out.print(*things)
+        return
+    with out.capture() as captured:
+        out.print(*things)
+    text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    out.file.write(text)
+    out.file.flush()
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A value from elsewhere, every character of it to be seen."""
+    return Text(visible("" if value is None else str(value)), style=style)
+
+
+def print_json(value: Any, *, a_line: bool = False) -> None:
+    """`value` as JSON, ASCII only; on one line where several follow each other."""
+    shown = json.dumps(
+        value,
+        indent=None if a_line else 2,
+        separators=(",", ":") if a_line else None,
+        allow_nan=False,
+        default=str,
+    )
+    click.echo(shown)

@@ -1,0 +1,220 @@
+"""One screen of a daemon's status.json: what it is made of, for a terminal and for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nodemanager.commands.show import cell
+from nodemanager.commands.times import span
+from nodemanager.logline import visible
+
+GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
+
+NODE_STATES = ("busy", "idle", "booting", "unpaired", "down", "fail", "shutdown")
+_WORDS = {"fail": "bad", "shutdown": "shutting down"}
+_TROUBLE = frozenset({"down", "fail", "unpaired"})
+HELD_FOR = {
+    "listed_node": "with a node",
+    "claim": "claimed, no ping yet",
+    "claim_without_slot": "being set up",
+    "other_pool": "other pools'",
+}
+MOST_IDS = 5
+
+Shown = Mapping[str, Any]
+
+
+def screen(status: Shown) -> RenderableType:
+    """The whole of it: a label and its lines for each subject."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, lines in _subjects(status):
+        for number, line in enumerate(lines):
+            grid.add_row(Text(label if number == 0 else "", style="bold"), line)
+    return Group(_head(status), grid)
+
+
+def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
+    yield "slots", _slots(status["slots"])
+    yield "nodes", _nodes(status)
+    yield "boots", _boots(status)
+    yield "records", [_counts(status["records"]) or Text("none", style=FAINT)]
+    yield "polls", _polls(status)
+    yield "breaker", _breaker(status["breaker"])
+    yield "lease", [_lease(status["lease"])]
+    yield "waiting", _waiting(status)
+    yield "holds", [_holds(status["holds"])]
+    leftovers = {state: count for state, count in status["leftovers"].items() if count}
+    yield "leftovers", [_counts(leftovers, bad=("failed",)) or Text("none", style=FAINT)]
+
+
+def _head(status: Shown) -> RenderableType:
+    mode = str(status["mode"])
+    head = Text.assemble(
+        (f"pool {status['pool']}", "bold"),
+        "  ",
+        (mode, GOOD if mode == "apply" else ODD),
+    )
+    if mode == "dry-run":
+        head.append(" (nothing is written)", style=FAINT)
+    elif mode == "read-only":
+        head.append(": ").append(cell(status.get("read_only") or "look at its log", ODD))
+    plan = status["plan"]
+    head.append(f"  plan {plan['id']}, {span(status['cycle_age_s'])} ago", style=FAINT)
+    if plan["aborted"] is not None:
+        head.append(f"  no decision: {plan['aborted']}", style=BAD)
+    head.append(f"  version {status['Version']}", style=FAINT)
+    return head
+
+
+def _slots(slots: Shown) -> Sequence[RenderableType]:
+    leaked = slots["leaked"]
+    first = Text(f"{slots['used']} used")
+    if slots["total"] is not None:
+        first.append(f" of {slots['total']}, ")
+        free = f"{slots['free']} free"
+        if slots["free"] == 0 and slots["free_in_s"] is not None:
+            free += f" (the next in {span(slots['free_in_s'])})"
+        first.append(free, style=GOOD if slots["free"] else BAD)
+    first.append(", ")
+    first.append(f"{leaked['count']} leaked", style=ODD if leaked["count"] else FAINT)
+    lines: list[RenderableType] = [first]
+    held = {HELD_FOR[why]: slots["held_by"].get(why) for why in HELD_FOR}
+    if any(held.values()):
+        lines.append(_counts({why: count for why, count in held.items() if count}))
+    if leaked["causes"]:
+        lines.append(_leaks(leaked["causes"]))
+    return lines
+
+
+def _leaks(causes: Sequence[Shown]) -> RenderableType:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(justify="right")
+    for one in causes:
+        oldest, free = one["oldest_s"], one["free_in_s"]
+        made.add_row(
+            Text(str(one["count"]), style=ODD),
+            cell(one["cause"]),
+            Text("" if oldest is None else f"oldest {span(oldest)}"),
+            Text("no window frees it" if free is None else _soonest(free), style=FAINT),
+        )
+    return made
+
+
+def _soonest(free_in_s: float) -> str:
+    return f"first free in {span(free_in_s)}" if free_in_s > 0 else "being freed"
+
+
+def _nodes(status: Shown) -> Sequence[RenderableType]:
+    counts = {one: status[f"nodes_{one}"] for one in NODE_STATES}
+    present = {_WORDS.get(one, one): count for one, count in counts.items() if count}
+    trouble = [_WORDS.get(one, one) for one in _TROUBLE]
+    line = _counts(present, bad=trouble) or Text("none", style=FAINT)
+    line.append(f"; {status['nodes_wish']} wished for", style=FAINT)
+    line.append(f", at most {status['config_max_nodes']}", style=FAINT)
+    if status["node_quota"] != status["config_max_nodes"]:
+        line.append(f", the cloud allows {status['node_quota']}", style=ODD)
+    if status["price"]:
+        line.append(f", {status['price']:g} per hour", style=FAINT)
+    return [line]
+
+
+def _boots(status: Shown) -> Sequence[RenderableType]:
+    refused = status["boots_refused"]
+    if not refused:
+        return [Text("none refused", style=FAINT)]
+    return [
+        Text.assemble(
+            (f"{one['count']} refused", ODD), "  ", cell(one["size"]), f"  {one['reason']}"
+        )
+        for one in refused
+    ]
+
+
+def _polls(status: Shown) -> Sequence[RenderableType]:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    limit = status["poll_stale_after_s"]
+    for source, poll in status["polls"].items():
+        age = poll["age_s"]
+        style = BAD if poll["stale"] else GOOD
+        made.add_row(
+            cell(source),
+            Text("no answer yet" if age is None else f"{span(age)} old", style=style),
+            Text("" if limit is None else f"stale after {span(limit)}", style=FAINT),
+            Text(f"{poll['items']} items"),
+            Text(f"{poll['failures_in_a_row']} failures in a row", style=BAD)
+            if poll["failures_in_a_row"]
+            else Text(""),
+        )
+    return [made] if status["polls"] else [Text("none yet", style=FAINT)]
+
+
+def _breaker(breaker: Shown) -> Sequence[RenderableType]:
+    if not breaker["open"]:
+        return [Text("closed", style=GOOD)]
+    lines: list[RenderableType] = []
+    for part in (breaker, *breaker["others"]):
+        lines.append(
+            Text.assemble(
+                (f"OPEN for {span(part['open_s'])}", BAD),
+                "  ",
+                cell(part.get("cause", part["reason"])),
+            )
+        )
+        if "clear" in part:
+            lines.append(cell(part["clear"], FAINT))
+    lines.append(Text("nothing is freed or destroyed meanwhile", style=FAINT))
+    return lines
+
+
+def _lease(lease: Shown) -> Text:
+    held = Text("held", style=GOOD) if lease["held"] else Text("not held: only looking", style=ODD)
+    if lease.get("holder"):
+        held.append(" by ").append(cell(lease["holder"]))
+    return held
+
+
+def _waiting(status: Shown) -> Sequence[RenderableType]:
+    """What is under way, and what a cap or a backlog puts off."""
+    reasons = status["plan"]["reasons"]
+    lines: list[RenderableType] = []
+    if status["under_way"]:
+        line = Text("under way: ")
+        lines.append(line.append(_counts(status["under_way"])))
+    if status["plan"]["deferred"]:
+        lines.append(Text(f"{status['plan']['deferred']} cleans deferred to the next cycle"))
+    if reasons.get("shutdown_cap"):
+        lines.append(Text(f"{reasons['shutdown_cap']} shutdowns deferred to the next cycle"))
+    if reasons.get("backlog_held"):
+        lines.append(
+            Text(f"{reasons['backlog_held']} records of the backlog wait for you", style=ODD)
+        )
+    return lines or [Text("nothing", style=FAINT)]
+
+
+def _holds(holds: Shown) -> Text:
+    if not holds["count"]:
+        return Text("none", style=FAINT)
+    line = Text(str(holds["count"]), style=ODD)
+    ids = holds.get("ids", [])
+    if ids:
+        line.append(": ").append(cell(" ".join(ids[:MOST_IDS])))
+    if len(ids) > MOST_IDS:
+        line.append(" ...")
+    return line
+
+
+def _counts(counts: Mapping[str, int], bad: Sequence[str] = ()) -> Text:
+    """`3 busy, 1 idle`; empty for none."""
+    line = Text()
+    for number, (word, count) in enumerate(counts.items()):
+        line.append(", " if number else "")
+        shown = visible(word.replace("_", " "))
+        line.append(f"{count} {shown}", style=BAD if word in bad else "")
+    return line

@@ -1,0 +1,158 @@
+"""The last word before a record is freed: what was found, held against what was judged (C11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodemanager.core.bearers import bears
+from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.orders import CleanOrder
+from nodemanager.core.pools import not_ours
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import quiet_for, window_of, word_of
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+from nodemanager.core.unlisted import look_for_unlisted
+from nodemanager.core.verdict import Verdict, keep
+
+
+@dataclass(frozen=True, slots=True)
+class CleanEvidence:
+    """What the cleaner found just before the write: the record and the cloud's answers (C11).
+
+    `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
+    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked.
+    """
+
+    record: Record | None
+    tagged: tuple[CloudNode, ...] | None
+    by_id: CloudNode | None = None
+    asked_id: bool = False
+    error: str | None = None
+
+
+def confirm_clean(
+    order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the write: CLEAN, or KEEP with what forbids it now (C11).
+
+    `snapshot` is of this moment, with the order's own flight left out.
+    """
+    uuid = order.uuid
+    if found.error is not None or found.tagged is None:
+        return keep(uuid, Reason.EVIDENCE_MISSING, error=found.error)
+    record = found.record
+    if record is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="the record is gone")
+    standing = _still_permitted(order, record, snapshot, settings)
+    if standing is not None:
+        return standing
+    alive = _sign_of_life(order, record, found, snapshot)
+    if alive is not None:
+        return alive
+    if order.is_exception:
+        return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+    return _still_stale(order, record, found, snapshot, settings)
+
+
+def _still_permitted(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """C0, C8-C10 and the order's own time, evaluated again."""
+    uuid = order.uuid
+    if snapshot.now > order.not_after:
+        return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:
+        cause = snapshot.breaker.cause
+        return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
+    if record.problems:
+        return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+    foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
+    if foreign is not None:
+        return keep(uuid, foreign, pool=record.pool)
+    if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
+    block = standing_block(snapshot, settings, polls=not order.is_exception)
+    return None if block is None else keep(uuid, block[0], **block[1])
+
+
+def _sign_of_life(
+    order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
+) -> Verdict | None:
+    uuid = order.uuid
+    if order.version is not None and record.version != order.version:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
+    if record.incarnation != order.incarnation:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
+    if order.is_exception and record.instance_id not in (None, order.instance_id):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
+    if order.is_exception and order.incarnation is None and record.instance_id is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="nothing says whose it is")
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    if order.reason is Reason.CREATE_REFUSED and pinged:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
+    # The newest listing may have begun before the node was gone.
+    listed = (
+        node
+        for node in snapshot.history.bearers.get(uuid, ())
+        if not order.is_exception or node.id != order.instance_id
+    )
+    for node in (*(found.tagged or ()), *listed):
+        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        if _is_alive(node, order) and (order.is_exception or bears(node, record)):
+            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    by_id = found.by_id
+    if by_id is not None and _is_alive(by_id, order):
+        return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
+    return None
+
+
+def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
+    """Whether the node holds the slot: C20 waives C4 for the one destroyed, which is on its way
+    out in an answer that is late."""
+    if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
+        return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
+    return node.state is not CloudState.TERMINATED
+
+
+def _still_stale(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict:
+    uuid = order.uuid
+    if record.instance_id is not None and not found.asked_id:
+        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
+    if record.claim is None and record.instance_id is None:
+        return keep(uuid, Reason.UNVERIFIABLE)
+    if look_for_unlisted(snapshot, settings).short:
+        return keep(uuid, Reason.LISTING_SHORT)
+    clock = snapshot.history.clock
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+        return keep(uuid, Reason.CLOCK_UNKNOWN)
+    quiet_s = quiet_for(record, clock, snapshot)
+    window_s = window_of(record, settings)
+    # The fence is a write of ours and no sign of life; what it must not hide was compared.
+    if not order.fenced and (quiet_s is None or not quiet_s > window_s):
+        return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
+    state = word_of(record, snapshot, settings)
+    if state in (WorkerState.BUSY, WorkerState.IDLE):
+        return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
+    first = record.first_ping_at
+    if first is not None:
+        since_s = clock.age(first, snapshot.now)
+        if since_s < 0.0:
+            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            since_s = max(quiet_s or 0.0, float(order.measures.get("idle_s", 0.0)))
+        if since_s <= settings.visible_after:
+            return keep(
+                uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
+            )
+    elif not order.fenced and not (quiet_s or 0.0) > settings.claim_window:
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=settings.claim_window)
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)

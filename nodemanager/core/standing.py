@@ -1,0 +1,95 @@
+"""What forbids every free and destroy at a moment, whichever record or node (SAFETY.md C7, C10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nodemanager.core.checks import Check
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+
+Block = tuple[Reason, Mapping[str, object]]
+Standing = Callable[[Snapshot, Settings], Block | None]
+
+
+def poll_ages(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
+    """Seconds since each configured poll's newest answer began; infinite where there is none."""
+    history, now = snapshot.history, snapshot.now
+    polls: list[tuple[str, float | None]] = [
+        ("cloud", history.cloud.started_at if history.cloud else None),
+        ("records", history.records.started_at if history.records else None),
+    ]
+    if settings.demand_polled:
+        polls.append(("demand", snapshot.demand_at))
+    return {
+        source: float("inf") if started_at is None else now - started_at
+        for source, started_at in polls
+    }
+
+
+def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
+    """The first configured poll that is older than poll_stale_after, and its age (C7)."""
+    for source, age in poll_ages(snapshot, settings).items():
+        if age > settings.poll_stale_after:
+            return source, age
+    return None
+
+
+def _leased(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if not snapshot.lease:
+        return Reason.NO_LEASE, {}
+    return None
+
+
+def _writable(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.read_only is not None:
+        return Reason.READ_ONLY, {"detail": snapshot.read_only}
+    return None
+
+
+def _closed(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.breaker.cause is not None:
+        return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
+    return None
+
+
+def _polled(snapshot: Snapshot, settings: Settings) -> Block | None:
+    stale = stale_poll(snapshot, settings)
+    if stale is not None:
+        return Reason.POLL_STALE, {
+            "source": stale[0],
+            "age_s": stale[1],
+            "limit_s": settings.poll_stale_after,
+        }
+    return None
+
+
+def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if not settings.may_authorise:
+        return Reason.NOT_AUTHORISED, {}
+    return None
+
+
+STANDING: tuple[Check[Standing], ...] = (
+    Check("L6", "leased", _leased),
+    Check("L5", "writable", _writable),
+    Check("B2", "breaker", _closed),
+    Check("C7", "polls", _polled),
+    Check("L2", "authorised", _authorised),
+)
+
+
+def standing_block(
+    snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
+) -> Block | None:
+    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5).
+
+    Without `polls` their age does not matter, without `breaker` an open breaker does not.
+    """
+    left_out = {name for name, asked in (("polls", polls), ("breaker", breaker)) if not asked}
+    for check in STANDING:
+        block = None if check.name in left_out else check.ask(snapshot, settings)
+        if block is not None:
+            return block
+    return None

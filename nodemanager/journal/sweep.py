@@ -1,0 +1,234 @@
+"""Many lots of settings over one recording, on as many processors as there are.
+
+Each process reads the journal by itself: a snapshot costs more to hand over than to decode. All
+lanes of a process share what is decoded.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any
+
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.whatif import Outcome
+from nodemanager.journal.deltas import digest, verdicts_of
+from nodemanager.journal.lanes import Course, Lane, drive
+from nodemanager.journal.reading import Decided, Outline, read
+
+Changes = Mapping[str, Any]
+"""Other settings, by field of Settings."""
+Tick = Callable[[int], None]
+"""Told how many decisions were taken since it was told last."""
+
+ALONE = 20_000
+"""So many decisions, over all lanes, are not worth another process."""
+DIFFERING_KEPT = 50
+LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A verdict that came out otherwise than recorded; None on the side that has none.
+
+    The same kind and reason on both sides differ in what was measured.
+    """
+
+    plan_id: str
+    wall: float
+    subject: str
+    id: str
+    recorded: tuple[Kind, Reason] | None
+    now: tuple[Kind, Reason] | None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the recorded settings, and each lot of others, made of the recording.
+
+    `walls` are the decisions' times, epoch seconds. `differing` counts the decisions that did not
+    come out as recorded, `differences` are the first of their verdicts.
+    """
+
+    walls: tuple[float, ...]
+    recorded: Outcome
+    others: tuple[Outcome, ...]
+    differing: int
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The lanes of one process, by their number; those of `plain` are held against the journal."""
+
+    path: Path
+    since: float
+    until: float
+    lanes: tuple[tuple[int, Changes, bool], ...]
+    plain: int | None
+
+
+@dataclass(frozen=True)
+class _Done:
+    outcomes: dict[int, Outcome]
+    walls: tuple[float, ...]
+    differing: int
+    differences: tuple[Difference, ...]
+
+
+def replay(
+    path: Path,
+    outline: Outline,
+    others: Sequence[Changes] = (),
+    *,
+    since: float = 0.0,
+    until: float = float("inf"),
+    jobs: int | None = None,
+    tick: Tick = lambda _: None,
+) -> Replayed:
+    """Decide all of it again, by the recorded settings and by each of `others`.
+
+    `jobs` is how many processes may work at it, by default as many as there are processors. Raises
+    JournalError as `read` does.
+    """
+    lanes: list[tuple[int, Changes, bool]] = [(0, {}, True)]
+    if not outline.acts:
+        # What a dry run ordered, and never did, is taken as done beside the plain recording.
+        lanes.append((1, {}, False))
+    first = len(lanes)
+    lanes += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
+    jobs = jobs or len(os.sched_getaffinity(0))
+    if outline.decisions * len(lanes) < ALONE:
+        jobs = 1
+    tasks = [
+        _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
+        for share in _shares(lanes, jobs)
+    ]
+    done = [_work(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
+    outcomes: dict[int, Outcome] = {}
+    for one in done:
+        outcomes |= one.outcomes
+    return Replayed(
+        walls=done[0].walls,
+        recorded=outcomes[first - 1],
+        others=tuple(outcomes[first + at] for at in range(len(others))),
+        differing=done[0].differing,
+        differences=done[0].differences,
+    )
+
+
+def steps(outline: Outline, others: int) -> int:
+    """How many decisions `replay` takes."""
+    return outline.decisions * (others + (1 if outline.acts else 2))
+
+
+def _shares(
+    lanes: list[tuple[int, Changes, bool]], jobs: int
+) -> list[list[tuple[int, Changes, bool]]]:
+    """The lanes dealt out. The first is held against the journal, which is work, too."""
+    shares: list[list[tuple[int, Changes, bool]]] = [[] for _ in range(min(jobs, len(lanes)))]
+    for at, lane in enumerate(lanes):
+        shares[at % len(shares)].append(lane)
+    return shares
+
+
+def _work(task: _Task, tick: Tick) -> _Done:
+    lanes = {number: Lane(changes, acts=acts) for number, changes, acts in task.lanes}
+    plain = None if task.plain is None else list(lanes).index(task.plain)
+    course = Course()
+    differing = 0
+    differences: list[Difference] = []
+    entries = read(task.path, since=task.since, until=task.until)
+    for entry, plans in drive(entries, tuple(lanes.values()), course):
+        if plain is not None and digest(verdicts_of(plans[plain])) != entry.digest:
+            differing += 1
+            room = DIFFERING_KEPT - len(differences)
+            differences += _differences(entry, plans[plain], course)[:room]
+        tick(len(lanes))
+    outcomes = {number: lane.outcome for number, lane in lanes.items()}
+    return _Done(outcomes, tuple(course.walls), differing, tuple(differences))
+
+
+def _differences(entry: Decided, made: Plan, course: Course) -> list[Difference]:
+    now = {
+        (subject, verdict.id): (verdict.kind, verdict.reason)
+        for subject, verdict in verdicts_of(made)
+    }
+    keys = dict.fromkeys([*course.standing, *now])
+    plan_id, wall, standing = entry.snapshot.plan_id, entry.snapshot.wall, course.standing
+    found = [
+        Difference(plan_id, wall, *key, standing.get(key), now.get(key))
+        for key in keys
+        if standing.get(key) != now.get(key)
+    ]
+    # Then what was measured differs, and no journal has that of every verdict.
+    return found or [Difference(plan_id, wall, "plan", "", None, None)]
+
+
+# Processes.
+
+
+def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
+    # No fork: whoever calls may have threads.
+    context = multiprocessing.get_context("spawn")
+    counter: Synchronized[int] = context.Value("q", 0)
+    told = 0
+    with ProcessPoolExecutor(
+        len(tasks), mp_context=context, initializer=_begin, initargs=(counter,)
+    ) as pool:
+        futures: list[Future[_Done]] = [pool.submit(_work_apart, task) for task in tasks]
+        try:
+            while True:
+                waited = wait(futures, timeout=LOOK_EVERY_S)
+                now = counter.value
+                tick(now - told)
+                told = now
+                if not waited.not_done or any(one.exception() for one in waited.done):
+                    break
+        except BaseException:
+            _end(pool)
+            raise
+        if any(one.done() and one.exception() for one in futures):
+            _end(pool)
+        return [future.result() for future in futures]
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Nobody waits for the others any more."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+
+
+_counter: Synchronized[int] | None = None
+
+
+def _begin(counter: Synchronized[int]) -> None:
+    global _counter
+    _counter = counter
+    # Nothing here forms cycles, and there is much to walk.
+    gc.disable()
+
+
+def _work_apart(task: _Task) -> _Done:
+    pending, told_at = 0, time.monotonic()
+
+    def count(taken: int) -> None:
+        nonlocal pending, told_at
+        pending += taken
+        now = time.monotonic()
+        if now - told_at > LOOK_EVERY_S and _counter is not None:
+            with _counter.get_lock():
+                _counter.value += pending
+            pending, told_at = 0, now
+
+    return _work(task, count)

@@ -1,0 +1,43 @@
+"""What every command's output has in common: plain in a pipe, nothing invisible, JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nodemanager.commands import show
+
+
+def test_a_table_in_a_pipe_is_aligned_text_that_no_width_breaks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    out = show.console()
+    made = show.table("name", "count", terminal=out.is_terminal, right="count")
+    made.add_row(show.cell("x" * 100), show.cell(7))
+    made.add_row(show.cell("short"), show.cell(12))
+    show.say(out, made)
+    assert capsys.readouterr().out.splitlines() == [
+        "name" + " " * 98 + "count",
+        "x" * 100 + " " * 6 + "7",
+        "short" + " " * 100 + "12",
+    ]
+
+
+def test_what_others_wrote_moves_no_cursor_and_means_no_markup(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show.say(show.console(), show.cell("a\x1b[2Jb\nc\u202e[red]"))
+    assert capsys.readouterr().out == "a\\x1b[2Jb\\nc\\u202e[red]\n"
+
+
+@pytest.mark.parametrize("a_line", [pytest.param(True, id="line"), pytest.param(False, id="block")])
+def test_json_is_ascii_and_one_line_where_several_follow(
+    capsys: pytest.CaptureFixture[str], a_line: bool
+) -> None:
+    show.print_json({"name": "kn\u00f6ten", "at": [1.5, None]}, a_line=a_line)
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert json.loads(printed) == {"name": "kn\u00f6ten", "at": [1.5, None]}
+    assert (len(printed.splitlines()) == 1) is a_line
