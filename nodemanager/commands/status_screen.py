@@ -50,6 +50,10 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "lease", [_lease(status["lease"])]
     yield "waiting", _waiting(status)
     yield "holds", [_holds(status["holds"])]
+    orders = status["orders"]
+    ordered = {"draining": orders["drain"], "to be killed": orders["kill"]}
+    if any(ordered.values()):
+        yield "orders", [_counts({word: count for word, count in ordered.items() if count})]
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
     yield "leftovers", [_counts(leftovers, bad=("failed",)) or Text("none", style=FAINT)]
 
@@ -65,6 +69,11 @@ def _head(status: Shown) -> RenderableType:
         head.append(" (nothing is written)", style=FAINT)
     elif mode == "read-only":
         head.append(": ").append(cell(status.get("read_only") or "look at its log", ODD))
+    pause = status["pause"]
+    if pause["paused"]:
+        head.append(f"  PAUSED for {span(pause['paused_s'])}", style=BAD)
+        if "by" in pause:
+            head.append(f" by {visible(pause['by'])}: {visible(pause['reason'])}", style=ODD)
     plan = status["plan"]
     head.append(f"  plan {plan['id']}, {span(status['cycle_age_s'])} ago", style=FAINT)
     if plan["aborted"] is not None:
