@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import backlog, completion, log, operate, status
+from nodemanager.commands import backlog, completion, explain, log, operate, replay, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
 from nodemanager.core.commands import Verb
@@ -96,7 +96,9 @@ def registry(config: str | None, file: str | None) -> None:
 for _command in (
     backlog.backlog,
     *operate.COMMANDS,
+    replay.replay,
     status.status,
+    explain.explain,
     log.log,
     completion.completion,
 ):

@@ -21,13 +21,17 @@ class ClientError(NodeManagerError):
     """The daemon could not be reached, or said no."""
 
 
+class NobodyThereError(ClientError):
+    """No daemon takes commands there."""
+
+
 class Client:
     """The daemon that serves `config`'s pool: address, port and token are from the same file."""
 
     def __init__(self, config: Config) -> None:
         manage = config.manage
         if not manage.port:
-            raise ClientError(
+            raise NobodyThereError(
                 f"{config.path}: [Manage] port is not set, so the daemon takes no commands; "
                 "set one and restart it"
             )
@@ -75,6 +79,14 @@ class Client:
         """The newest picture with the orders that stand and who gave them: `pause`, `marks`."""
         return dict(self._get("/status.json"))
 
+    def explain(self, id: str, since: float | None = None) -> dict[str, Any]:
+        """Why it is left alone, or is not (journal.explained). Raises ClientError that says what
+        there is near where nothing, or more than one thing, goes by that id."""
+        query = "" if since is None else f"?since={since}"
+        path = f"/api/explain/{quote(id)}{query}"
+        shown: dict[str, Any] = self._request("GET", path, None)
+        return shown
+
     def backlog(self) -> dict[str, Any]:
         """What an operator is asked to decide, with the evidence."""
         return dict(self._get("/api/backlog"))
@@ -98,7 +110,7 @@ class Client:
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
-            raise ClientError(
+            raise NobodyThereError(
                 f"there is no {path}, which a daemon makes at its first start: start it "
                 f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
                 "daemon has it"
@@ -121,7 +133,12 @@ class Client:
         return self._request("POST", path, {"by": getpass.getuser(), **body})
 
     def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        must: bool = True,
     ) -> Any:
         """The JSON that it answers. Raises ClientError where it does not, or says no.
 
@@ -129,7 +146,7 @@ class Client:
         """
         answer = self._send(method, path, body, must=must)
         if answer.status_code != 200:
-            raise ClientError(f"{self._url}{path}: {_why(answer)}")
+            raise ClientError(_unknown(answer) or f"{self._url}{path}: {_why(answer)}")
         return answer.json()
 
     def _send(
@@ -149,9 +166,18 @@ class Client:
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
                 )
         except requests.ConnectionError as error:
-            raise ClientError(self._nobody()) from error
+            raise NobodyThereError(self._nobody()) from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
+
+
+def _unknown(answer: requests.Response) -> str | None:
+    """The daemon's own words about an id that it does not know."""
+    try:
+        told: Any = answer.json()
+        return str(told["description"]) if told["title"] == "unknown" else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _why(answer: requests.Response) -> str:

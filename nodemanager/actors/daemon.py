@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.backlog_desk import BacklogDesk
+from nodemanager.actors.adopt_desk import AdoptDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
@@ -81,7 +81,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(OperatorDesk, BacklogDesk, PruneDesk):
+class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -525,7 +525,7 @@ class NodeManagerDaemonActor(OperatorDesk, BacklogDesk, PruneDesk):
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
-        for key in self._setups.drop_waiting():
+        for key in self._without_adoptions(self._setups.drop_waiting()):
             self._flights.setup_ended(int(key), self._clock.boottime())
             incarnation, _ = self._creates.pop(int(key))
             self._conclude(create_key(incarnation), "stopped")

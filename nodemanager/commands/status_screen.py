@@ -111,7 +111,7 @@ def _leaks(causes: Sequence[Shown]) -> RenderableType:
             Text(str(one["count"]), style=ODD),
             cell(one["cause"]),
             Text("" if oldest is None else f"oldest {span(oldest)}"),
-            Text("waits for more than time" if free is None else _soonest(free), style=FAINT),
+            Text("no window frees it" if free is None else _soonest(free), style=FAINT),
         )
     return made
 

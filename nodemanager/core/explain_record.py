@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nodemanager.core.bearers import node_of
 from nodemanager.core.explain_standing import ask_standing
 from nodemanager.core.findings import (
     Answer,
@@ -51,6 +52,11 @@ def _unpaired(judge: RecordJudge, record: Record) -> Wait:
     if node.held or node.id in judge.snapshot.holds:
         return f"not while its node is on hold: `nodemanager release {node.id}` ends that"
     return f"not while its node {node.id} is listed"
+
+
+def _unlisted(judge: RecordJudge, record: Record) -> Wait:
+    node = node_of(record, judge.history.bearers, judge.history.present)
+    return f"not while its node {node.id if node else ''} is listed"
 
 
 def _unexpected(judge: RecordJudge, record: Record) -> Wait:
@@ -182,7 +188,7 @@ ASKINGS: Mapping[str, How] = {
     ),
     "unlisted": Asking(
         "no listed node bears its tags or has its instance id",
-        lambda judge, record: "not while the cloud lists that node",
+        _unlisted,
         lambda judge, record: {"instance_id": record.instance_id},
     ),
     "unseen": Asking("no incomplete listing showed its node", lambda judge, record: 0.0),

@@ -141,6 +141,7 @@ class Key(Told):
     CLEANS = "cleans", "Cleans ordered."
     CLEANED = "cleaned", "Records freed."
     SKIPPED = "skipped", "Items of a backlog plan that were left alone."
+    ADOPTED = "adopted", "Nodes that our tags were put on."
     ALREADY = "already", "Items of a backlog plan that were done before."
     STOPPED = "stopped", "Items of a backlog plan that its end by an operator left undone."
     RATE = "rate", "Items a minute."

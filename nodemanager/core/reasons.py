@@ -32,6 +32,7 @@ class Kind(StrEnum):
     SHUTDOWN = "shutdown"
     LIFT = "lift"
     PRUNE = "prune"
+    ADOPT = "adopt"
 
 
 class Reason(Told):
@@ -202,6 +203,15 @@ class Reason(Told):
         "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11); "
         "of a record: its node, found by id alone, bears no tag of ours (P6).",
     )
+    ADOPTED = "adopted", "It bears our pool's tag: an operator adopted it (D11)."
+    PAIR_UNPROVEN = (
+        "pair_unproven",
+        "The record named for it is not, or no longer, the one that it provably pairs with (P1).",
+    )
+    ADOPT_REFUSED = (
+        "adopt_refused",
+        "The cloud refuses our tags on it, and changed nothing (D11).",
+    )
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
     NEEDED = "needed", "Idle, and demand still wants it."
@@ -293,6 +303,8 @@ class Event(Told):
     NODE_KEEP = "node.keep", "A node is left alone."
     NODE_FOREIGN = "node.foreign", "A node of another pool, or that we only see."
     PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate: paired with none."
+    NODE_ADOPTED = "node.adopted", "Our tags are on a node that somebody made by hand (D11)."
+    NODE_ADOPT_FAILED = "node.adopt_failed", "Our tags could not be put on it, or nobody knows."
     NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."

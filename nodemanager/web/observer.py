@@ -16,6 +16,7 @@ from nodemanager.core.reasons import Reason
 from nodemanager.core.records import classify
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
 
@@ -23,10 +24,19 @@ from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Stat
 class WebObserver:
     """Keeps the board and the metrics current; called by the daemon actor alone."""
 
-    def __init__(self, board: Board, metrics: Metrics, *, mode: str, holder: str) -> None:
+    def __init__(
+        self,
+        board: Board,
+        metrics: Metrics,
+        *,
+        mode: str,
+        holder: str,
+        explanations: Explanations | None = None,
+    ) -> None:
         self._board = board
         self._metrics = metrics
         self._mode = mode
+        self._explanations = explanations
         self._holder = holder
         self._polls: dict[str, Poll] = {}
         self._known = {"account": "", "store": ""}
@@ -36,6 +46,8 @@ class WebObserver:
 
     def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
         self._metrics.cycle(took_s)
+        if self._explanations is not None:
+            self._explanations.keep(snapshot, plan, settings)
         if plan.aborted is not None:
             self._metrics.cycle_aborted(plan.aborted[0].value)
         if plan.breaker.cause is not None and plan.breaker.generation != self._breaker_generation:

@@ -366,3 +366,15 @@ def test_an_item_at_a_version_that_never_was_is_left_alone_s5(leaked: Rig) -> No
     run = apply(leaked, replace(wanted, items=(item,)))
     assert isinstance(run, Run)
     assert run.counts["skipped"] == 1
+
+
+def test_a_run_is_written_down_when_it_lets_go_and_not_for_each_outcome(leaked: Rig) -> None:
+    wanted = order(leaked, rate=60.0)
+    calls: list[str] = []
+    assert isinstance(leaked.journal, MemoryJournal)
+    leaked.journal.fault = lambda call: calls.append(call)
+    apply(leaked, wanted)
+    finish(leaked)
+    assert len(where(leaked, Where.DONE)) == 30
+    # Begun, some ticks of five seconds, ended.
+    assert 2 <= calls.count("remember") <= 12

@@ -71,7 +71,7 @@ def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None
     assert [" ".join(one.split()) for one in lines[at + 1 : at + 5]] == [
         "3 with a node, 1 claimed, no ping yet",
         "3 within_window oldest 1h 52m first free in 8m 00s",
-        "1 held oldest 3d 04h waits for more than time",
+        "1 held oldest 3d 04h no window frees it",
         "1 stale_slot being freed",
     ]
 

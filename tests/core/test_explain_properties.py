@@ -8,7 +8,10 @@ import pytest
 from hypothesis import Phase, find, given, note, settings
 
 from nodemanager.core.explain import Explanation, explain
+from nodemanager.core.plan import judged
 from nodemanager.core.reasons import Kind
+from nodemanager.core.records import BY_ITSELF, RecordJudge
+from nodemanager.core.shutdown import ALONE, AT_ALL, NodeJudge
 from tests.core.build import World
 from tests.core.worlds import Spec, run, specs
 
@@ -91,3 +94,28 @@ def kind_at(spec: Spec, id: str, ahead: float) -> Kind:
     plan = made.plan(**flags)
     verdicts = [*plan.records, *(view.verdict for view in plan.views)]
     return next(one.kind for one in verdicts if one.id == id)
+
+
+@settings(max_examples=100)
+@given(spec=specs())
+def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec) -> None:
+    made = run(spec)
+    plan = made.last
+    assert plan is not None
+    if plan.aborted is not None:
+        return
+    assert made.decided is not None
+    snapshot = judged(plan, made.decided)
+    record_judge = RecordJudge(snapshot, made.settings, plan.pairs, plan.unlisted)
+    node_judge = NodeJudge(snapshot, made.settings, plan.pairs)
+    assert snapshot.history.records is not None
+    for check in BY_ITSELF:
+        if check.moot is not None and check.moot(record_judge):
+            assert not any(check.ask(record_judge, one) for one in snapshot.history.records.items)
+    for view in plan.views:
+        for at_all in AT_ALL:
+            if at_all.moot is not None and at_all.moot(node_judge):
+                assert at_all.ask(node_judge, view.node, view.record) is None
+        for alone in ALONE if view.record is None else ():
+            if alone.moot is not None and alone.moot(node_judge):
+                assert alone.ask(node_judge, view.node) is None

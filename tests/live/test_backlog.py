@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
         made.close()
 
 
-def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_freed(
+def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_done(
     cluster: DirectedCluster, tmp_path: Path
 ) -> None:
     leaked = leak(cluster, LEAKED)
@@ -67,6 +67,12 @@ def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_freed
         for line in lines
         if line not in deleted
     ]
+    # Of the two nodes made by hand one is chosen: the one that pings a record.
+    shown = {line.split()[1]: line for line in lines if line.startswith("#adopt ")}
+    assert set(shown) == {paired, alone}
+    assert f"record={own}" in shown[paired]
+    assert "shut down after" in shown[alone]
+    edited = [line[1:] if line == shown[paired] else line for line in edited]
     path.write_text("\n".join(edited), encoding="utf-8")
     requests.put(
         f"{cluster.registry.url}/arvados/v1/nodes/{changed}",
@@ -77,18 +83,21 @@ def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_freed
 
     said = command(cluster.config, "backlog", "apply", str(path), "--rate", "600/min")
 
-    assert "25 items: 24 cleaned, 1 left alone" in said
-    assert f"left alone: {changed} changed_since_plan" in said
+    assert "26 items: 24 cleaned, 1 adopted, 1 left alone" in said
+    assert f"left alone: {changed} changed_since_plan (" in said
     rows = cluster.registry.rows()
     kept = {line.split()[1] for line in (*deleted, *commented)} | {changed}
     assert {uuid for uuid in leaked if rows[uuid]["slot_number"] is not None} == kept
     assert rows[own]["slot_number"] == 40
-    assert {paired, alone} <= set(cluster.running())
+    nodes = cluster.running()
+    assert nodes[paired].meta()["tags"] == {"owner": "alice", "nodemanager-pool": "live"}
+    assert nodes[alone].meta()["tags"] == {"owner": "alice"}
+    daemon.wait_for("node.adopted", node=paired)
     (audit,) = daemon.lines("operator.backlog")
-    assert (audit["action"], audit["count"]) == ("apply", "25")
+    assert (audit["action"], audit["count"]) == ("apply", "26")
 
     again = command(cluster.config, "backlog", "apply", str(path))
-    assert "25 items: 24 done before, 1 left alone" in again
+    assert "26 items: 25 done before, 1 left alone" in again
     left = answer(cluster.config, "backlog", "plan")
     assert {item["id"] for item in left["items"] if item["deed"] == "clean"} == kept - {changed}
     assert daemon.terminate() == 0
