@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -27,19 +28,38 @@ _AGO = re.compile(r" \([^()\n]* ago\)")
 PROGRAM = "nodemanager"
 JOURNAL = "journal.db"
 
-AMID_SILENCE, AMID_BREAKER = "2026-11-21T08:51:40Z", "2026-11-21T08:52:25Z"
 WINDOWS = [f"--node-stale-after={value}" for value in ("30s", "45s", "90s")]
 
-SCREENS: dict[str, list[str]] = {
-    "log-killed": ["log", "compute7", "--journal", JOURNAL],
-    "explain-cut-off": ["explain", "compute18", "--journal", JOURNAL, "--at", AMID_SILENCE],
-    "explain-breaker": ["explain", "compute7", "--journal", JOURNAL, "--at", AMID_BREAKER],
-    "replay": ["replay", JOURNAL],
-    "replay-windows": ["replay", JOURNAL, *WINDOWS],
-    "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=20s..4m"],
-}
-"""What is run, by its name."""
 
+def truth(what: str, number: int = 0) -> tuple[str, datetime]:
+    """Who met that fate, as the `number`th from 0, and when, by the incident's truth.txt."""
+    day = (INCIDENT / "incident.log").read_text(encoding="utf-8")[3:13]
+    told = (INCIDENT / "truth.txt").read_text(encoding="utf-8").splitlines()
+    line = [line for line in told if what in line][number]
+    return line[18:].split(" ")[0], datetime.fromisoformat(f"{day}T{line[:8]}+00:00")
+
+
+def after(at: datetime, seconds: float) -> str:
+    return (at + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def screens() -> dict[str, list[str]]:
+    """What is run, by its name."""
+    cut_off, frozen_at = truth("freezes")
+    waited, _ = truth("is killed", 3)
+    _, short_at = truth("nodes only")
+    amid_silence, amid_breaker = after(frozen_at, 31), after(short_at, 6)
+    return {
+        "log-killed": ["log", waited, "--journal", JOURNAL],
+        "explain-cut-off": ["explain", cut_off, "--journal", JOURNAL, "--at", amid_silence],
+        "explain-breaker": ["explain", waited, "--journal", JOURNAL, "--at", amid_breaker],
+        "replay": ["replay", JOURNAL],
+        "replay-windows": ["replay", JOURNAL, *WINDOWS],
+        "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=20s..4m"],
+    }
+
+
+SCREENS = screens()
 DRAWN = ("log-killed", "explain-cut-off", "replay-sweep")
 """Where the colours say something, or there is a chart."""
 
