@@ -206,7 +206,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         elif standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is draining already", standing)
         elif self._may_write(said, named):
-            self._drains.setdefault(node_id, self._mark(said))
+            self._drains[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
     def on_KillNode(self, message: KillNode) -> None:
@@ -219,7 +219,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is to be killed already", standing)
         elif self._acts(said, named) and self._may_write(said, named):
-            self._kills.setdefault(node_id, self._mark(said))
+            self._kills[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
     def on_RunNode(self, message: RunNode) -> None:
@@ -228,6 +228,9 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if named is None:
             return
         node_id = named.node or named.id
+        if node_id in self._flights.destroyed:
+            self._answer(said, commands.too_late(named))
+            return
         drain, kill = self._drains.pop(node_id, None), self._kills.pop(node_id, None)
         if drain is None and kill is None:
             self._already(said, named, f"{node_id} is neither draining nor to be killed")
@@ -336,8 +339,10 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     # What the next plan makes of it.
 
-    def _mark(self, said: Said) -> Mark:
-        return Mark(said.by, self._clock.wall(), said.reason)
+    def _mark(self, said: Said, node_id: str | None = None) -> Mark:
+        node = self._history.present.get(node_id or "")
+        incarnation = node.tags.incarnation if node is not None else None
+        return Mark(said.by, self._clock.wall(), said.reason, incarnation)
 
     def _ask(self, said: Said, named: Named) -> None:
         self._asked.append((said, named))
@@ -352,9 +357,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         `acts` says that the plan's orders will be carried out.
         """
         asked, self._asked = self._asked, []
-        self._forget_marks(
-            commands.ended((*self._drains, *self._kills), self._history, snapshot.gone)
-        )
+        self._forget_marks(commands.ended({**self._drains, **self._kills}, snapshot))
         self._forget_lost()
         if not asked:
             return

@@ -5,8 +5,10 @@ They go behind every rule that forbids to touch a node, and never before one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudNode, Record, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import worker_state
@@ -21,9 +23,15 @@ BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
 """Why a node goes that an operator wants gone."""
 
 
+def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
+    """The mark on this very node, and on no earlier one of its id."""
+    mark = marks.get(node.id)
+    return mark if mark is not None and mark.incarnation == node.tags.incarnation else None
+
+
 def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
     """What an operator's kill makes of a node, busy or not; None without one (O2, D11)."""
-    kill = snapshot.kills.get(node.id)
+    kill = of_node(snapshot.kills, node)
     if kill is None or node.tags.pool is None:
         return None
     return Verdict(Kind.SHUTDOWN, Reason.KILLED, node.id, kill.measures(snapshot.wall))
@@ -35,7 +43,7 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     It goes once that is idle, whatever demand, windows and idle counts say. Without a fresh word
     it is judged like any other.
     """
-    drain = snapshot.drains.get(node.id)
+    drain = of_node(snapshot.drains, node)
     if drain is None or node.tags.pool is None:
         return None
     measures = {**drain.measures(snapshot.wall), "state": state.value}
@@ -54,9 +62,11 @@ def called_off(
     `record` is the node's as it was read just now.
     """
     node_id = order.node_id
-    if node_id in snapshot.kills:
+    kill, drain = snapshot.kills.get(node_id), snapshot.drains.get(node_id)
+    if kill is not None and kill.incarnation == order.incarnation:
         return None
-    if order.reason is Reason.KILLED or node_id not in snapshot.drains:
+    stands = drain is not None and drain.incarnation == order.incarnation
+    if order.reason is Reason.KILLED or not stands:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")

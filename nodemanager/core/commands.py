@@ -17,6 +17,7 @@ from nodemanager.core.model import Record
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 
@@ -383,6 +384,18 @@ def without(named: Named, reason: Reason) -> Reply:
     return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
 
 
+def too_late(named: Named) -> Reply:
+    """The refusal to undo what was sent already."""
+    text = f"{_node(named)}: its destroy was sent already, and can't be taken back"
+    return Reply(
+        Result.REFUSED,
+        text,
+        record=named.record,
+        node=named.node,
+        reason=Reason.SHUTTING_DOWN,
+    )
+
+
 def not_listed_yet(given: str) -> Reply:
     """The refusal of a command before there is a listing of everything."""
     text = f"{given}: {Reason.NO_LISTING.doc} Try again in a moment"
@@ -400,11 +413,21 @@ def _done(named: Named, text: str) -> Reply:
 # What stands.
 
 
-def ended(marks: Iterable[str], history: History, gone: Iterable[str]) -> frozenset[str]:
-    """The marked nodes that are no more: terminated, or gone by our own doing."""
-    listed = history.cloud.items if history.cloud is not None else ()
-    over = {node.id for node in listed if node.is_absent} | {*gone}
-    return frozenset(over & {*marks})
+def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
+    """The marked nodes that are no more: terminated, gone by our own doing, or long unlisted.
+
+    One that a listing just lacks keeps its mark: the listing may be short.
+    """
+    cloud, present = snapshot.history.cloud, snapshot.history.present
+    if cloud is None:
+        return frozenset()
+    over = {node.id for node in cloud.items if node.is_absent} | snapshot.gone.keys()
+    over |= {
+        id
+        for id, mark in marks.items()
+        if id not in present and snapshot.wall - mark.at > FREED_KEPT_S
+    }
+    return frozenset(over & marks.keys())
 
 
 def since(mark: Mark, stamp: str) -> str:

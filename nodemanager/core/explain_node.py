@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from nodemanager.core.by_hand import of_node
 from nodemanager.core.checks import Check
 from nodemanager.core.explain_standing import ask_standing
 from nodemanager.core.findings import (
@@ -160,7 +161,7 @@ def _by(
     """Whose order stands on it, since when and why."""
 
     def measured(judge: NodeJudge, subject: Subject) -> Measured:
-        mark = marks(judge).get(subject.node.id)
+        mark = of_node(marks(judge), subject.node)
         return {} if mark is None else mark.measures(judge.snapshot.wall)
 
     return measured

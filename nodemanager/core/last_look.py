@@ -133,11 +133,8 @@ def _still_stale(
     uuid = order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
-    if (
-        record.claim is None
-        and record.instance_id is None
-        and not _broken(order, Reason.UNVERIFIABLE)
-    ):
+    blind = record.claim is None and record.instance_id is None
+    if blind and not _broken(order, Reason.UNVERIFIABLE):
         return keep(uuid, Reason.UNVERIFIABLE)
     if look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)

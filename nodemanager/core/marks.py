@@ -11,11 +11,15 @@ from nodemanager.core.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An operator's order that stands until it is undone or carried out; `at` is epoch seconds."""
+    """An operator's order that stands until it is undone or carried out; `at` is epoch seconds.
+
+    `incarnation` is what the node that it is about was created as: some clouds use an id again.
+    """
 
     by: str
     at: float
     reason: str = ""
+    incarnation: str | None = None
 
     def measures(self, wall: float) -> dict[str, Any]:
         """Who, why, and for how long by then (epoch seconds): what a verdict tells of it."""

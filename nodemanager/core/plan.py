@@ -16,6 +16,7 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.by_hand import of_node
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
@@ -484,10 +485,11 @@ def _counts(
             counts[f"nodes_{state.value}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
-    ordered = snapshot.drains.keys() | snapshot.kills.keys()
+    ordered = {**snapshot.drains, **snapshot.kills}
     if ordered:
         counts["nodes_draining"] = sum(
-            view.node.id in ordered and view.verdict.reason not in OUTSIDE for view in views
+            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
+            for view in views
         )
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodemanager.core.bearers import bears
-from nodemanager.core.by_hand import drained, killed
+from nodemanager.core.by_hand import drained, killed, of_node
 from nodemanager.core.checks import Check, asked_by
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.pairing import Pairs
@@ -133,7 +133,7 @@ class NodeJudge:
         else:
             seen = _first(self._paired, self, node, record, self.state_of(record))
         # No new work is meant for one that is drained: what it did is another's to do.
-        if node.state in DYING or node.id in self.snapshot.drains:
+        if node.state in DYING or of_node(self.snapshot.drains, node) is not None:
             seen.counts = seen.surplus_if_idle = False
         return seen
 

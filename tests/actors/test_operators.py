@@ -18,7 +18,7 @@ from nodemanager.actors.messages import (
     RunNode,
 )
 from nodemanager.core.commands import Reply, Result
-from nodemanager.core.model import Record, Tags, WorkerState
+from nodemanager.core.model import Outcome, Record, Tags, WorkerState
 from nodemanager.errors import CloudError
 from nodemanager.journal.facts import CommandGiven
 from nodemanager.journal.memory import MemoryJournal
@@ -27,7 +27,7 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 
 HOUR = 3600.0
 
@@ -234,6 +234,24 @@ def test_a_kill_that_could_not_be_carried_out_yet_outlives_the_process(busy: Rig
     restart(rig)
     rig.turn(60)
     assert Operator(rig).kill(node_id).result is Result.ALREADY
+
+
+def test_a_kill_is_undone_until_its_destroy_was_sent(busy: Rig) -> None:
+    rig, operator = busy, Operator(busy)
+    early, late = node_of(rig, 0), node_of(rig, 1)
+    rig.store.on("read", first(lambda: rig.system.daemon.tell(RunNode(early, "", "ann", print))))
+    operator.kill(early)
+    rig.turn(300)
+    assert rig.reasons("node.shutdown_skipped", node=early) == ["no_longer_wanted"]
+    assert rig.lines("node.gone", node=early) == []
+
+    rig.cloud.always("ask", fail(CloudError("slow")))
+    rig.cloud.always("destroy", answer(lambda _: Outcome.ACCEPTED))
+    operator.kill(late)
+    said = operator.run(late)
+    assert (said.result, said.reason) == (Result.REFUSED, "shutting_down")
+    rig.cloud.always("ask", None)
+    happened(rig, "node.gone", within=600, node=late, reason="killed")
 
 
 def test_a_dry_run_kills_and_cleans_nothing_and_says_so(make_rig: MakeRig) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
+from nodemanager.core.marks import Mark, Marks
 from nodemanager.core.reasons import Reason
 from nodemanager.core.slots import Leak
 from nodemanager.web.status import Breaker, NodeCounts, Poll, Slots, Status
@@ -32,6 +33,9 @@ def read(capsys: pytest.CaptureFixture[str]) -> Read:
         return capsys.readouterr().out.splitlines()
 
     return lines
+
+
+MARK = Mark("ann", 1_700_000_000.0, "upgrade")
 
 
 def line(lines: list[str], label: str) -> str:
@@ -129,6 +133,16 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"
         ),
         pytest.param({"held": ("i-1", "r-2")}, "holds", "2: i-1 r-2", id="holds"),
+        pytest.param(
+            {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})}, "orders", "2 draining", id="drains"
+        ),
+        pytest.param({"marks": Marks(kills={"i-1": MARK})}, "orders", "1 to be killed", id="kills"),
+        pytest.param(
+            {"marks": Marks(paused=MARK), "paused_at": NOW - 120.0},
+            "pool prod",
+            "PAUSED for 2m 00s by ann: upgrade",
+            id="paused",
+        ),
         pytest.param(
             {"leftovers": {"failed": 2, "due": 0}}, "leftovers", "2 failed", id="leftovers"
         ),

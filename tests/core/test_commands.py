@@ -15,9 +15,9 @@ from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Expected
 from nodemanager.core.verdict import keep
-from tests.core.build import EPOCH, START, World, node, world
+from tests.core.build import EPOCH, START, World, incarnation_of, node, world
 
-MARK = Mark("ann", EPOCH + START, "new image")
+MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
 PAIR = Named("r1", "i-r1", "r1")
 BY_NODE = Named("i-r1", "i-r1", "r1")
 
@@ -234,5 +234,8 @@ def test_marks_of_nodes_that_are_no_more_are_forgotten_and_others_stand() -> Non
     made = pair_and_leak()
     made.nodes.append(node(id="i-over", state=CloudState.TERMINATED))
     made.round()
-    marks = ("i-r1", "i-over", "i-unlisted", "i-ours")
-    assert commands.ended(marks, made.history, {"i-ours"}) == {"i-over", "i-ours"}
+    long_ago = Mark("ann", EPOCH + START - 8 * 86400.0)
+    marks = dict.fromkeys(("i-over", "i-unlisted", "i-ours"), MARK)
+    marks |= dict.fromkeys(("i-r1", "i-long-unlisted"), long_ago)
+    snapshot = made.snapshot(gone={"i-ours": made.now})
+    assert commands.ended(marks, snapshot) == {"i-over", "i-ours", "i-long-unlisted"}

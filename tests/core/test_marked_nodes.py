@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,21 @@ from nodemanager.core.findings import Status
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudState, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from tests.core.build import EPOCH, SMALL, START, Flight, Job, World, node, world
+from tests.core.build import (
+    EPOCH,
+    SMALL,
+    START,
+    Flight,
+    Job,
+    World,
+    incarnation_of,
+    node,
+    world,
+)
 from tests.core.nodes import live, pinging, unpaired, verdict
 
 NODE = "i-r1"
-MARK = Mark("ann", EPOCH + START, "new image")
+MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
 KILL = {"kills": {NODE: MARK}}
 DRAIN = {"drains": {NODE: MARK}}
 PAUSED = {"paused": MARK}
@@ -220,10 +231,30 @@ def test_orders_count_against_the_cycles_cap_of_shutdowns() -> None:
         made.add_record(f"r{number}")
         made.add_node(f"r{number}")
     made.round()
-    marked(made, kills={f"i-r{number}": MARK for number in range(4)})
+    kills = {
+        f"i-r{number}": replace(MARK, incarnation=incarnation_of(f"r{number}"))
+        for number in range(4)
+    }
+    marked(made, kills=kills)
     assert len(made.destroyed) == 2
     reasons = [made.of_node(f"i-r{number}").reason for number in range(4)]
     assert reasons.count(Reason.SHUTDOWN_CAP) == 2
+
+
+@pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
+def test_an_order_is_not_about_a_later_node_of_the_same_id(order: dict[str, Any]) -> None:
+    """A cloud may use an id again; the order named the node that was there."""
+    made = live(WorkerState.IDLE, min_nodes=1)
+    earlier = {
+        key: {id: replace(mark, incarnation="an-earlier-life") for id, mark in marks.items()}
+        for key, marks in order.items()
+    }
+    marked(made, **earlier)
+    assert made.destroyed == []
+    assert made.view(NODE).counts
+    marked(made, **order)
+    ordered = made.shutdown_order(NODE).reason
+    assert look(made, ordered, **earlier) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
 
 
 # The last look (D2).
@@ -340,7 +371,8 @@ def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
     made = marked(live(state), **flags)
     assert made.last is not None
     told = explain(made.snapshot(), made.last, made.settings, NODE)
-    (found,) = [one for one in told.findings if one.rule == rule]
+    asked = [one for one in told.findings if one.status is not Status.NOT_ASKED]
+    (found,) = [one for one in asked if one.rule == rule]
     assert found.status is status
     assert (found.measures or {}).get("by", "ann") == "ann"
     blocked = [one.rule for one in told.blocks]
