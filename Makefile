@@ -29,7 +29,7 @@ lint: venv-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(VENV)/bin/lint-imports
 
 unit: venv-test
@@ -47,6 +47,8 @@ chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS
 
 incident: venv-test ## record an incident on the local cloud anew, into doc/incident (4 minutes)
 	@$(PY) -m tests.live.incident doc/incident
+	@$(PY) doc/timeline.py
+	@$(PY) doc/screens.py
 
 race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
 	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)

@@ -11,6 +11,7 @@ import argparse
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -196,6 +197,7 @@ def start(state: Path, config: Path) -> int:
         here = Path(sys.executable).parent
         os.environ["PATH"] = f"{stand_in}:{os.environ.get('PATH', os.defpath)}:{here}"
     held = take_over(state)
+    tell_where(state, config)
     daemon = Daemon(state, config)
     status = daemon.wait()
     signal.alarm(0)
@@ -205,6 +207,14 @@ def start(state: Path, config: Path) -> int:
         # Asked for, so no failure: make would call any other status an error.
         return swept
     return status if status >= 0 else 128 - status
+
+
+def tell_where(state: Path, config: Path) -> None:
+    """What another terminal needs for the commands to find this daemon."""
+    command = Path(sys.executable).with_name("nodemanager")
+    where = f"STATE_DIRECTORY={shlex.quote(str(state))}"
+    where += f" NODEMANAGER_CONFIG={shlex.quote(str(config))}"
+    say(f"Look at it from another terminal: {where} {shlex.quote(str(command))} status --watch")
 
 
 def end(state: Path) -> int:

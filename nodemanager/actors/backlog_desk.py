@@ -75,8 +75,16 @@ class TendBacklog:
 class BacklogDesk(CleanDesk):
     """Keeps the one run there is."""
 
-    _seen: Picture | None = None
+    _newest: tuple[Plan, Snapshot] | None = None
+    _picture: Picture | None = None
     _tending: bool = False
+
+    @property
+    def _seen(self) -> Picture | None:
+        """The newest decision that could be taken; made by ids only when somebody looks."""
+        if self._picture is None and self._newest is not None:
+            self._picture = picture_of(*self._newest)
+        return self._picture
 
     def _load_run(self) -> None:
         """Go on with a run that a former process left."""
@@ -153,9 +161,14 @@ class BacklogDesk(CleanDesk):
 
     def _tend_backlog(self, made: Plan, snapshot: Snapshot) -> None:
         """Hold the run against a decision that was just taken."""
-        self._seen = picture_of(made, snapshot) or self._seen
-        run, seen = self._run, self._seen
-        if run is None or not run.is_open or seen is None or made.aborted is not None:
+        if made.aborted is not None:
+            return
+        self._newest, self._picture = (made, snapshot), None
+        run = self._run
+        if run is None or not run.is_open:
+            return
+        seen = self._seen
+        if seen is None:
             return
         self._take_run(run, backlog_run.after_plan(run, seen, self._settings))
 
@@ -168,7 +181,9 @@ class BacklogDesk(CleanDesk):
             for key, step in run.steps.items()
             if key not in known or known[key].where is not step.where
         }
-        if before is None or news or before.is_open is not run.is_open:
+        lets_go = any(step.where is Where.LET_GO for step in news.values())
+        if before is None or lets_go or not run.is_open:
+            # How an item ended is seen again after a restart; thousands are a lot to write.
             self._scribe.save_backlog_run(codec_of(Run).encode(run))
         for item in run.items:
             step = news.get(item.key)
@@ -177,7 +192,7 @@ class BacklogDesk(CleanDesk):
         if not run.is_open:
             self._tell_done(run)
             return
-        if any(step.where is Where.LET_GO for step in news.values()):
+        if lets_go:
             self._decide_soon()
         if not self._tending and run.counts["waiting"]:
             self._tending = True
@@ -190,8 +205,12 @@ class BacklogDesk(CleanDesk):
 
     def _tell_left(self, item: Item, step: Step, run: Run) -> None:
         seen = self._seen
-        record = seen.records.get(item.id) if seen is not None else None
-        fields: dict[str, Any] = {**step.measures, **record_fields(record, item.id)}
+        fields: dict[str, Any] = dict(step.measures)
+        if item.deed is Deed.ADOPT:
+            fields["node"] = item.id
+        else:
+            record = seen.records.get(item.id) if seen is not None else None
+            fields |= record_fields(record, item.id)
         self._log.event(
             Event.BACKLOG_SKIPPED, **{**fields, "reason": step.reason, "action": item.deed.value}
         )
@@ -202,7 +221,8 @@ class BacklogDesk(CleanDesk):
             Event.BACKLOG_DONE,
             by=run.by,
             count=len(run.items),
-            cleaned=counts["done"],
+            cleaned=run.done(Deed.CLEAN),
+            adopted=run.done(Deed.ADOPT),
             skipped=counts["skipped"],
             already=counts["already"],
             stopped=counts["stopped"],
@@ -224,9 +244,9 @@ class BacklogDesk(CleanDesk):
         run = self._run
         if run is None or not run.is_open:
             return
-        key = next(
-            (item.key for item in run.items if item.deed is Deed.CLEAN and item.id == order.uuid),
-            None,
-        )
-        if key is not None and run.steps[key].where in OPEN:
+        self._step_ended(Item(Deed.CLEAN, order.uuid, "").key, step)
+
+    def _step_ended(self, key: str, step: Step) -> None:
+        run = self._run
+        if run is not None and key in run.steps and run.steps[key].where in OPEN:
             self._take_run(run, backlog_run.after_outcome(run, key, step, self._clock.wall()))

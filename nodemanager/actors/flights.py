@@ -14,6 +14,7 @@ from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
+from nodemanager.core.prune import PruneOrder
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 
@@ -45,6 +46,7 @@ class Flights:
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
+        self.prunes: dict[str, tuple[PruneOrder, float]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
@@ -57,11 +59,12 @@ class Flights:
     @property
     def is_empty(self) -> bool:
         under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
-        return not any(under_way)
+        return not any(under_way) and not self.prunes
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
-        others = self._setups or self._shutdowns or self.cleans.keys() - self.unknown.keys()
+        known = self.cleans.keys() - self.unknown.keys()
+        others = any((self._setups, self._shutdowns, self.prunes, known))
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
@@ -87,6 +90,10 @@ class Flights:
             if now - since > action_timeout:
                 self.restore_ended(uuid, now)
                 expired.append({"action": "restore", "record": uuid, "age_s": now - since})
+        for uuid, (_, since) in list(self.prunes.items()):
+            if now - since > action_timeout:
+                self.prune_ended(uuid, now)
+                expired.append({"action": "prune", "record": uuid, "age_s": now - since})
         return expired
 
     def forget_touched(self, history: History) -> None:
@@ -127,6 +134,11 @@ class Flights:
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
         flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
+        flights |= {
+            uuid: Flight("prune", since)
+            for uuid, (_, since) in self.prunes.items()
+            if uuid != without
+        }
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -272,6 +284,20 @@ class Flights:
     def restore_ended(self, uuid: str, now: float) -> None:
         self.touched[uuid] = now
         self.restores.pop(uuid, None)
+
+    # Prunes.
+
+    def prune_begun(self, order: PruneOrder, since: float) -> None:
+        self.prunes[order.uuid] = (order, since)
+
+    def is_prune(self, order: PruneOrder) -> bool:
+        under_way = self.prunes.get(order.uuid)
+        return under_way is not None and under_way[0] is order
+
+    def prune_ended(self, uuid: str, now: float) -> None:
+        self.touched[uuid] = now
+        if self.prunes.pop(uuid, None) is not None:
+            self._cleaned_at.append(now)
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)

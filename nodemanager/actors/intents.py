@@ -11,6 +11,7 @@ from nodemanager.core.evidence import Look
 from nodemanager.core.model import Claim, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
+from nodemanager.core.prune import PruneOrder
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
 
@@ -26,6 +27,22 @@ def destroy_key(node_id: str) -> str:
 def clean_key(uuid: str) -> str:
     """The fence before a clean has the same: it is one deed, and is finished as one."""
     return f"clean:{uuid}"
+
+
+def prune_key(uuid: str) -> str:
+    return f"prune:{uuid}"
+
+
+def prune_intent(order: PruneOrder, record: Record) -> Intent:
+    """A delete, with the record as it is before it."""
+    return Intent(
+        IntentKind.PRUNE,
+        prune_key(order.uuid),
+        order.plan_id,
+        record=order.uuid,
+        details={"order": codec_of(PruneOrder).encode(order)},
+        pre_image=record,
+    )
 
 
 def create_intent(boot: BootOrder, claim: Claim) -> Intent:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nodemanager.core.adoption import AdoptOrder
+from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
@@ -22,6 +24,7 @@ from nodemanager.core.model import (
 )
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
+from nodemanager.core.prune import PruneOrder
 from nodemanager.core.settings import Settings
 from nodemanager.errors import RemoteError
 
@@ -178,6 +181,38 @@ class SetupFailed:
     error: Exception
     definite: bool
     stage: str
+
+
+# Adoption.
+
+
+@dataclass(frozen=True, slots=True)
+class LookBeforeAdopt:
+    """Ask the cloud for a node that an operator wants adopted (D11)."""
+
+    order: AdoptOrder
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptLooked:
+    """`node` is None for "no such node", or where `error` was the answer."""
+
+    order: AdoptOrder
+    node: CloudNode | None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptNode:
+    """Put our tags on it."""
+
+    order: AdoptOrder
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdopted:
+    order: AdoptOrder
+    error: RemoteError | None = None
 
 
 # Shut-down.
@@ -364,6 +399,39 @@ class CleanAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class LookBeforePrune:
+    """Re-read a surplus record and ask the cloud for its tag (C11)."""
+
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLooked:
+    order: PruneOrder
+    found: CleanEvidence
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRecord:
+    """Delete the record, conditional on `record.version` (C12)."""
+
+    order: PruneOrder
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPruned:
+    order: PruneOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PruneFailed:
+    order: PruneOrder
+    error: RemoteError
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreRecord:
     """Give a record that was freed by mistake back to its node, if nobody has it since (U8)."""
 
@@ -413,8 +481,8 @@ class ApplySettings:
     settings: Settings
 
 
-Answered = Callable[[str | None], None]
-"""Called once with None, or with why the operator's command was not carried out."""
+Answered = Callable[[Reply], None]
+"""Called once with what became of an operator's command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,11 +491,36 @@ class ResetBreaker:
 
     by: str
     answered: Answered
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldId:
-    """An operator wants nothing automatic done to a node or record (C9)."""
+    """An operator wants nothing automatic done to a node or record (C9).
+
+    `unlisted` says that no listing need know it.
+    """
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+    unlisted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseId:
+    """The hold on a node or record is over."""
+
+    id: str
+    by: str
+    answered: Answered
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """An operator wants a node gone as soon as it is idle (O1)."""
 
     id: str
     reason: str
@@ -436,10 +529,48 @@ class HoldId:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseId:
-    """The hold on a node or record is over."""
+class RunNode:
+    """A drain, or a kill not yet carried out, is undone."""
 
     id: str
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class KillNode:
+    """An operator wants a node gone now, busy or not (O2)."""
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class CleanByHand:
+    """An operator wants a record freed now; `forced` are the rules they break (O3)."""
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+    forced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PausePool:
+    """An operator wants nothing created, destroyed or freed until it is resumed (O4)."""
+
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePool:
+    reason: str
     by: str
     answered: Answered
 

@@ -17,6 +17,7 @@ from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.settings import Settings
+from nodemanager.core.telling import event_of_node, event_of_record
 from nodemanager.core.verdict import Verdict
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
 
@@ -198,9 +199,9 @@ class Narrator:
             uuid, reason = verdict.id, verdict.reason
             after[uuid] = reason
             changed = before.get(uuid) is not reason
-            if verdict.kind is Kind.CLEAN or not (changed or debug):
+            if verdict.kind in (Kind.CLEAN, Kind.PRUNE) or not (changed or debug):
                 continue
-            event = Event.RECORD_KEEP if verdict.kind is Kind.KEEP else Event.RECORD_DEFERRED
+            event = event_of_record(verdict.kind)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
             self._verdict(event, level, verdict, record_fields(records.get(uuid), uuid), plan)
         self._records = after
@@ -215,8 +216,7 @@ class Narrator:
             changed = before.get(verdict.id) is not reason
             if verdict.kind is Kind.SHUTDOWN or not (changed or debug):
                 continue
-            foreign = reason is Reason.FOREIGN_NODE
-            event = Event.NODE_FOREIGN if foreign else Event.NODE_KEEP
+            event = event_of_node(verdict.kind, reason)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
             fields: dict[str, Any] = {"node": verdict.id}
             if view.record is not None:
@@ -281,6 +281,8 @@ class Narrator:
             "cleans": len(plan.cleans),
             "deferred": plan.deferred,
             "breaker": plan.breaker.cause.value if plan.breaker.cause else "closed",
+            "draining": counts.get("nodes_draining", 0) or None,
+            "paused": None if plan.paused is None else plan.paused.by or "an operator",
         }
         news = summary != self._summary or now - self._summary_at >= SUMMARY_EVERY_S
         if news:
@@ -306,7 +308,7 @@ class Narrator:
         if not self.is_news(order.uuid, order.reason):
             return
         self._log.event(
-            Event.RECORD_CLEAN,
+            event_of_record(Kind.CLEAN),
             reason=order.reason,
             record=order.uuid,
             slot=order.slot,
@@ -320,7 +322,7 @@ class Narrator:
         if not self.is_news(order.node_id, order.reason):
             return
         self._log.event(
-            Event.NODE_SHUTDOWN_STARTED,
+            event_of_node(Kind.SHUTDOWN, order.reason),
             reason=order.reason,
             node=order.node_id,
             record=order.record,

@@ -1,4 +1,4 @@
-"""Sets nodes up: claims a record, creates the node on it. It never cleans."""
+"""Sets nodes up: claims a record, creates the node on it; adopts. It never cleans."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodemanager.actors.base import OnDeath, RoleActor
-from nodemanager.actors.messages import NodeCreated, RecordClaimed, Ref, SetupFailed, SetUpNode
+from nodemanager.actors.messages import (
+    AdoptLooked,
+    AdoptNode,
+    LookBeforeAdopt,
+    NodeAdopted,
+    NodeCreated,
+    RecordClaimed,
+    Ref,
+    SetupFailed,
+    SetUpNode,
+)
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.core.model import Record, Tags
@@ -50,6 +60,24 @@ class NodeSetupActor(RoleActor):
             return
         self._daemon.tell(RecordClaimed(order.order_id, record))
         self._create(order, record)
+
+    def on_LookBeforeAdopt(self, message: LookBeforeAdopt) -> None:
+        order = message.order
+        try:
+            node = self._cloud.ask(order.node_id)
+        except RemoteError as error:
+            self._daemon.tell(AdoptLooked(order, None, error))
+            return
+        self._daemon.tell(AdoptLooked(order, node))
+
+    def on_AdoptNode(self, message: AdoptNode) -> None:
+        order = message.order
+        try:
+            self._cloud.adopt(order.node_id, order.tags)
+        except RemoteError as error:
+            self._daemon.tell(NodeAdopted(order, error))
+            return
+        self._daemon.tell(NodeAdopted(order))
 
     def _claim(self, order: SetUpNode) -> Record:
         with before_writing():

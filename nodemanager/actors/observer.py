@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.marks import Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
@@ -51,6 +52,9 @@ class Observer(Protocol):
 
     def restored(self) -> None: ...
 
+    def pruned(self) -> None:
+        """A surplus record was deleted."""
+
     def violated(self, rule: str) -> None:
         """A rule was found broken; `rule` is its id."""
 
@@ -60,6 +64,9 @@ class Observer(Protocol):
     def leftover_released(self, kind: LeftoverKind) -> None: ...
 
     def leftover_failed(self, kind: LeftoverKind) -> None: ...
+
+    def marked(self, marks: Marks) -> None:
+        """What operators' orders stand now."""
 
     def leftovers_unknown(self) -> None:
         """The cloud could not be asked what a node pins, or what was left behind."""
@@ -116,6 +123,9 @@ class Nobody:
     def restored(self) -> None:
         return
 
+    def pruned(self) -> None:
+        return
+
     def violated(self, rule: str) -> None:
         return
 
@@ -129,4 +139,7 @@ class Nobody:
         return
 
     def leftovers_unknown(self) -> None:
+        return
+
+    def marked(self, marks: Marks) -> None:
         return

@@ -1,4 +1,4 @@
-"""The one writer that frees a record, and gives it back (SAFETY.md C11, C12, U8)."""
+"""The one writer that frees a record, gives it back, and deletes it (SAFETY.md C11, C12, U8)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from nodemanager.actors.messages import (
     FreeRecord,
     LiftFence,
     LookBeforeClean,
+    LookBeforePrune,
+    PruneFailed,
+    PruneLooked,
+    PruneRecord,
     RecordCleaned,
     RecordFenced,
+    RecordPruned,
     RecordRestored,
     Ref,
     RestoreFailed,
@@ -82,6 +87,24 @@ class RecordCleanerActor(RoleActor):
             self._daemon.tell(CleanFailed(order, error, "write"))
             return
         self._daemon.tell(RecordCleaned(order, record, after))
+
+    def on_LookBeforePrune(self, message: LookBeforePrune) -> None:
+        uuid = message.order.uuid
+        failed: RemoteError | None = None
+        try:
+            found = CleanEvidence(self._store.read(uuid), self._cloud.find_by_record(uuid))
+        except RemoteError as error:
+            failed = error
+            found = CleanEvidence(None, None, error=str(error))
+        self._daemon.tell(PruneLooked(message.order, found, failed))
+
+    def on_PruneRecord(self, message: PruneRecord) -> None:
+        try:
+            self._store.delete(message.record)
+        except RemoteError as error:
+            self._daemon.tell(PruneFailed(message.order, error))
+            return
+        self._daemon.tell(RecordPruned(message.order))
 
     def on_RestoreRecord(self, message: RestoreRecord) -> None:
         life = message.life

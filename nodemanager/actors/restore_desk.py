@@ -122,9 +122,8 @@ class RestoreDesk(MonitorDesk):
 
     def _pre_image(self, life: FreedLife) -> Record | None:
         images = self._scribe.pre_images(record=life.record)
-        return next(
-            (one.record for one in images if one.record.incarnation == life.incarnation), None
-        )
+        lives = (one.record for one in images if one.record.holds_anything)
+        return next((one for one in lives if one.incarnation == life.incarnation), None)
 
     def on_RecordRestored(self, message: RecordRestored) -> None:
         life, after = message.life, message.after

@@ -77,6 +77,14 @@ class CloudDriver(Protocol):
         """
         ...
 
+    def adopt(self, node_id: str, tags: Tags) -> None:
+        """Put those of our tags that are given on a node that bears none; idempotent (D11).
+
+        All of them or none. Whatever else it bears stays. BadRequest where the cloud has no such
+        node, or takes no tags: then nothing was changed.
+        """
+        ...
+
     def destroy(self, node_id: str) -> Outcome:
         """Ask for the node's end; idempotent.
 

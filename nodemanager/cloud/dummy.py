@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from libcloud.compute.base import NodeDriver
@@ -21,6 +21,7 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.core.model import NO_TAGS, CloudState, Leftover, Outcome, Tags
+from nodemanager.errors import BadRequest
 
 T = TypeVar("T")
 
@@ -153,6 +154,11 @@ class DummyCloud(LibcloudCloud):
         self.book.nodes[node.id] = node
         self.book.by_token[order.client_token] = node
         return node
+
+    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        if node_id not in self.book.nodes:
+            raise BadRequest(f"there is no node {node_id}")
+        self.book.entries[node_id] = replace(self.book.entries[node_id], tags=tags)
 
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         node = self.book.nodes.get(node_id)

@@ -274,6 +274,22 @@ class Ec2Cloud(LibcloudCloud):
             self._imported_key = name
         return name
 
+    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        given = {
+            POOL_TAG: tags.pool,
+            RECORD_TAG: tags.record,
+            INCARNATION_TAG: tags.incarnation,
+        }
+        params = {"ResourceId.1": node_id}
+        for number, (key, value) in enumerate(
+            ((key, value) for key, value in given.items() if value is not None), 1
+        ):
+            params |= {f"Tag.{number}.Key": key, f"Tag.{number}.Value": value}
+        wire = self._wire(driver)
+        root = wire.call("CreateTags", params)
+        if root.findtext(f"{{{wire.namespace}}}return") != "true":
+            raise ForeignAnswer(f"the answer to tagging {node_id} does not say that it was done")
+
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         wire = self._wire(driver)
         try:

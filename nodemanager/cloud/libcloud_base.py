@@ -129,6 +129,10 @@ class LibcloudCloud(ABC):
         """Create it, tags in the same call; gives the libcloud node."""
 
     @abstractmethod
+    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        """See CloudDriver.adopt; the node was there a moment ago."""
+
+    @abstractmethod
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         """See CloudDriver.destroy."""
 
@@ -236,6 +240,9 @@ class LibcloudCloud(ABC):
             doing, lambda: self._create(self._driver, order), secrets=(order.user_data,)
         )
         return self._identified(raw, doing)
+
+    def adopt(self, node_id: str, tags: Tags) -> None:
+        self._call(f"adopt node {node_id}", lambda: self._adopt(self._driver, node_id, tags))
 
     def destroy(self, node_id: str) -> Outcome:
         return self._call(f"destroy node {node_id}", lambda: self._destroy(self._driver, node_id))

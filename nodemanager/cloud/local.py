@@ -109,6 +109,9 @@ class LocalCloud(LibcloudCloud):
             ex_client_token=order.client_token,
         )
 
+    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        driver.ex_set_tags(node_id, tags_for(tags))
+
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         node = driver.ex_get_node(node_id)
         if node is None:
@@ -137,6 +140,12 @@ class LocalCloud(LibcloudCloud):
 
     def _tags_of(self, raw: Any) -> Tags:
         return tags_from(raw.extra["tags"])
+
+
+def tags_for(tags: Tags) -> dict[str, str]:
+    """Our tags as a node bears them, without those that are None."""
+    given = {TAG_POOL: tags.pool, TAG_RECORD: tags.record, TAG_INCARNATION: tags.incarnation}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def tags_from(tags: Mapping[str, str]) -> Tags:

@@ -139,6 +139,14 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         self._notice_end(entry)
         return True
 
+    def ex_set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
+        """Put tags on a node, beside those that it bears."""
+        with self.state.creating():
+            entry = self.state.find(node_id)
+            if entry is None or entry.ended_at() is not None:
+                raise BaseHTTPError(400, f"there is no node {node_id}")
+            entry.change_tags(tags)
+
     def _start(
         self, node_id: str, name: str, size: NodeSize, tags: dict[str, str], user_data: str
     ) -> NodeDir:

@@ -18,7 +18,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -102,6 +102,11 @@ class NodeDir:
         if not isinstance(meta, dict):
             raise ValueError("meta.json holds no object")
         return meta
+
+    def change_tags(self, tags: Mapping[str, str]) -> None:
+        """Add these to its tags."""
+        meta = self.meta()
+        write_atomic(self.path / META, {**meta, "tags": {**meta.get("tags", {}), **tags}})
 
     def process(self) -> ProcessIdentity | None:
         """Who the node is, as far as it said; None when that can't be read."""

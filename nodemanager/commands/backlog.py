@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nodemanager.client import Client, ClientError
 from nodemanager.commands import backlog_file
 from nodemanager.commands.common import client, config_flag
 from nodemanager.core.backlog_run import FASTEST
+from nodemanager.logline import logfmt
 
 POLL_S = 0.5
 PATIENCE_S = 60.0
@@ -66,7 +68,7 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
     made = client(config).backlog()
     if out is not None:
-        out.write_text(backlog_file.render(made), encoding="utf-8")
+        backlog_file.write(out, made)
     if as_json:
         click.echo(json.dumps(made, indent=2))
     elif out is None and not sys.stdout.isatty():
@@ -170,7 +172,7 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
     with Progress(
         *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task("cleaning", total=run["items_total"])
+        task = bar.add_task("applying", total=run["items_total"])
         try:
             while run["open"]:
                 time.sleep(POLL_S)
@@ -184,9 +186,9 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
                     continue
                 if run["id"] != run_id:
                     raise ClientError("another plan is being applied by now; see the log")
-                counts, waits = run["counts"], run["waits_for"]
+                counts, waits = run["counts"], run.get("waits_for")
                 done = run["items_total"] - counts["waiting"] - counts["let_go"]
-                said = f"waiting: {waits}" if waits else "cleaning"
+                said = f"waiting: {waits}" if waits else "applying"
                 bar.update(task, completed=done, description=said)
         except KeyboardInterrupt:
             click.echo(
@@ -196,27 +198,28 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
             )
 
 
+_DONE = {"clean": "cleaned", "adopt": "adopted"}
+
+
+def _done(items: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    return Counter(item["deed"] for item in items if item["where"] == "done")
+
+
 def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(run, indent=2))
         return
     counts = run["counts"]
-    told = [
-        f"{counts[where]} {said}"
-        for where, said in (
-            ("done", "cleaned"),
-            ("already", "done before"),
-            ("skipped", "left alone"),
-            ("stopped", "not reached"),
-        )
-        if counts[where]
-    ]
+    words = (("already", "done before"), ("skipped", "left alone"), ("stopped", "not reached"))
+    told = [f"{number} {_DONE[deed]}" for deed, number in _done(run["items"]).items()]
+    told += [f"{counts[where]} {said}" for where, said in words if counts[where]]
     left = counts["waiting"] + counts["let_go"]
     if left:
-        waits = f", waiting: {run['waits_for']}" if run["waits_for"] else ""
+        waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
         told.append(f"{left} to go{waits}")
     click.echo(f"{run['items_total']} items: {', '.join(told)}")
     for item in run["items"]:
         if item["where"] == "skipped":
             why = item["reason"]
-            click.echo(f"left alone: {item['id']} {why}: {backlog_file.DOCS[why]}")
+            measures = f" ({logfmt(item['measures'])})" if item["measures"] else ""
+            click.echo(f"left alone: {item['id']} {why}{measures}: {backlog_file.DOCS[why]}")

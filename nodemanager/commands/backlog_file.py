@@ -28,10 +28,12 @@ BOUND_TO = ("pool", "store", "account")
 DOCS = {reason.value: reason.doc for reason in Reason}
 
 _HEADER = re.compile(r"([a-z_]+) = (.*)")
+_ID = re.compile(r"[!-<>-~]+")
 _FIELD = re.compile(r'\s+(?:([A-Za-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)|(#.*))')
 _ESCAPE = re.compile(r"\\(.)")
 _SAYS = {
-    Deed.CLEAN: "records to free",
+    Deed.CLEAN: "records to free, the longest quiet first",
+    Deed.ADOPT: "nodes to adopt",
 }
 
 
@@ -47,12 +49,30 @@ class PlanFile:
     items: tuple[Mapping[str, str], ...]
 
 
+_TOLD = (
+    *("record", "name", "state", "created_at", "then"),
+    *("slot", "host", "node", "last_sign_at", "asked", "claimed_by"),
+)
+
+_ADOPTING = """
+# Nodes that somebody made by hand. Take the # away from a line to adopt its node: our tags are put
+# on it, and from then on it is this pool's to drain and to shut down. `then` says what becomes of
+# it. Only what you choose here is ever tagged (D11).""".splitlines()
+
 # Write.
 
 
 def render(plan: Mapping[str, Any]) -> str:
     """The file of a plan as GET /api/backlog answers it."""
     return "\n".join((*_head(plan), *_body(plan["items"]), ""))
+
+
+def write(path: Path, plan: Mapping[str, Any]) -> None:
+    """Put the file of a plan there. Raises PlanFileError."""
+    try:
+        path.write_text(render(plan), encoding="utf-8")
+    except OSError as error:
+        raise PlanFileError(f"{path}: can't be written: {error.strerror}") from error
 
 
 def _head(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -78,19 +98,24 @@ def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         others = [one for one in items if one["deed"] == deed.value and not one["chosen"]]
         if chosen:
             yield ""
-            yield f"# {len(chosen)} {_SAYS[deed]}, the longest quiet first."
+            yield f"# {len(chosen)} {_SAYS[deed]}."
             yield from (_line(one) for one in chosen)
+        if deed is Deed.ADOPT and others:
+            yield from _ADOPTING
         for reason in sorted({str(one["reason"]) for one in others}):
             those = [one for one in others if one["reason"] == reason]
             yield ""
-            yield f"# {len(those)} left out, {reason}: {DOCS[reason]}"
+            why = f", {reason}: {DOCS[reason]}" if deed is Deed.CLEAN else "."
+            yield f"# {len(those)} left out{why}"
             yield from (f"#{_line(one)}" for one in those)
 
 
 def _line(item: Mapping[str, Any]) -> str:
-    told = ("slot", "host", "node", "last_sign_at", "asked", "claimed_by")
+    if _ID.fullmatch(item["id"]) is None:
+        # It would read back as something else; nothing is done to it.
+        return f"# not written down, for its id is odd: {item['deed']} {item['id']!a}"
     fields = {"version": item["version"], "reason": item["reason"]}
-    fields |= {key: item.get(key) for key in told} | dict(item["measures"])
+    fields |= {key: item.get(key) for key in _TOLD} | dict(item["measures"])
     return f"{item['deed']} {item['id']} {logfmt(fields)}"
 
 
@@ -150,7 +175,8 @@ def _item(line: str) -> Mapping[str, str]:
             fields[field[1]] = _plain(field[2])
     if not id or "=" in id or not fields.get("version"):
         raise ValueError(f"a line is `{word} ID version=VERSION ...`")
-    return {"deed": word, "id": id, "version": fields["version"]}
+    item = {"deed": word, "id": id, "version": fields["version"]}
+    return {**item, "record": fields["record"]} if fields.get("record") else item
 
 
 def _plain(value: str) -> str:

@@ -29,6 +29,7 @@ def check_all(draft: Draft) -> None:
     _freshness(draft)
     _settle(draft)
     _store(draft)
+    _prune(draft)
     _endpoints(draft)
     _servers(draft)
     _prices(draft)
@@ -115,6 +116,16 @@ def _store(draft: Draft) -> None:
             draft.report.warn(
                 draft.place("Records", "slots"), "not used; the slots are [Registry] slots"
             )
+
+
+def _prune(draft: Draft) -> None:
+    arvados = draft.value("Records", "provider") is StoreProvider.ARVADOS
+    if arvados and draft.value("Cleaning", "prune_after") is not None:
+        draft.report.clash(
+            draft.place("Cleaning", "prune_after"),
+            draft.place("Records", "provider"),
+            "{one} needs a registry: Arvados ({other}) can't delete a record on a condition",
+        )
 
 
 def _endpoints(draft: Draft) -> None:

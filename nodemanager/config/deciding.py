@@ -94,6 +94,7 @@ DECIDING: tuple[Deciding, ...] = (
     _cleaning("action_timeout", fixed=AS_LONG),
     _cleaning("visible_after"),
     _cleaning("claim_expiry"),
+    _cleaning("prune_after", fixed="what is pruned holds no slot"),
     Deciding(
         "Cleaning",
         "adopt_unclaimed",

@@ -369,6 +369,18 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
     return Kind(f"{kind.doc}, or blank", parse, show, kind.secret, kind.multiline)
 
 
+def or_off(kind: Kind[T]) -> Kind[T | None]:
+    """`off` is a value of its own: None."""
+
+    def parse(value: str) -> T | None:
+        return None if value.lower() == "off" else kind.parse(value)
+
+    def show(value: T | None) -> str:
+        return "off" if value is None else kind.show(value)
+
+    return Kind(f"{kind.doc}, or off", parse, show, kind.secret, kind.multiline)
+
+
 def show_number(value: float) -> str:
     """As short as it can be read again."""
     return repr(value).removesuffix(".0")

@@ -90,6 +90,7 @@ _ALL_CLEANING: dict[str, Value] = dict.fromkeys(
         "claim_expiry",
         "adopt_unclaimed",
         "backlog",
+        "prune_after",
     ),
     SHOWN,
 )

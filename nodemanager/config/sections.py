@@ -215,6 +215,13 @@ class Cleaning:
         none of them and says so, clean frees them.""",
         reload=True,
     )
+    prune_after: float | None = option(
+        kinds.or_off(kinds.duration(longest=None)),
+        "off",
+        """Delete records that have been clean for longer than this, while the pool has more than
+        max_nodes; only in a registry. Never one that was freed within the last week.""",
+        reload=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

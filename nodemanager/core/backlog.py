@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from nodemanager.core.model import Record
+from nodemanager.core.pairing import Pairs
 from nodemanager.core.plan import Plan
 from nodemanager.core.rates import name_of
 from nodemanager.core.reasons import Kind, Reason
@@ -26,6 +27,7 @@ class Deed(StrEnum):
     """What is done with an item."""
 
     CLEAN = "clean"
+    ADOPT = "adopt"
 
 
 class Stand(StrEnum):
@@ -60,11 +62,15 @@ PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of a plan: `id` is a record's uuid, `version` the one that was judged."""
+    """One line of a plan: `id` is a record's uuid or a node's id, `version` what was judged.
+
+    `record` is the record that a node to adopt is to be paired with, empty where none is named.
+    """
 
     deed: Deed
     id: str
     version: str
+    record: str = ""
 
     @property
     def key(self) -> str:
@@ -87,6 +93,7 @@ class Picture:
     snapshot: Snapshot
     records: Mapping[str, Record]
     verdicts: Mapping[str, Verdict]
+    pairs: Pairs
 
 
 def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
@@ -98,12 +105,17 @@ def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
         snapshot,
         {record.uuid: record for record in listing.items},
         {verdict.id: verdict for verdict in made.records},
+        made.pairs,
     )
 
 
 def standing_of(item: Item, seen: Picture) -> Standing:
     """How a record stands that a plan wanted cleaned at that version."""
     record = seen.records.get(item.id)
+    flight = seen.snapshot.record_flights.get(item.id)
+    if flight is not None:
+        # Our own fence moves the version, too (C12): it is judged when this is over.
+        return Standing(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
     if record is None:
         return Standing(Stand.CHANGED, Reason.RECORD_GONE)
     if record.version != item.version:
@@ -140,6 +152,11 @@ class Candidate:
     claimed_by: str | None = None
     last_sign_at: float | None = None
     asked: str | None = None
+    name: str | None = None
+    state: str | None = None
+    created_at: float | None = None
+    then: str | None = None
+    """What becomes of a node once it is adopted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from nodemanager.core.adoption import standing_of_node
 from nodemanager.core.backlog import Deed, Item, Picture, Stand, Standing, standing_of
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
@@ -92,6 +93,12 @@ class Run:
         counted = Counter(step.where.value for step in self.steps.values())
         return {where.value: counted.get(where.value, 0) for where in Where}
 
+    def done(self, deed: Deed) -> int:
+        """How many items of that kind were carried out."""
+        return sum(
+            self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
+        )
+
     @property
     def tick_s(self) -> float:
         """Seconds until it is worth looking again."""
@@ -162,7 +169,7 @@ def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
     for item in run.items:
         step = steps[item.key]
         if step.where in OPEN:
-            standing = standing_of(item, seen)
+            standing = _standing(item, seen, settings)
             steps[item.key] = step = _step(step, standing)
             if step.where is Where.WAITING and standing.stand is Stand.HELD:
                 held.append(item)
@@ -180,6 +187,23 @@ def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
         waits_for=None if block is None else block[0],
     )
     return _ended(run, seen.snapshot.wall)
+
+
+def _standing(item: Item, seen: Picture, settings: Settings) -> Standing:
+    if item.deed is Deed.ADOPT:
+        return standing_of_node(item, seen, settings.pool)
+    return standing_of(item, seen)
+
+
+def due_adoptions(run: Run | None) -> tuple[Item, ...]:
+    """The nodes that are let go, and not adopted yet."""
+    if run is None or not run.is_open:
+        return ()
+    return tuple(
+        item
+        for item in run.items
+        if item.deed is Deed.ADOPT and run.steps[item.key].where is Where.LET_GO
+    )
 
 
 def after_outcome(run: Run, key: str, step: Step, wall: float) -> Run:

@@ -413,6 +413,11 @@ def explained(history: History, node_ids: Iterable[str]) -> History:
     return replace(history, known_nodes=history.known_nodes.without(node_ids))
 
 
+def records_explained(history: History, uuids: Iterable[str]) -> History:
+    """Leave records that we deleted ourselves out of what a listing may lack (L3)."""
+    return replace(history, known_records=history.known_records.without(uuids))
+
+
 def _newest_stamp(record: Record) -> float:
     newest = record.modified_at or 0.0
     if record.last_ping_at is not None and record.last_ping_at > newest:

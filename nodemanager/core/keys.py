@@ -113,6 +113,9 @@ class Key(Told):
     FENCING = "fencing", "The lease's fencing number; it only ever grows."
     BY = "by", "Who did it: an operator's command, or the option that did."
     ACTION = "action", "What was done, or would be."
+    ID = "id", "What an operator's command named, as it was given."
+    RESULT = "result", "What became of a command: done, already, refused, unknown, failed."
+    FORCED = "forced", "The rules that an operator broke by name (O3)."
 
     # Slots and the lease.
     SLOTS = "slots", "Slots that the store gives out."
@@ -138,6 +141,7 @@ class Key(Told):
     CLEANS = "cleans", "Cleans ordered."
     CLEANED = "cleaned", "Records freed."
     SKIPPED = "skipped", "Items of a backlog plan that were left alone."
+    ADOPTED = "adopted", "Nodes that our tags were put on."
     ALREADY = "already", "Items of a backlog plan that were done before."
     STOPPED = "stopped", "Items of a backlog plan that its end by an operator left undone."
     RATE = "rate", "Items a minute."
@@ -145,6 +149,8 @@ class Key(Told):
     BOOTS = "boots", "Boots ordered."
     SHUTDOWNS = "shutdowns", "Shutdowns ordered."
     BREAKER = "breaker", "closed, or why it is open."
+    PAUSED = "paused", "Who paused the pool; left out while nobody has."
+    DRAINING = "draining", "Nodes that an operator drains or kills; left out while there are none."
 
     # The effective windows on `daemon.started`.
     NODE_STALE_AFTER_S = "node_stale_after_s", "Effective `node_stale_after`."

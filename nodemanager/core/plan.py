@@ -16,6 +16,7 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.by_hand import of_node
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
@@ -28,10 +29,12 @@ from nodemanager.core.demand import (
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
+from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import not_ours
+from nodemanager.core.prune import PruneOrder, prune_orders
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
@@ -60,7 +63,7 @@ class Plan:
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
     snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
     ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
-    be. `lifts` are fences that nothing follows any more (C12).
+    be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
     """
 
     plan_id: str
@@ -73,6 +76,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
+    prunes: tuple[PruneOrder, ...] = ()
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
@@ -85,6 +89,7 @@ class Plan:
     deferred: int = 0
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
+    paused: Mark | None = None
 
 
 HANDLED = frozenset(
@@ -106,7 +111,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    settings = _adopting(history, settings)
+    settings = adopting(history, settings)
     pairs = pair(
         history,
         pool=settings.pool,
@@ -136,6 +141,9 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     wants = Market(snapshot, settings, views, pending, slots, locked).trade()
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
+    boots = _boots(snapshot, settings, wants, impossible.ids)
+    prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
+    verdicts = _with_prunes(verdicts, prunes)
     ask = (
         *breakers.to_ask(snapshot.breaker, snapshot.history),
         *false_clean.to_ask(snapshot, settings, pairs),
@@ -148,10 +156,11 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         pairs=pairs,
         records=tuple(verdicts),
         views=tuple(views),
-        boots=_boots(snapshot, settings, wants, impossible.ids),
+        boots=boots,
         shutdowns=shutdowns,
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
+        prunes=prunes,
         ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
         ask_tagged=unlisted.ask_tagged,
         unlisted=unlisted,
@@ -163,6 +172,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         deferred=deferred,
         backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
+        paused=snapshot.paused,
     )
 
 
@@ -173,7 +183,14 @@ def _to_go_on_from(snapshot: Snapshot) -> History:
     return replace(snapshot.history, absence={})
 
 
-def _adopting(history: History, settings: Settings) -> Settings:
+def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
+    # Only what is gone on from forgets the absences of a suspect listing.
+    history = replace(made.history, absence=snapshot.history.absence)
+    return replace(snapshot, history=history, breaker=made.breaker)
+
+
+def adopting(history: History, settings: Settings) -> Settings:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
@@ -194,6 +211,7 @@ def _no_plan(
         impossible=impossible,
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        paused=snapshot.paused,
     )
 
 
@@ -285,20 +303,22 @@ def _judge_records(
         if verdict.kind is Kind.CLEAN:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
             turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            if record.uuid in snapshot.by_hand:
+                turn = (float("-inf"), turn[1])
             due.append((turn, record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
     backlog = _backlog(due, snapshot, settings)
     if backlog:
-        for _, uuid, index, record in due:
-            if name_of(record) in backlog:
+        forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
+        held = {uuid for _, uuid, _, record in due if name_of(record) in backlog} - forced
+        for _, uuid, index, _ in due:
+            if uuid in held:
                 cause = verdicts[index].reason.value
                 measures = {**(verdicts[index].measures or {}), "cause": cause}
                 verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
-        due = [entry for entry in due if name_of(entry[3]) not in backlog]
-    taken = snapshot.cleaned_lately + sum(
-        flight.kind == "clean" for flight in snapshot.record_flights.values()
-    )
+        due = [entry for entry in due if entry[1] not in held]
+    taken = _taken(snapshot)
     room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
         measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
@@ -320,6 +340,43 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
     return snapshot.backlog - snapshot.let_go
+
+
+def _taken(snapshot: Snapshot) -> int:
+    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
+    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
+    return snapshot.cleaned_lately + under_way
+
+
+CAPPED = frozenset({"clean", "prune"})
+
+
+def _prunes(
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted,
+    impossible: frozenset[str],
+    boots: tuple[BootOrder, ...],
+    cleans: tuple[CleanOrder, ...],
+) -> tuple[PruneOrder, ...]:
+    """What is deleted with what the cleans leave of the cycle's cap (C10)."""
+    if settings.prune_after is None or unlisted.short:
+        return ()
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
+    return prune_orders(snapshot, settings, impossible | reused, room)
+
+
+def _with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
+    if not prunes:
+        return verdicts
+    called_for = {order.uuid: order for order in prunes}
+    return [
+        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
+        if (order := called_for.get(verdict.id)) is not None
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def _shutdowns(
@@ -428,6 +485,12 @@ def _counts(
             counts[f"nodes_{state.value}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
+    ordered = {**snapshot.drains, **snapshot.kills}
+    if ordered:
+        counts["nodes_draining"] = sum(
+            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
+            for view in views
+        )
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

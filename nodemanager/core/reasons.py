@@ -31,6 +31,8 @@ class Kind(StrEnum):
     RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"
+    PRUNE = "prune"
+    ADOPT = "adopt"
 
 
 class Reason(Told):
@@ -112,6 +114,11 @@ class Reason(Told):
         "It was leaked before the first start, with too many others; an operator decides (S5).",
     )
 
+    PAUSED = (
+        "paused",
+        "An operator paused the pool: nothing is created, destroyed or freed until `resume` (O4).",
+    )
+
     # A record is freed.
     STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
     CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
@@ -119,6 +126,18 @@ class Reason(Told):
     CREATE_REFUSED = (
         "create_refused",
         "The cloud refused the create by its own error code; the claim is released (U6).",
+    )
+
+    CLEAN_BY_HAND = (
+        "clean_by_hand",
+        "An operator wanted it freed now; `forced` are the rules they broke (O3).",
+    )
+
+    # A record is deleted.
+    SURPLUS = (
+        "surplus",
+        "It has held nothing for longer than `prune_after`, and the pool has more records than "
+        "max_nodes (C8-C12).",
     )
 
     # A record was freed, and its node lives.
@@ -184,6 +203,15 @@ class Reason(Told):
         "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11); "
         "of a record: its node, found by id alone, bears no tag of ours (P6).",
     )
+    ADOPTED = "adopted", "It bears our pool's tag: an operator adopted it (D11)."
+    PAIR_UNPROVEN = (
+        "pair_unproven",
+        "The record named for it is not, or no longer, the one that it provably pairs with (P1).",
+    )
+    ADOPT_REFUSED = (
+        "adopt_refused",
+        "The cloud refuses our tags on it, and changed nothing (D11).",
+    )
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
     NEEDED = "needed", "Idle, and demand still wants it."
@@ -205,7 +233,14 @@ class Reason(Told):
     MASS_SILENCE = "mass_silence", "Too many turned silent at once; none is destroyed (D9)."
     NO_LAUNCH_TIME = "no_launch_time", "The cloud gave no launch time to count from (P3)."
 
+    DRAINING = (
+        "draining",
+        "An operator drains it: it goes as soon as it is idle by its own fresh word (O1).",
+    )
+
     # A node is destroyed.
+    DRAINED = "drained", "An operator drains it, and its own fresh word is that it is idle (O1)."
+    KILLED = "killed", "An operator wants it gone now, busy or not (O2)."
     IDLE_BEYOND_DEMAND = "idle_beyond_demand", "Idle long enough, window open, not wanted (D1)."
     NODE_DOWN = "node_down", "Past boot grace, and silent or down by its own fresh word (D1, D8)."
     NODE_STOPPED = "node_stopped", "Stopped or suspended in the cloud for `settle` (D1)."
@@ -231,6 +266,13 @@ class Reason(Told):
         "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
     )
     CLAIMS_PENDING = "claims_pending", "Unpinged claims already fill `max_nodes` (U6)."
+
+    # An operator's command is refused.
+    UNKNOWN_ID = "unknown_id", "No node, record or leftover has that id or hostname."
+    AMBIGUOUS_NAME = "ambiguous_name", "More than one node or record has that hostname."
+    NO_NODE = "no_node", "The record has no listed node that the command could be about."
+    NO_RECORD = "no_record", "The node has no record that the command could be about."
+    NEVER_FORCED = "never_forced", "A rule that no `--force` breaks (O3)."
 
     # A cycle, or the breaker.
     TOO_MANY_IMPOSSIBLE = "too_many_impossible", "Over 5 % of a listing contradicts itself (L4)."
@@ -261,6 +303,8 @@ class Event(Told):
     NODE_KEEP = "node.keep", "A node is left alone."
     NODE_FOREIGN = "node.foreign", "A node of another pool, or that we only see."
     PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate: paired with none."
+    NODE_ADOPTED = "node.adopted", "Our tags are on a node that somebody made by hand (D11)."
+    NODE_ADOPT_FAILED = "node.adopt_failed", "Our tags could not be put on it, or nobody knows."
     NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
@@ -311,6 +355,12 @@ class Event(Told):
         "record.not_restored",
         "A record freed by mistake could not be given back; `clear` says what to do.",
     )
+    RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
+    NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
+    RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
+    RECORD_PRUNED = "record.pruned", "It is deleted."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."
+    RECORD_PRUNE_FAILED = "record.prune_failed", "It was not deleted, or nobody knows."
     RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
     BACKLOG_SKIPPED = (
@@ -347,6 +397,12 @@ class Event(Told):
     )
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator's hold is over."
+    OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
+    OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
+    OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
+    OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
+    OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
+    OPERATOR_RESUME = "operator.resume", "An operator's pause is over (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act."
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."

@@ -51,7 +51,7 @@ class Settings:
     `shutdown_windows` alternates closed, open, closed ... seconds from a node's launch, repeated;
     empty means always open. `sizes` are the sizes that may be booted; `max_total_price` 0 is no
     cap. `adopt_unclaimed` None means: while the store knows no other pool (T3). `may_authorise`
-    is what the cloud's and the store's adapters can prove (L2).
+    is what the cloud's and the store's adapters can prove (L2). `prune_after` None deletes nothing.
     """
 
     pool: str
@@ -65,6 +65,7 @@ class Settings:
     max_cleans_per_cycle: int = 25
     max_shutdowns_per_cycle: int = 5
     hold_backlog: bool = True
+    prune_after: float | None = None
     action_timeout: float = 900.0
     visible_after: float = 300.0
     claim_expiry: bool = True

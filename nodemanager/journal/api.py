@@ -29,6 +29,7 @@ class IntentKind(StrEnum):
     DESTROY = "destroy"
     FENCE = "fence"
     CLEAN = "clean"
+    PRUNE = "prune"
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,14 @@ class NodesExplained:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsExplained:
+    """Records that are gone, or may be, by our own doing: no listing lacks them (L3)."""
+
+    uuids: tuple[str, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsTaken:
     """Settings in force from here on: a reload."""
 
@@ -129,6 +137,24 @@ class StoreClockKept:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class CommandGiven:
+    """An operator's command, refused ones too; `reason` is theirs, `refusal` a reason code.
+
+    What it changed is in the next decision's snapshot.
+    """
+
+    command: str
+    id: str | None
+    by: str
+    reason: str
+    result: str
+    at: float
+    refusal: str | None = None
+    rule: str | None = None
+    forced: tuple[str, ...] = ()
+
+
 Fact = (
     CloudPollBegun
     | CloudSeen
@@ -140,9 +166,11 @@ Fact = (
     | LivesFreed
     | LatePinged
     | NodesExplained
+    | RecordsExplained
     | SettingsTaken
     | BreakerSet
     | StoreClockKept
+    | CommandGiven
 )
 
 
@@ -219,11 +247,13 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, breaker=folded.breaker)
         case NodesExplained():
             return replace(state, history=histories.explained(state.history, fact.node_ids))
+        case RecordsExplained():
+            return replace(state, history=histories.records_explained(state.history, fact.uuids))
         case BreakerSet():
             return replace(state, breaker=fact.breaker)
         case StoreClockKept():
             return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
-        case PollMissed() | SettingsTaken():
+        case PollMissed() | SettingsTaken() | CommandGiven():
             return state
 
 

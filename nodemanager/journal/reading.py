@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-import sqlite3
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nodemanager.core.model import StoreTime
 from nodemanager.core.reasons import Reason
@@ -32,10 +27,10 @@ from nodemanager.journal.facts import (
     settings_after,
 )
 from nodemanager.journal.listings import NODES, RECORDS
+from nodemanager.journal.opened import opened, told_as_damage, unpacked
 from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base
 from nodemanager.journal.states import decode_start
 
-SCHEMA = "0001"
 _SEGMENTS = (
     "SELECT segment FROM entries GROUP BY segment HAVING max(wall) >= ? AND min(wall) <= ?"
     " ORDER BY segment"
@@ -68,7 +63,7 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
     `since` and `until` are epoch seconds and choose whole segments: those with anything in
     between. Raises JournalError for a file that is no journal, a newer program's, or damaged.
     """
-    with _opened(path) as connection:
+    with opened(path) as connection:
         segments = connection.execute(_SEGMENTS, (since, until)).fetchall()
         for (segment,) in segments:
             # All of a segment at once: a transaction left open would keep the log from shrinking.
@@ -76,7 +71,7 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
                 "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq",
                 (segment,),
             ).fetchall()
-            with _told_as_damage(path):
+            with told_as_damage(path):
                 yield from _segment(rows)
 
 
@@ -101,7 +96,7 @@ class Outline:
 
 def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Outline:
     """The outline of what `read` would give. Raises JournalError as it does, and for nothing."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         segments = [segment for (segment,) in connection.execute(_SEGMENTS, (since, until))]
         last = segments[-1] if segments else None
         marks = ",".join("?" * len(segments))
@@ -118,7 +113,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
         ).fetchall()
     if not decisions:
         raise JournalError(f"the journal {path} has no decision of that time")
-    with _told_as_damage(path):
+    with told_as_damage(path):
         settings, polls = _settings_and_polls(rows)
     gaps = sorted(later - sooner for sooner, later in itertools.pairwise(polls))
     poll_s = gaps[len(gaps) // 2] if gaps else None
@@ -130,7 +125,7 @@ def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[f
     settings: Settings | None = None
     polls: list[float] = []
     for kind, body in rows:
-        data = _unpacked(body)
+        data = unpacked(body)
         if kind == START:
             settings = decode_start(data).settings
             continue
@@ -148,65 +143,23 @@ def verdict_log(
     path: Path, *, since: float = 0.0, until: float = float("inf")
 ) -> Iterator[tuple[float, VerdictChange]]:
     """Every change of a verdict, oldest first: when (epoch seconds), and the change."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         rows = connection.execute(
             "SELECT wall, verdicts FROM entries WHERE verdicts IS NOT NULL"
             " AND wall BETWEEN ? AND ? ORDER BY seq",
             (since, until),
         ).fetchall()
-    with _told_as_damage(path):
+    with told_as_damage(path):
         for wall, packed in rows:
-            for change in decode_changes(_unpacked(packed)):
+            for change in decode_changes(unpacked(packed)):
                 yield wall, change
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A reader's connection, which never writes: beside a running daemon, or on a copy."""
-    if not path.is_file():
-        raise JournalError(f"there is no journal {path}")
-    connection: sqlite3.Connection | None = None
-    try:
-        connection = _connected(path)
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        if found is None or found[0] > SCHEMA:
-            raise JournalError(
-                f"the journal {path} has schema {found[0] if found else 'none'}, and this "
-                f"program reads up to {SCHEMA}: upgrade nodemanager"
-            )
-        yield connection
-    except sqlite3.Error as error:
-        raise JournalError(f"the journal {path} can't be read: {error}") from error
-    finally:
-        if connection is not None:
-            connection.close()
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    where = f"file:{quote(str(path.absolute()))}?mode=ro"
-    connection = sqlite3.connect(where, uri=True, timeout=5.0)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        # A copy in a directory that we may not write to: no shared memory can be made there.
-        connection.close()
-        connection = sqlite3.connect(f"{where}&immutable=1", uri=True)
-    return connection
-
-
-@contextlib.contextmanager
-def _told_as_damage(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, IndexError, zlib.error) as error:
-        raise JournalError(f"the journal {path} is damaged: {error!r}") from error
 
 
 def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[Entry]:
     base: Base | None = None
     settings: Settings | None = None
     for kind, body, verdicts in rows:
-        data = _unpacked(body)
+        data = unpacked(body)
         if kind == START:
             start = decode_start(data)
             base, settings = Base.of(start), start.settings
@@ -229,7 +182,7 @@ def _decided(data: Any, verdicts: bytes | None, base: Base, settings: Settings) 
         snapshot=decode_snapshot(base.snapshot, data["snapshot"]),
         settings=settings,
         new_records=data["new_records"],
-        changes=decode_changes(_unpacked(verdicts)) if verdicts is not None else (),
+        changes=decode_changes(unpacked(verdicts)) if verdicts is not None else (),
         digest=data["digest"],
         took_s=data["took_s"],
         aborted=_REASONS[data["aborted"][0]] if "aborted" in data else None,
@@ -249,7 +202,3 @@ def _fact(name: str, data: Any, base: Base) -> Fact:
         return RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
     fact: Fact = decoded(OTHER_FACTS[name], data)
     return fact
-
-
-def _unpacked(packed: bytes) -> Any:
-    return json.loads(zlib.decompress(packed))

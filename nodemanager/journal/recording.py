@@ -30,6 +30,7 @@ from nodemanager.journal.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
+    CommandGiven,
     Decision,
     DemandSeen,
     Fact,
@@ -38,6 +39,7 @@ from nodemanager.journal.facts import (
     NodesAnswered,
     NodesExplained,
     PollMissed,
+    RecordsExplained,
     RecordsSeen,
     SettingsTaken,
     Start,
@@ -67,9 +69,11 @@ OTHER_FACTS: dict[str, type[Any]] = {
         LivesFreed,
         LatePinged,
         NodesExplained,
+        RecordsExplained,
         SettingsTaken,
         BreakerSet,
         StoreClockKept,
+        CommandGiven,
     )
 }
 """Those that are written as they are; listings are written as changes."""

@@ -83,6 +83,16 @@ class RecordStore(Protocol):
         """
         ...
 
+    def delete(self, record: Record) -> None:
+        """Delete a record that holds nothing if it still is at `record.version` (C12).
+
+        Else Conflict; StoreRefused for one that holds anything, NoSuchRecord where it is gone.
+        A store that can't compare refuses every one (StoreRefused), and writes nothing: a claim
+        that came meanwhile would be deleted with it. Pings of its freed lives are refused and
+        told as before (U8).
+        """
+        ...
+
     def fence(self, record: Record) -> Record:
         """Lock the record's node out: a new ping secret, nothing else (C12, FENCED only)."""
         ...

@@ -238,6 +238,12 @@ class ArvadosRecordStore:
         """
         return ()
 
+    def delete(self, record: Record) -> None:
+        raise StoreRefused(
+            "Arvados can't delete a record on a condition, so that a claim that came meanwhile "
+            "would go with it: records are pruned in a registry only (C12)"
+        )
+
     def restore(self, record: Record, before: Record) -> Record:
         """Write the record back, and see that it stands. Its slot is asked for first.
 

@@ -188,6 +188,15 @@ class SqlRecordStore:
             freed.restored(connection, record.uuid, before.ping_secret)
             return rows.record_of(row)
 
+    def delete(self, record: Record) -> None:
+        """Delete the record by compare-and-set (C12)."""
+        with self._db.writing() as connection:
+            row = rows.get_at(connection, record)
+            held = rows.record_of(row)
+            if held.holds_anything or held.problems:
+                raise StoreRefused(f"record {record.uuid} holds something: it is not deleted")
+            rows.delete(connection, record.uuid)
+
     def late_pings(self) -> tuple[LatePing, ...]:
         with self._db.reading() as connection:
             return freed.late_pings(connection)

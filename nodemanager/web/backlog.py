@@ -3,7 +3,7 @@
     GET  /api/backlog             what would be cleaned, and why
     GET  /api/backlog/run         how far a plan has come; with ?items=yes what became of each item
     POST /api/backlog/apply       {"by", "rate", "pool", "store", "account",
-                                   "items": [{"deed", "id", "version"}, ...]}
+                                   "items": [{"deed", "id", "version", "record"?}, ...]}
     POST /api/backlog/stop        {"by"}
 
 All need the token. The answer to an apply is the run, 409 with the reason where it is refused.
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import falcon
 
+from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Candidate, Deed, Item, Picture, proposal
 from nodemanager.core.backlog_run import FASTEST, Order, Run
 from nodemanager.core.settings import Settings
@@ -137,12 +138,12 @@ def _order(given: Any) -> Order:
 
 
 def _item(given: Any) -> Item:
-    if not isinstance(given, dict) or given.keys() - {"deed", "id", "version"}:
-        raise _bad("an item has deed, id and version")
+    if not isinstance(given, dict) or given.keys() - {"deed", "id", "version", "record"}:
+        raise _bad("an item has deed, id and version, and perhaps a record")
     deed = _text(given, "deed")
     if deed not in [one.value for one in Deed]:
         raise _bad(f"no deed is called {deed!r}")
-    item = Item(Deed(deed), _text(given, "id"), _text(given, "version"))
+    item = Item(Deed(deed), _text(given, "id"), _text(given, "version"), _text(given, "record"))
     if not item.id or not item.version:
         raise _bad("an item has deed, id and version")
     return item
@@ -192,6 +193,7 @@ def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
                 "deed": item.deed,
                 "id": item.id,
                 "version": item.version,
+                "record": item.record or None,
                 "where": run.steps[item.key].where,
                 "reason": run.steps[item.key].reason,
                 "measures": run.steps[item.key].measures,
@@ -220,7 +222,7 @@ def _plan_json(shown: Shown, seen: Picture) -> dict[str, object]:
         },
         "records": len(seen.records),
         "freeing": made.freeing,
-        "items": [_candidate_json(one) for one in made.candidates],
+        "items": [_candidate_json(one) for one in (*made.candidates, *adoptable(seen, settings))],
     }
 
 
@@ -238,6 +240,11 @@ def _candidate_json(one: Candidate) -> dict[str, object]:
         "slot": one.slot,
         "host": one.hostname,
         "node": one.instance_id,
+        "record": one.item.record or None,
+        "name": one.name,
+        "state": one.state,
+        "created_at": None if one.created_at is None else timestamp(one.created_at),
+        "then": one.then,
         "claimed_by": one.claimed_by,
         "last_sign_at": last_sign_at,
         "asked": one.asked,

@@ -41,6 +41,7 @@ CLEANING = {
     "collapse_fraction",
     "max_cleans_per_cycle",
     "max_shutdowns_per_cycle",
+    "prune_after",
     "settle",
     "visible_after",
 }

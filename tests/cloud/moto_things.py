@@ -3,7 +3,8 @@
 As EC2 does it: the interface made with an instance bears its tags and ends with it, unless told
 otherwise; what outlives an instance is detached from it; an interface in use is not deleted, an
 address in use not released; an address on an attached interface is its instance's; an attachment
-says whether it ends with the instance; the Describe calls give pages. moto does none of that.
+says whether it ends with the instance; the Describe calls give pages; an instance that is not
+there can't be tagged. moto does none of that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ VolumeAttachment.delete_on_termination = property(_ends_with_instance)
 
 def refused(regions: list[Any], params: Mapping[str, str]) -> tuple[str, str] | None:
     """EC2's code and text for what moto would do and EC2 does not."""
+    if params.get("Action") == "CreateTags" and params["ResourceId.1"].startswith("i-"):
+        wanted = params["ResourceId.1"]
+        if not any(one.id == wanted for region in regions for one in _instances(region)):
+            text = f"The instance ID '{wanted}' does not exist"
+            return "InvalidInstanceID.NotFound", text
     for region in regions:
         if params.get("Action") == "DeleteNetworkInterface":
             eni = region.enis.get(params["NetworkInterfaceId"])

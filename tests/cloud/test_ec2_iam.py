@@ -1,4 +1,4 @@
-"""etc/iam/ec2.json allows what the adapter calls, and nothing more."""
+"""etc/iam/ allows what the adapter calls, and nothing more."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model import Tags
 from tests.cloud.ec2_helpers import (
     PUBLIC_KEY,
     add_address,
     add_interface,
     add_volume,
+    by_hand,
     cloud,
     order,
     tags_of,
@@ -23,8 +25,11 @@ from tests.cloud.moto_server import MotoServer, shared
 ROOT = Path(__file__).parents[2]
 OURS = (":instance/", ":volume/", ":network-interface/", ":elastic-ip/")
 NEEDS_NO_PERMISSION = {"sts:GetCallerIdentity"}
-ACTION = re.compile(r'"((?:Delete(?!On)|Describe|Get|Import|Release|Run|Terminate)[A-Z]\w+)"')
-BEHIND_RUN_INSTANCES = {"ec2:CreateTags", "iam:PassRole"}
+ACTION = re.compile(
+    r'"((?:Create|Delete(?!On)|Describe|Get|Import|Release|Run|Terminate)[A-Z]\w+)"'
+)
+A_NODE = {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
+BEHIND_RUN_INSTANCES = {"iam:PassRole"}
 
 
 @pytest.fixture
@@ -36,7 +41,11 @@ def server() -> MotoServer:
 
 @pytest.fixture
 def statements() -> list[dict[str, Any]]:
-    policy = json.loads((ROOT / "etc" / "iam" / "ec2.json").read_text(encoding="utf-8"))
+    return [*statements_of("ec2.json"), *statements_of("ec2-adopt.json")]
+
+
+def statements_of(name: str) -> list[dict[str, Any]]:
+    policy = json.loads((ROOT / "etc" / "iam" / name).read_text(encoding="utf-8"))
     assert policy["Version"] == "2012-10-17"
     statements: list[dict[str, Any]] = policy["Statement"]
     return statements
@@ -60,6 +69,7 @@ def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
     ec2.list_nodes()
     ec2.find_by_record("zzzzz-7ekkf-000000000000001")
     ec2.ask(made.id)
+    ec2.adopt(by_hand(server, "RunInstances", **A_NODE)["instanceId"], Tags("main"))
     add_address(server, tags_of(made), interface=add_interface(server, made, tags_of(made)))
     add_volume(server, made, tags_of(made))
     pinned = ec2.pins(made.id)
@@ -110,3 +120,21 @@ def test_what_changes_something_is_bound_to_the_pool_s_tag(
             )
         if not all(action.startswith("ec2:Describe") for action in listed(statement["Action"])):
             assert "*" not in resources
+
+
+def test_only_a_node_of_no_pool_can_be_adopted_and_only_with_our_tags_d11() -> None:
+    (adopting,) = statements_of("ec2-adopt.json")
+    assert listed(adopting["Action"]) == ["ec2:CreateTags"]
+    assert all(":instance/" in resource for resource in listed(adopting["Resource"]))
+    assert adopting["Condition"]["Null"] == {"aws:ResourceTag/nodemanager-pool": "true"}
+    keys = adopting["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]
+    assert set(keys) == {"nodemanager-pool", "nodemanager-record", "nodemanager-incarnation"}
+
+
+def test_the_usual_policy_makes_nothing_that_exists_ours() -> None:
+    tagging = [
+        one for one in statements_of("ec2.json") if "ec2:CreateTags" in listed(one["Action"])
+    ]
+    assert tagging
+    for statement in tagging:
+        assert statement["Condition"]["StringEquals"]["ec2:CreateAction"] == "RunInstances"

@@ -223,3 +223,15 @@ def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
     read: Read, text: str, warned: bool
 ) -> None:
     assert bool(read(text).warnings) is warned
+
+
+def test_pruning_needs_a_store_that_can_delete_on_a_condition(refused: Refused) -> None:
+    arvados = "[Arvados]\nhost = api.example.org\ntoken = t\n"
+    (problem,) = refused(f"{arvados}[Cleaning]\nprune_after = 90d\n")
+    assert "needs a registry" in problem
+
+
+def test_pruning_is_off_unless_a_duration_is_given(read: Read) -> None:
+    assert read("").cleaning.prune_after is None
+    assert read("[Cleaning]\nprune_after = off\n").cleaning.prune_after is None
+    assert read("[Cleaning]\nprune_after = 90d\n").cleaning.prune_after == 90 * 86400

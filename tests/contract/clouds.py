@@ -18,7 +18,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.dummy import DummyCloud
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.ec2_wire import Wire
-from nodemanager.cloud.local import LocalCloud, sweep
+from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
 from nodemanager.core.model import CloudNode, CloudState, LeftoverKind
@@ -40,6 +40,8 @@ class CloudFixture:
     states: Mapping[CloudState, Callable[[str], None]] = field(default_factory=dict)
     pin: Callable[[CloudNode], set[tuple[LeftoverKind, str]]] = lambda node: set()
     """Gives the node what outlives it, as our create would; {} where nothing can."""
+    by_hand: Callable[[], str] = lambda: ""
+    """Starts a node beside us, without a tag of ours; its id."""
     unknown_id: str = "no-such-node"
 
 
@@ -66,6 +68,11 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     def open_cloud(pool: str) -> LocalCloud:
         opened.append(LocalCloud(pool=pool, directory=directory, create=create, clock=clock))
         return opened[-1]
+
+    def by_hand() -> str:
+        driver = LocalNodeDriver(directory, node_settings(create), clock)
+        size = driver.list_sizes()[0]
+        return str(driver.create_node("by-hand", size, ex_tags={"owner": "alice"}).id)
 
     def process_of(node_id: str) -> ProcessIdentity:
         entry = StateDir(directory).find(node_id)
@@ -94,6 +101,7 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
                 CloudState.STOPPING: mark_stopping,
                 CloudState.TERMINATED: kill,
             },
+            by_hand=by_hand,
             unknown_id="local-" + 20 * "0",
         )
     finally:
@@ -112,8 +120,11 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
         return change
 
+    # libcloud's dummy starts with some.
+    others = iter(sorted(first.book.nodes))
     yield CloudFixture(
         open=first.sharing,
+        by_hand=lambda: next(others),
         listing_through=lambda change: method_through(
             type(first.book.driver), "list_nodes", change
         ),
@@ -137,6 +148,11 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     def open_cloud(pool: str) -> Ec2Cloud:
         opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
         return opened[-1]
+
+    def by_hand() -> str:
+        node = {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
+        owner = ec2_helpers.tagged("instance", {"owner": "alice"})
+        return ec2_helpers.by_hand(server, "RunInstances", **node, **owner)["instanceId"]
 
     def put(state: str) -> Callable[[str], None]:
         return lambda node_id: server.put(node_id, state)
@@ -163,6 +179,7 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
                 CloudState.TERMINATED: put("terminated"),
             },
             pin=pin,
+            by_hand=by_hand,
             unknown_id="i-0123456789abcdef0",
         )
     finally:

@@ -16,7 +16,7 @@ from libcloud.common.types import InvalidCredsError
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.core.model import CloudNode, CloudState, Leftover, LeftoverKind, Outcome, Tags
-from nodemanager.errors import CloudError, IncompleteListing, Throttled, Unauthorized
+from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
 from tests.contract.clouds import CLOUDS, CloudFixture
 
 SECRET_URL = "http://127.0.0.1:9/arvados/v1/nodes/u/ping?ping_secret=verysecret"
@@ -196,6 +196,39 @@ def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(
     assert [(view.id, view.tags.pool) for view in views if view] == [(theirs.id, OTHER_POOL)] * 2
     seen = listed(driver, theirs.id)
     assert seen is None or not seen.managed
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(Tags(POOL), id="pool"),
+        pytest.param(Tags(POOL, "zzzzz-7ekkf-000000000000077", "f" * 32), id="pool-and-record"),
+    ],
+)
+def test_a_node_made_by_hand_is_ours_once_it_is_adopted_d11(
+    cloud: CloudFixture, driver: CloudDriver, tags: Tags
+) -> None:
+    node_id = cloud.by_hand()
+    before = driver.ask(node_id)
+    assert before is not None
+    assert before.tags == Tags()
+    driver.adopt(node_id, tags)
+    driver.adopt(node_id, tags)
+    after = driver.ask(node_id)
+    assert after is not None
+    assert after.tags == tags
+    assert (after.name, after.created_at) == (before.name, before.created_at)
+    seen = listed(driver, node_id)
+    assert seen is not None
+    assert seen.managed
+    if tags.record is not None:
+        assert [one.id for one in driver.find_by_record(tags.record)] == [node_id]
+
+
+def test_what_is_not_there_can_not_be_adopted(cloud: CloudFixture, driver: CloudDriver) -> None:
+    with pytest.raises(BadRequest) as caught:
+        driver.adopt(cloud.unknown_id, Tags(POOL))
+    assert caught.value.definite
 
 
 def test_the_same_client_token_twice_makes_one_node(driver: CloudDriver) -> None:

@@ -124,7 +124,7 @@ class World:
     """A cloud, a store and the polls of them.
 
     `nodes` and `records` are what is true at the moment; a poll takes a listing of them. `flags`
-    are the snapshot's other fields. `last` is the newest plan.
+    are the snapshot's other fields. `last` is the newest plan, `decided` the snapshot it is of.
     """
 
     settings: Settings = field(default_factory=lambda: Settings(pool=POOL, sizes=(SMALL, LARGE)))
@@ -137,6 +137,8 @@ class World:
     breaker: Breaker = field(default_factory=Breaker)
     flags: dict[str, Any] = field(default_factory=dict)
     last: Plan | None = None
+    decided: Snapshot | None = None
+    last_fields: dict[str, Any] = field(default_factory=dict)
     plans: int = 0
     told: tuple[FalseClean, ...] = ()
     _new_records: bool = False
@@ -300,7 +302,8 @@ class World:
 
     def plan(self, **fields: Any) -> Plan:
         """Plan, and go on from the plan's history and breaker as the daemon does."""
-        self.last = plan(self.snapshot(**fields), self.settings, new_records=self._new_records)
+        self.decided, self.last_fields = self.snapshot(**fields), fields
+        self.last = plan(self.decided, self.settings, new_records=self._new_records)
         self.history, self.breaker = self.last.history, self.last.breaker
         self._new_records = False
         self.plans += 1

@@ -18,7 +18,7 @@ from nodemanager.core.model import (
     Size,
     Tags,
 )
-from nodemanager.errors import LeftAlone
+from nodemanager.errors import BadRequest, LeftAlone
 from tests.fakes.script import Scripted
 
 SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
@@ -91,6 +91,9 @@ class FakeCloud(Scripted):
 
     def create(self, order: CreateOrder) -> CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")
+
+    def adopt(self, node_id: str, tags: Tags) -> None:
+        return self._run("adopt", lambda: self._adopt(node_id, tags), write=f"adopt {node_id}")
 
     def destroy(self, node_id: str) -> Outcome:
         return self._run("destroy", lambda: self._destroy(node_id), write=node_id)
@@ -188,6 +191,11 @@ class FakeCloud(Scripted):
             name=order.name,
             size=order.size.instance_type,
         )
+
+    def _adopt(self, node_id: str, tags: Tags) -> None:
+        if node_id not in self.machines:
+            raise BadRequest(f"there is no node {node_id}")
+        self.change(node_id, tags=tags)
 
     def _destroy(self, node_id: str) -> Outcome:
         machine = self.machines.get(node_id)

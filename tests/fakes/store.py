@@ -97,6 +97,9 @@ class FakeStore(Scripted):
     def restore(self, record: Record, before: Record) -> Record:
         return self._call("restore", lambda: self._restore(record, before), write=record.uuid)
 
+    def delete(self, record: Record) -> None:
+        self._call("delete", lambda: self._delete(record), write=f"delete {record.uuid}")
+
     def late_pings(self) -> tuple[LatePing, ...]:
         return self._call("late_pings", lambda: tuple(self.late.values()))
 
@@ -275,6 +278,13 @@ class FakeStore(Scripted):
         kept = ("uuid", "version", "modified_at")
         fields = {name: getattr(before, name) for name in Record.__slots__ if name not in kept}
         return self.write(row.uuid, **fields)
+
+    def _delete(self, record: Record) -> None:
+        if self.guarantee is not Guarantee.CAS:
+            raise StoreRefused("it can't delete on a condition")
+        if self._at_version(record).holds_anything:
+            raise StoreRefused(f"{record.uuid} holds something")
+        del self.rows[record.uuid]
 
     def _fence(self, record: Record) -> Record:
         row = self.rows[record.uuid]

@@ -310,7 +310,7 @@ def test_the_revisions_make_the_schema_that_the_program_uses(opened: Opener, pat
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
-    from nodemanager.journal.reading import SCHEMA
+    from nodemanager.journal.opened import SCHEMA
     from nodemanager.journal.schema import metadata
 
     opened().close()

@@ -6,7 +6,9 @@ never came.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -88,9 +90,12 @@ def until(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that outgoing connections get: one of those would take it meanwhile."""
+    for port in random.sample(range(10_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no free port", pytrace=False)
 
 
 def environment(**more: str) -> dict[str, str]:

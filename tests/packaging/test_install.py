@@ -18,7 +18,12 @@ import pytest
 
 from tests.packaging.conftest import TREE, environment, run
 
-MANUAL = (Path("man1/nodemanager.1"), Path("man5/nodemanager.cfg.5"))
+MANUAL = (Path("man/man1/nodemanager.1"), Path("man/man5/nodemanager.cfg.5"))
+WORDS = (
+    Path("bash-completion/completions/nodemanager"),
+    Path("zsh/site-functions/_nodemanager"),
+    Path("fish/vendor_completions.d/nodemanager.fish"),
+)
 NOISY_UNIT = """[Service]
 ExecStart=/bin/true
 Restart=on-failur
@@ -68,7 +73,7 @@ class Machine:
             "LOCALSTATEDIR": str(self.root / "var"),
             "UNITDIR": str(self.units),
             "BINDIR": str(self.root / "bin"),
-            "MANDIR": str(self.root / "man"),
+            "SHAREDIR": str(self.root / "share"),
             "NM_NO_USER": "1",
             "INSTALL_PIP_ARGS": "--no-deps",
             "PYTHON": sys.executable,
@@ -223,14 +228,14 @@ class TestLaterOn:
         (machine.units / "nodemanager@.service").write_text("from an older version")
         package = machine.tree / "nodemanager" / "__init__.py"
         package.write_text(package.read_text().replace('"0.1.0"', '"0.1.1"'))
-        assert not (machine.root / "man").exists()
+        assert not (machine.root / "share").exists()
         built = machine.tree / "doc" / "_build" / "man"
         built.mkdir(parents=True)
         for page in MANUAL:
             (built / page.name).write_text(f".TH {page.stem}\n")
         (before,) = machine.releases()
 
-        said = machine.install()
+        said = machine.install(PYTHONPATH=sysconfig.get_path("purelib"))
 
         assert f"Kept {machine.config}/sample.cfg" in said
         assert "# ours" in (machine.config / "sample.cfg").read_text()
@@ -245,9 +250,15 @@ class TestLaterOn:
     ):
         machine = copy_of_installed
         for page in MANUAL:
-            link = machine.root / "man" / page
-            assert link.readlink() == machine.prefix / "share" / "man" / page
+            link = machine.root / "share" / page
+            assert link.readlink() == machine.prefix / "share" / page
             assert link.read_text() == f".TH {page.stem}\n"
+
+    def test_shells_find_what_they_complete_by(self, copy_of_installed: Machine):
+        for path in WORDS:
+            link = copy_of_installed.root / "share" / path
+            assert link.readlink() == copy_of_installed.prefix / "share" / path
+            assert "_NODEMANAGER_COMPLETE=" in link.read_text()
 
     def test_an_upgrade_that_fails_changes_nothing(self, copy_of_installed: Machine):
         machine = copy_of_installed
@@ -281,7 +292,9 @@ class TestLaterOn:
         for gone in (machine.prefix, machine.command):
             assert not os.path.lexists(gone)
         assert list(machine.units.iterdir()) == []
-        assert [os.path.lexists(machine.root / "man" / page) for page in MANUAL] == [False, False]
+        assert not [
+            path for path in MANUAL + WORDS if os.path.lexists(machine.root / "share" / path)
+        ]
         assert (machine.config / "sample.cfg").read_text() == LOCAL
         assert (machine.state / "sample" / "registry.db").is_file()
         assert str(machine.state) in said

@@ -1,0 +1,225 @@
+"""`nodemanager log`: what was decided and done, from the journal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.text import Text
+
+from nodemanager.commands import show
+from nodemanager.commands.common import (
+    config_flag,
+    config_path,
+    existing_journal,
+    journal_of,
+)
+from nodemanager.commands.ids import complete_id
+from nodemanager.commands.times import given, local, span
+from nodemanager.config import load
+from nodemanager.config.kinds import did_you_mean
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.errors import JournalError
+from nodemanager.journal.happening import Happening
+from nodemanager.logline import as_json as json_line
+from nodemanager.logline import logfmt, timestamp
+
+if TYPE_CHECKING:
+    from nodemanager.journal.story import Story
+
+LOOK_EVERY_S = 1.0
+LAST = 10
+"""How much of what was before `--follow` shows, unless told."""
+
+Filter = Callable[[Happening], bool]
+
+
+def _reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    known = [reason.value for reason in Reason]
+    found = [word.strip() for value in values for word in value.split(",") if word.strip()]
+    for word in found:
+        if word not in known:
+            raise click.BadParameter(
+                f"{word!r} is no reason code{did_you_mean(word, known)}; the manual's page on "
+                "events has them all"
+            )
+    return frozenset(found)
+
+
+def _known_reasons(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [
+        CompletionItem(reason.value, help=reason.doc)
+        for reason in Reason
+        if reason.value.startswith(incomplete)
+    ]
+
+
+@click.command(
+    epilog="Examples: nodemanager log compute7; nodemanager log --since 2h --reason stale_slot; "
+    "nodemanager log i-0abc --follow; nodemanager log --journal copy.db --json | jq .reason"
+)
+@click.argument("id", required=False, shell_complete=complete_id)
+@click.option(
+    "--since", type=given, metavar="TIME", help="Not before 2h (ago), 14:05, RFC 3339 ..."
+)
+@click.option("--until", type=given, metavar="TIME", help="And not after.")
+@click.option(
+    "--reason",
+    multiple=True,
+    callback=_reasons,
+    shell_complete=_known_reasons,
+    metavar="REASON",
+    help="Only what has this reason code; may be given again.",
+)
+@click.option("--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is decided next, until Ctrl-C.")
+@click.option(
+    "--journal",
+    "journal",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A journal, or a copy of one; else the configured one.",
+)
+@show.json_option
+@config_flag
+def log(
+    id: str | None,
+    since: float | None,
+    until: float | None,
+    reason: frozenset[str],
+    last: int | None,
+    follow: bool,
+    journal: Path | None,
+    as_json: bool,
+    config: str | None,
+) -> None:
+    """What was decided and done, and why: of ID, or of everything.
+
+    ID is a record's uuid, a hostname, a slot number, or a cloud node's id or name; its pair's
+    story comes with it. Changed verdicts, what was begun and what became of it, operators'
+    commands and the breaker are told, oldest first, from the journal: of a running daemon, of one
+    that does not run, or of a copy. Times are local on a terminal, and UTC elsewhere.
+    """
+    # What it needs takes half a second to load, which a completed word must not wait for.
+    from nodemanager.journal.story import Story
+
+    if follow and until is not None:
+        raise click.UsageError("--follow goes on for ever, and --until ends it: give one of them")
+    path = journal if journal is not None else journal_of(load(config_path(config)))
+    if follow and last is None and since is None:
+        last = LAST
+    story = Story(existing_journal(path, given=journal is not None), since or 0.0)
+    wanted = _filter(id, until, reason)
+    out = show.console()
+    tell = _teller(out, as_json=as_json)
+    try:
+        told = _tell(_wanted(story.news(), wanted, last), tell)
+        while follow:
+            time.sleep(LOOK_EVERY_S)
+            _tell(filter(wanted, story.news()), tell)
+    except KeyboardInterrupt:
+        return
+    if not told:
+        _nothing(story, id)
+
+
+def _filter(id: str | None, until: float | None, reasons: frozenset[str]) -> Filter:
+    def wanted(one: Happening) -> bool:
+        return (
+            (id is None or id in one.aliases)
+            and (until is None or one.at <= until)
+            and (not reasons or (one.reason is not None and one.reason.value in reasons))
+        )
+
+    return wanted
+
+
+def _wanted(news: Iterator[Happening], wanted: Filter, last: int | None) -> Iterable[Happening]:
+    found = filter(wanted, news)
+    return found if last is None else deque(found, maxlen=last)
+
+
+def _tell(happenings: Iterable[Happening], tell: Callable[[Happening], None]) -> int:
+    told = 0
+    for one in happenings:
+        tell(one)
+        told += 1
+    sys.stdout.flush()
+    return told
+
+
+def _nothing(story: Story, id: str | None) -> None:
+    """Say so: an empty answer may as well be a mistyped name."""
+    if id is None or id in story.names.all:
+        click.echo("nothing of that in the journal", err=True)
+        return
+    hint = did_you_mean(id, sorted(story.names.all))
+    raise JournalError(f"{story.path} knows no record or node {id!r}{hint}")
+
+
+def _teller(out: Console, *, as_json: bool) -> Callable[[Happening], None]:
+    if as_json:
+        return lambda one: click.echo(json_line(fields_of(one)))
+    if out.is_terminal:
+        return lambda one: out.print(line_of(one), soft_wrap=True)
+    return lambda one: click.echo(logfmt(fields_of(one)))
+
+
+def fields_of(one: Happening) -> dict[str, Any]:
+    """What a pipe is told, by the keys of the daemon's own log."""
+    return {
+        "ts": timestamp(one.at),
+        "event": one.event.value,
+        "reason": one.reason.value if one.reason is not None else None,
+        "record": one.record,
+        "slot": one.slot,
+        "host": one.host,
+        "node": one.node,
+        **one.more,
+        "plan": one.plan,
+    }
+
+
+STYLES = (
+    (("breaker.opened", "false_clean", "failed", "invariant"), "bold red"),
+    (("operator.", "breaker."), "magenta"),
+    (("cleaned", "created", "gone", "restored"), "green"),
+    (("clean", "shutdown", "setup"), "yellow"),
+    (("deferred", "skipped", "aborted", "foreign"), "cyan"),
+)
+
+
+def line_of(one: Happening) -> Text:
+    """What a terminal is told: when, what, why, of whom, and what was measured."""
+    line = Text(f"{local(one.at)}  ", style="dim")
+    event = one.event.value
+    line.append(f"{event:<21} ", style=_style(one.event) or "not dim")
+    line.append(f"{one.reason.value if one.reason else '':<22} ", style="not dim bold")
+    whom = [one.host or "", one.record or "", one.node or ""]
+    line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
+    for key, value in one.more.items():
+        if value is not None:
+            line.append("  ").append(show.cell(_measure(key, value), "dim"))
+    return line
+
+
+def _style(event: Event) -> str:
+    for words, style in STYLES:
+        if any(word in event.value for word in words):
+            return f"not dim {style}"
+    return ""
+
+
+def _measure(key: str, value: Any) -> str:
+    if key.endswith("_s") and isinstance(value, (int, float)):
+        return f"{key.removesuffix('_s')} {span(value)}"
+    return logfmt({key: value}).replace("=", " ", 1)

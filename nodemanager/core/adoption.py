@@ -1,0 +1,157 @@
+"""Nodes that somebody made by hand, and what must hold before they are made ours (D11).
+
+Adopting is one write: our tags. The pool's tag is what makes a node ours: from then on it is
+drained and shut down like any other of the pool. The record's tag goes on it only where the record
+has a claim to name - a pair is by uuid *and* incarnation (P1) -; a node whose record has none
+stays paired by its instance id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodemanager.core.backlog import (
+    Candidate,
+    Deed,
+    Item,
+    Picture,
+    Stand,
+    Standing,
+)
+from nodemanager.core.model import CloudNode, Record, Tags
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.shutdown import DYING
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+from nodemanager.core.verdict import Verdict, keep
+
+
+def node_version(node: CloudNode) -> str:
+    """What tells this node, as it was made, from any other: not its state, which may change."""
+    said = (node.id, node.name, node.size, node.created_at, node.tags)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOrder:
+    """One node to put our tags on; `not_after` is CLOCK_BOOTTIME."""
+
+    item: Item
+    tags: Tags
+    not_after: float
+
+    @property
+    def node_id(self) -> str:
+        return self.item.id
+
+
+def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
+    """How a node stands that an operator wants adopted."""
+    history = seen.snapshot.history
+    node = history.present.get(item.id)
+    if node is None:
+        return Standing(Stand.CHANGED, Reason.NODE_ABSENT)
+    if node.tags.pool == pool:
+        return Standing(Stand.DONE, Reason.ADOPTED)
+    if item.id in history.nodes_twice:
+        return Standing(Stand.CHANGED, Reason.IMPOSSIBLE)
+    changed = _not_as_named(item, node, seen.snapshot)
+    if changed is not None:
+        return changed
+    if item.id in seen.pairs.ambiguous:
+        return Standing(Stand.CHANGED, Reason.AMBIGUOUS)
+    record = seen.pairs.record_of.get(item.id)
+    if item.record and (record is None or record.uuid != item.record):
+        measures = {"record": record.uuid if record is not None else None}
+        return Standing(Stand.CHANGED, Reason.PAIR_UNPROVEN, measures)
+    return Standing(Stand.HELD, Reason.UNTAGGED)
+
+
+def _not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | None:
+    if node.tags.pool is not None:
+        return Standing(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
+    version = node_version(node)
+    if version != item.version:
+        measures = {"version": version, "judged": item.version}
+        return Standing(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+    if node.problems:
+        return Standing(Stand.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)})
+    if node.held or node.id in snapshot.holds:
+        return Standing(Stand.CHANGED, Reason.HELD)
+    return None
+
+
+def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Settings) -> AdoptOrder:
+    """The tags that the node gets: of the record only what proves the pair by itself (P1)."""
+    tags = Tags(settings.pool)
+    record = seen.pairs.record_of.get(item.id)
+    if item.record and record is not None and record.claim is not None:
+        tags = Tags(settings.pool, record.uuid, record.claim.incarnation)
+    return AdoptOrder(item, tags, snapshot.now + ORDER_TTL_S)
+
+
+def confirm_adoption(
+    order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the tags are written: ADOPT, or KEEP with what forbids it now.
+
+    `node` is what the cloud answered right now, `snapshot` is of this moment.
+    """
+    node_id = order.node_id
+    if node is None or node.is_absent:
+        return keep(node_id, Reason.NODE_ABSENT)
+    if snapshot.now > order.not_after:
+        return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    block = standing_block(snapshot, settings)
+    if block is not None:
+        return keep(node_id, block[0], **block[1])
+    if node.tags.pool == settings.pool:
+        return keep(node_id, Reason.ADOPTED)
+    changed = _not_as_named(order.item, node, snapshot)
+    if changed is None and order.tags.record is not None:
+        # The pair must be what it was: the record's own life is in the tags.
+        record = seen.pairs.record_of.get(node_id)
+        if record is None or record.incarnation != order.tags.incarnation:
+            return keep(node_id, Reason.PAIR_UNPROVEN)
+    if changed is not None:
+        return keep(node_id, changed.reason, **changed.measures)
+    return Verdict(Kind.ADOPT, Reason.ADOPTED, node_id)
+
+
+def adoptable(seen: Picture, settings: Settings) -> Iterator[Candidate]:
+    """Every node without a pool's tag that a listing shows; none of them chosen (D11)."""
+    for node in sorted(seen.snapshot.history.present.values(), key=lambda one: one.id):
+        if node.tags.pool is not None:
+            continue
+        record = seen.pairs.record_of.get(node.id)
+        item = Item(
+            Deed.ADOPT, node.id, node_version(node), record.uuid if record is not None else ""
+        )
+        standing = standing_of_node(item, seen, settings.pool)
+        if standing.stand is not Stand.HELD:
+            continue
+        yield Candidate(
+            item,
+            False,
+            standing,
+            slot=record.slot_number if record is not None else None,
+            hostname=record.hostname if record is not None else None,
+            last_sign_at=record.last_ping_at if record is not None else None,
+            name=node.name,
+            state=node.state.value,
+            created_at=node.created_at,
+            then=_then(node, record, settings),
+        )
+
+
+def _then(node: CloudNode, record: Record | None, settings: Settings) -> str:
+    """What becomes of the node once it is ours, in words for whoever decides."""
+    if node.state in DYING:
+        return f"it is {node.state.value}: shut down after {settings.settle:g} s (D1)"
+    if record is None:
+        limit_s = settings.boot_fail_after
+        return f"no record pairs with it: shut down after {limit_s:g} s (D7)"
+    return "paired by its instance id: kept while it pings and works (D1)"

@@ -1,0 +1,352 @@
+"""Why one record or node is left alone, or is not: every rule's answer, and when that changes.
+
+Pure, like the plan it explains; it asks the judges' own checks. What it gives names nodes and
+records, and no secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core import explain_node, explain_record
+from nodemanager.core.ahead import TICK_S, focused, later
+from nodemanager.core.explain_node import Subject
+from nodemanager.core.findings import Earliest, Finding, Status, blocking, earliest
+from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.plan import Plan, adopting, judged
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import RecordJudge, classify, quiet_for, word_of
+from nodemanager.core.settings import Settings
+from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict
+
+APPLY, DRY_RUN = "apply", "dry-run"
+NEAR = 5
+Facts = Mapping[str, Any]
+
+
+class UnknownIdError(LookupError):
+    """Nothing, or more than one thing, goes by that id. `near` are ids that might be meant."""
+
+    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.near = near
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All there is to say of one record or node, at one decision.
+
+    `subject` is `record` or `node`, `wall` epoch seconds and `now` CLOCK_BOOTTIME of the snapshot.
+    `state` is a record's by T7, or a node's own word. `record`, `node` and `rivals` are facts.
+    """
+
+    subject: str
+    id: str
+    pool: str
+    plan_id: str
+    now: float
+    wall: float
+    mode: str
+    verdict: Verdict
+    state: str
+    record: Facts | None
+    node: Facts | None
+    rivals: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    earliest: Earliest = field(default_factory=lambda: Earliest(None))
+
+    @property
+    def blocks(self) -> list[Finding]:
+        return blocking(self.findings)
+
+
+def explain(
+    snapshot: Snapshot, made: Plan, settings: Settings, given: str, *, mode: str = APPLY
+) -> Explanation:
+    """Why the plan `made` of `snapshot` decided as it did about the one thing that `given` names.
+
+    `given` is a record's uuid, a cloud node's id or name, a hostname or a slot number. Raises
+    UnknownIdError.
+    """
+    subject = find(snapshot, given)
+    if made.aborted is not None:
+        return _aborted(snapshot, made, settings, subject, mode)
+    snapshot = judged(made, snapshot)
+    settings = adopting(snapshot.history, settings)
+    if isinstance(subject, Record):
+        told = _of_record(snapshot, made, settings, subject, mode)
+    else:
+        told = _of_node(snapshot, made, settings, subject, mode)
+    return _in_dry_run(told) if mode == DRY_RUN else told
+
+
+# Who is meant.
+
+
+def find(snapshot: Snapshot, given: str) -> Record | CloudNode:
+    """The listed record or node that goes by `given`. Raises UnknownIdError."""
+    history = snapshot.history
+    records = {one.uuid: one for one in (history.records.items if history.records else ())}
+    nodes = {one.id: one for one in (history.cloud.items if history.cloud else ())}
+    if given in records:
+        return records[given]
+    if given in nodes:
+        return nodes[given]
+    named: list[Record | CloudNode] = [
+        one
+        for one in records.values()
+        if one.hostname == given or (one.slot_number is not None and str(one.slot_number) == given)
+    ]
+    named = named or [one for one in nodes.values() if one.name == given]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        ids = tuple(sorted(_id_of(one) for one in named))
+        raise UnknownIdError(f"{given} is what {len(ids)} are called: {', '.join(ids)}", ids)
+    near = _near(given, records.values(), nodes.values())
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    raise UnknownIdError(
+        f"no listed record or node goes by {given!r} ({len(records)} records and {len(nodes)} "
+        f"nodes are listed; give a uuid, node id, hostname or slot){hint}",
+        near,
+    )
+
+
+def _near(given: str, records: Iterable[Record], nodes: Iterable[CloudNode]) -> tuple[str, ...]:
+    names: list[str] = []
+    if given.isdecimal():
+        wanted = int(given)
+        slots = sorted(
+            (abs(one.slot_number - wanted), one.slot_number)
+            for one in records
+            if one.slot_number is not None
+        )
+        return tuple(f"slot {slot}" for _, slot in slots[:NEAR])
+    for record in records:
+        names += [record.uuid, *([record.hostname] if record.hostname else [])]
+    for node in nodes:
+        names += [node.id, node.name]
+    names = list(dict.fromkeys(names))
+    near = [one for one in names if given and (given in one or one in given)][:NEAR]
+    near += difflib.get_close_matches(given, names, NEAR, 0.6)
+    return tuple(dict.fromkeys(near))[:NEAR]
+
+
+def _id_of(one: Record | CloudNode) -> str:
+    return one.uuid if isinstance(one, Record) else one.id
+
+
+# Records.
+
+
+def _of_record(
+    snapshot: Snapshot, made: Plan, settings: Settings, record: Record, mode: str
+) -> Explanation:
+    uuid = record.uuid
+    judge = RecordJudge(snapshot, settings, made.pairs, made.unlisted)
+    verdict = next(one for one in made.records if one.id == uuid)
+    impossible = made.impossible is not None and uuid in made.impossible.ids
+    before, behind = explain_record.ask_of_plan(verdict, impossible, judge)
+    findings = [*before, *explain_record.ask_record(judge, record), *behind]
+    rivals = made.pairs.ambiguous.get(uuid, ())
+    node = made.pairs.node_of.get(uuid) or _listed_node(snapshot, record)
+    when = _when_record(judge, record, findings, (*before, *behind))
+    return Explanation(
+        subject="record",
+        id=uuid,
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=verdict,
+        state=classify(record, snapshot, settings).value,
+        record=record_facts(record, snapshot, settings),
+        node=None if node is None else node_facts(node, snapshot, uuid in made.pairs.node_of),
+        rivals=rivals,
+        findings=(*findings, *explain_record.ask_later(judge, record)),
+        earliest=when,
+    )
+
+
+def _listed_node(snapshot: Snapshot, record: Record) -> CloudNode | None:
+    history = snapshot.history
+    bearers = history.bearers.get(record.uuid, ())
+    return bearers[0] if bearers else history.present.get(record.instance_id or "")
+
+
+def _when_record(
+    judge: RecordJudge, record: Record, now: list[Finding], of_plan: Iterable[Finding]
+) -> Earliest:
+    if not blocking(now):
+        return Earliest(0.0)
+    snapshot, settings = judge.snapshot, judge.settings
+    nodes = {node.id for node in snapshot.history.bearers.get(record.uuid, ())}
+    near = focused(snapshot, {*nodes, record.instance_id or ""}, {record.uuid})
+    standing = [one for one in of_plan if one.status is Status.BLOCKS]
+
+    def ask_at(ahead: float) -> list[Finding]:
+        picture = later(near, settings, snapshot.now + ahead)
+        ahead_judge = RecordJudge(picture, settings, judge.pairs, judge.unlisted)
+        # The caps of a cycle are free in the next one.
+        waiting = [one for one in standing if one.why is not None]
+        return [*waiting, *explain_record.ask_record(ahead_judge, record)]
+
+    return earliest(ask_at, TICK_S)
+
+
+# Nodes.
+
+
+def _of_node(
+    snapshot: Snapshot, made: Plan, settings: Settings, node: CloudNode, mode: str
+) -> Explanation:
+    record = made.pairs.record_of.get(node.id)
+    subject = Subject(node, record)
+    judge = NodeJudge(snapshot, settings, made.pairs)
+    view = next(one for one in made.views if one.node.id == node.id)
+    of_plan = explain_node.ask_of_plan(node, record, view.verdict, made, judge)
+    findings = [*explain_node.ask_node(judge, subject, made), *of_plan]
+    return Explanation(
+        subject="node",
+        id=node.id,
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=view.verdict,
+        state=view.state.value,
+        record=None if record is None else record_facts(record, snapshot, settings),
+        node=node_facts(node, snapshot, record is not None),
+        rivals=made.pairs.ambiguous.get(node.id, ()),
+        findings=tuple(findings),
+        earliest=_when_node(judge, subject, made, findings, of_plan),
+    )
+
+
+def _when_node(
+    judge: NodeJudge, subject: Subject, made: Plan, now: list[Finding], of_plan: list[Finding]
+) -> Earliest:
+    if not blocking(now):
+        return Earliest(0.0)
+    snapshot, settings = judge.snapshot, judge.settings
+    node, records = subject.node, snapshot.history.records
+    concerned = {
+        one.uuid
+        for one in (records.items if records else ())
+        if one.uuid == node.tags.record or one.instance_id == node.id
+    }
+    if subject.record is not None:
+        concerned.add(subject.record.uuid)
+    near = focused(snapshot, {node.id}, concerned)
+    standing = [one for one in of_plan if one.status is Status.BLOCKS and one.why is not None]
+
+    def ask_at(ahead: float) -> list[Finding]:
+        picture = later(near, settings, snapshot.now + ahead)
+        ahead_judge = NodeJudge(picture, settings, judge.pairs)
+        return [*standing, *explain_node.ask_node(ahead_judge, subject, made)]
+
+    return earliest(ask_at, TICK_S)
+
+
+# What is common.
+
+
+def _in_dry_run(told: Explanation) -> Explanation:
+    """S3: what is decided is not done."""
+    why = "not while the daemon runs with --dry-run"
+    dry = Finding("S3", "writes", "the daemon may write", Status.BLOCKS, Reason.DRY_RUN, why=why)
+    when = told.earliest
+    if told.blocks:
+        when = replace(when, in_s=None, why=(*when.why, why), not_before_s=when.in_s)
+    else:
+        when = Earliest(None, (why,))
+    return replace(told, findings=(*told.findings, dry), earliest=when)
+
+
+def _aborted(
+    snapshot: Snapshot, made: Plan, settings: Settings, subject: Record | CloudNode, mode: str
+) -> Explanation:
+    assert made.aborted is not None
+    reason, measures = made.aborted
+    rule = "L4" if reason is Reason.TOO_MANY_IMPOSSIBLE else "L1"
+    why = "not before there is a picture that decisions may be made from"
+    block = Finding(
+        rule, "decided", "the picture may be decided on", Status.BLOCKS, reason, measures, why
+    )
+    is_record = isinstance(subject, Record)
+    return Explanation(
+        subject="record" if is_record else "node",
+        id=_id_of(subject),
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=Verdict(Kind.KEEP, reason, _id_of(subject), measures),
+        state=classify(subject, snapshot, settings).value
+        if isinstance(subject, Record)
+        else subject.state.value,
+        record=record_facts(subject, snapshot, settings) if isinstance(subject, Record) else None,
+        node=None if isinstance(subject, Record) else node_facts(subject, snapshot, False),
+        findings=(block,),
+        earliest=Earliest(None, (why,)),
+    )
+
+
+def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Facts:
+    """What the listing tells of a record: ages in seconds, and nothing secret."""
+    clock, now = snapshot.history.clock, snapshot.now
+    claim = record.claim
+
+    def age(stamp: float | None) -> float | None:
+        return None if stamp is None or clock is None else clock.age(stamp, now)
+
+    return {
+        "uuid": record.uuid,
+        "slot": record.slot_number,
+        "hostname": record.hostname,
+        "address": record.ip_address,
+        "pool": record.pool,
+        "state": classify(record, snapshot, settings).value,
+        "word": word_of(record, snapshot, settings).value,
+        "instance_id": record.instance_id,
+        "first_ping_s": age(record.first_ping_at),
+        "last_ping_s": age(record.last_ping_at),
+        "modified_s": age(record.modified_at),
+        "quiet_s": None if clock is None else quiet_for(record, clock, snapshot),
+        "claimed_s": None if claim is None else age(claim.at),
+        "claimed_by": None if claim is None else claim.manager,
+        "claimed_for": None if claim is None else claim.node_name,
+        "incarnation": record.incarnation,
+        "version": record.version,
+        "held": record.held or record.uuid in snapshot.holds,
+        "fenced": record.fenced,
+        "problems": list(record.problems),
+    }
+
+
+def node_facts(node: CloudNode, snapshot: Snapshot, is_paired: bool) -> Facts:
+    """What the listing tells of a node; `age_s` by our wall clock."""
+    age_s = None if node.created_at is None else snapshot.wall - node.created_at
+    return {
+        "id": node.id,
+        "name": node.name,
+        "state": node.state.value,
+        "raw_state": node.raw_state,
+        "size": node.size,
+        "age_s": age_s,
+        "pool": node.tags.pool,
+        "record": node.tags.record,
+        "incarnation": node.tags.incarnation,
+        "addresses": list(node.addresses),
+        "paired": is_paired,
+        "held": node.held or node.id in snapshot.holds,
+        "problems": list(node.problems),
+    }

@@ -1,0 +1,151 @@
+"""Which cleaned records are more than the pool will ever need, and may be deleted (C8-C12).
+
+A pool never needs more records than max_nodes. What is beyond that, holds nothing and has held
+nothing for longer than `prune_after` is deleted, the longest clean first: only where the store
+compares, so that a claim that comes meanwhile wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.core import false_clean
+from nodemanager.core.last_look import CleanEvidence
+from nodemanager.core.model import Record
+from nodemanager.core.pools import not_ours
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import quiet_for
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+from nodemanager.core.verdict import Verdict, keep
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOrder:
+    """One record to delete, at the version judged; `not_after` is CLOCK_BOOTTIME (C11)."""
+
+    uuid: str
+    reason: Reason
+    plan_id: str
+    breaker_generation: int
+    not_after: float
+    version: str
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def prune_orders(
+    snapshot: Snapshot, settings: Settings, kept: Iterable[str], room: int
+) -> tuple[PruneOrder, ...]:
+    """The deletions that this moment calls for: at most `room`, and none of `kept`."""
+    history = snapshot.history
+    listing, clock = history.records, history.clock
+    if settings.prune_after is None or not settings.compare_and_set or room <= 0:
+        return ()
+    if listing is None or clock is None or standing_block(snapshot, settings) is not None:
+        return ()
+    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+        return ()
+    ours = [
+        one
+        for one in listing.items
+        if not one.problems
+        and not_ours(one, settings.pool, settings.adopt_unclaimed) is None
+        and not _is_being_deleted(one, snapshot)
+    ]
+    surplus = len(ours) - settings.max_nodes
+    if surplus <= 0:
+        return ()
+    spoken_for = {*kept, *_may_come_back(snapshot), *(node.tags.record for node in history.partial)}
+    old: list[tuple[float, Record]] = []
+    for record in ours:
+        if record.uuid in spoken_for or not _is_unused(record, snapshot):
+            continue
+        clean_s = quiet_for(record, clock, snapshot)
+        if clean_s is not None and clean_s > settings.prune_after:
+            old.append((clean_s, record))
+    old.sort(key=lambda one: (-one[0], one[1].uuid))
+    return tuple(
+        PruneOrder(
+            uuid=record.uuid,
+            reason=Reason.SURPLUS,
+            plan_id=snapshot.plan_id,
+            breaker_generation=snapshot.breaker.generation,
+            not_after=snapshot.now + ORDER_TTL_S,
+            version=record.version,
+            measures={
+                "idle_s": clean_s,
+                "window_s": settings.prune_after,
+                "count": len(ours),
+                "limit": settings.max_nodes,
+            },
+        )
+        for clean_s, record in old[: min(surplus, room)]
+    )
+
+
+def _is_being_deleted(record: Record, snapshot: Snapshot) -> bool:
+    """Or was, since the listing: it must not count as one that is there."""
+    flight = snapshot.record_flights.get(record.uuid)
+    if flight is not None:
+        return flight.kind == "prune"
+    return not record.holds_anything and record.uuid in snapshot.touched
+
+
+def _is_unused(record: Record, snapshot: Snapshot) -> bool:
+    """Whether nothing is on it, under way for it, or bears it; and no listing says otherwise."""
+    uuid, history = record.uuid, snapshot.history
+    if record.holds_anything or record.held or record.fenced:
+        return False
+    if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:
+        return False
+    if uuid in history.bearers or uuid in history.twice or uuid in snapshot.expected:
+        return False
+    unseen = history.glimpsed.get(uuid, record.version) == record.version
+    return unseen and history.base_index.get(uuid) == record.version and uuid not in history.vetoed
+
+
+def _may_come_back(snapshot: Snapshot) -> set[str]:
+    """Records freed within the last week: a false clean is given back on the record itself (U8)."""
+    return {
+        *(life.record for life in snapshot.history.freed.values()),
+        *(life.record for life in false_clean.open_lives(snapshot.breaker)),
+    }
+
+
+def confirm_prune(
+    order: PruneOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the delete: PRUNE, or KEEP with what forbids it now (C8-C11).
+
+    `snapshot` is of this moment, with the order's own flight left out.
+    """
+    uuid, record = order.uuid, found.record
+    if found.error is not None or found.tagged is None:
+        return keep(uuid, Reason.EVIDENCE_MISSING, error=found.error)
+    if record is None:
+        return keep(uuid, Reason.RECORD_GONE)
+    if snapshot.now > order.not_after:
+        return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:
+        cause = snapshot.breaker.cause
+        return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
+    block = standing_block(snapshot, settings)
+    if block is not None:
+        return keep(uuid, block[0], **block[1])
+    if settings.prune_after is None or not settings.compare_and_set:
+        return keep(uuid, Reason.NO_LONGER_WANTED)
+    if record.version != order.version or record.holds_anything or record.problems:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
+    if record.held or uuid in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
+    if uuid in _may_come_back(snapshot):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="freed within the last week")
+    for node in (*found.tagged, *snapshot.history.bearers.get(uuid, ())):
+        if not node.is_absent:
+            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    return Verdict(Kind.PRUNE, order.reason, uuid, order.measures)

@@ -1,0 +1,151 @@
+"""Hand-made nodes are adopted, where an operator names them, by the whole team (D11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.backlog_desk import StopBacklog
+from nodemanager.core.adoption import adoptable
+from nodemanager.core.backlog import Item
+from nodemanager.core.backlog_run import Order, Run, Where
+from nodemanager.core.model import Tags
+from nodemanager.errors import BadRequest, CloudError, Throttled
+from tests.actors.rig import Rig
+from tests.actors.test_backlog import apply, asked, finish, run_of, shown, where
+from tests.fakes.script import fail
+
+
+def named(rig: Rig) -> dict[str, Item]:
+    """What may be adopted, by node id."""
+    found = shown(rig)
+    assert found.seen is not None
+    return {one.item.id: one.item for one in adoptable(found.seen, found.settings)}
+
+
+def order(rig: Rig, *items: Item, rate: float = 600.0) -> Order:
+    found = shown(rig)
+    return Order("eve", rate, "pool", found.store or "", found.account or "", items)
+
+
+@pytest.fixture
+def beside(make_rig: Any) -> Rig:
+    """Two nodes that somebody made by hand."""
+    rig: Rig = make_rig()
+    rig.cloud.add(age=1000.0, name="alices")
+    rig.cloud.add(age=1000.0, name="bobs")
+    rig.start()
+    rig.turn(60)
+    return rig
+
+
+def tags_of(rig: Rig) -> dict[str, Tags]:
+    return {machine.node.name: machine.node.tags for machine in rig.cloud.machines.values()}
+
+
+def test_only_the_node_that_is_named_gets_our_tags_d11(beside: Rig) -> None:
+    first, _ = named(beside).values()
+    run = apply(beside, order(beside, first))
+    assert isinstance(run, Run)
+    finish(beside)
+    assert tags_of(beside) == {"alices": Tags("pool"), "bobs": Tags()}
+    (line,) = beside.lines("node.adopted")
+    assert (line["node"], line["pool"], line["by"]) == (first.id, "pool", "eve")
+    (done,) = beside.lines("backlog.done")
+    assert (done["adopted"], done["cleaned"]) == (1, 0)
+    beside.turn(60)
+    assert beside.cloud.calls["adopt"] == 1
+
+
+def test_a_node_that_changed_since_the_plan_keeps_its_tags(beside: Rig) -> None:
+    first, second = named(beside).values()
+    beside.cloud.change(first.id, name="carols")
+    beside.cloud.vanish(second.id)
+    beside.turn(60)
+    apply(beside, order(beside, first, second))
+    finish(beside)
+    reasons = {line["node"]: line["reason"] for line in beside.lines("backlog.skipped")}
+    assert reasons == {first.id: "changed_since_plan", second.id: "node_absent"}
+    assert beside.cloud.calls["adopt"] == 0
+
+
+def test_a_change_that_only_the_last_look_sees_is_heeded(beside: Rig) -> None:
+    first, _ = named(beside).values()
+    beside.cloud.change(first.id, tags=Tags("other"))
+    apply(beside, order(beside, first))
+    finish(beside)
+    assert beside.reasons("backlog.skipped") == ["other_pool"]
+    assert beside.cloud.machines[first.id].node.tags == Tags("other")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(CloudError("timed out"), id="unknown"),
+        pytest.param(Throttled("slow down", retry_after=20.0), id="throttled"),
+    ],
+)
+def test_a_failure_that_may_pass_is_tried_again(beside: Rig, error: CloudError) -> None:
+    first, _ = named(beside).values()
+    beside.cloud.on("adopt", fail(error))
+    apply(beside, order(beside, first))
+    assert beside.lines("node.adopt_failed")
+    finish(beside)
+    assert tags_of(beside)["alices"] == Tags("pool")
+    assert where(beside, Where.DONE) == [first.id]
+
+
+def test_a_refusal_of_the_cloud_is_the_end_of_it(beside: Rig) -> None:
+    first, _ = named(beside).values()
+    beside.cloud.on("adopt", fail(BadRequest("no tags here")))
+    apply(beside, order(beside, first))
+    finish(beside)
+    assert beside.reasons("backlog.skipped") == ["adopt_refused"]
+    assert tags_of(beside)["alices"] == Tags()
+
+
+def test_without_the_lease_no_tag_is_written_l6(beside: Rig) -> None:
+    first, _ = named(beside).values()
+    beside.lease = False
+    beside.turn(35)
+    apply(beside, order(beside, first))
+    beside.turn(120)
+    assert beside.cloud.calls["adopt"] == 0
+    beside.lease = True
+    finish(beside)
+    assert tags_of(beside)["alices"] == Tags("pool")
+
+
+def test_an_adoption_that_a_kill_cut_off_is_gone_on_with_r2(make_rig: Any) -> None:
+    rig: Rig = make_rig()
+    rig.cloud.add(age=1000.0, name="alices")
+    rig.cloud.add(age=1000.0, name="bobs")
+    rig.start()
+    rig.turn(60)
+    apply(rig, order(rig, *named(rig).values(), rate=1.0))
+    assert len(where(rig, Where.DONE)) == 1
+    rig.kill()
+    rig.start()
+    finish(rig)
+    assert set(tags_of(rig).values()) == {Tags("pool")}
+    assert rig.cloud.calls["adopt"] == 2
+
+
+def test_a_plan_that_is_ended_adopts_nothing_more(beside: Rig) -> None:
+    apply(beside, order(beside, *named(beside).values(), rate=1.0))
+    asked(beside, lambda answered: StopBacklog("eve", answered))
+    beside.turn(300)
+    assert beside.cloud.calls["adopt"] == 1
+    assert run_of(beside).counts["stopped"] == 1
+
+
+def test_the_same_node_again_is_done_already(beside: Rig) -> None:
+    first, _ = named(beside).values()
+    apply(beside, order(beside, first))
+    finish(beside)
+    beside.turn(60)
+    again = apply(beside, order(beside, first))
+    assert isinstance(again, Run)
+    assert again.counts["already"] == 1
+    assert beside.cloud.calls["adopt"] == 1

@@ -1,0 +1,205 @@
+"""`nodemanager log` on a journal of its own: filters, forms, and what it says without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from nodemanager import cli
+from nodemanager.commands.times import local
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.logline import timestamp
+from tests.core.build import EPOCH
+from tests.journal.test_story import Recorded
+
+CONFIG = """\
+[Daemon]
+pool = main
+max_nodes = 3
+state_dir = {directory}
+[Cloud]
+provider = dummy
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    """Two pairs; a minute later the node of slot 7 is gone, and its record quiet."""
+
+    def opened(**given: object) -> SqliteJournal:
+        return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
+
+    made = Recorded(opened)
+    for slot in (7, 8):
+        made.world.add_record(f"zzzzz-7ekkf-{slot:015}", slot=slot)
+        made.world.add_node(f"zzzzz-7ekkf-{slot:015}", id=f"i-{slot}", name=f"worker-{slot}")
+    made.round()
+    made.world.drop_node("i-7")
+    made.round()
+    made.journal.close()
+    return made
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`nodemanager log ...` on the configured journal: exit code, output, errors."""
+    config = tmp_path / "pool.cfg"
+    config.write_text(CONFIG.format(directory=tmp_path))
+
+    def command(*words: str, given: bool = True) -> tuple[int, str, str]:
+        code = 0
+        try:
+            cli.main(["log", *words, *(("--config", str(config)) if given else ())])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+def events(printed: str) -> list[str]:
+    return [one.split("event=")[1].split(" plan=")[0] for one in printed.splitlines()]
+
+
+def test_in_a_pipe_it_is_lines_as_of_the_log_with_times_in_utc(
+    recorded: Recorded, run: Run
+) -> None:
+    code, printed, _ = run()
+    assert code == 0
+    assert events(printed)[0] == "daemon.started pool=main"
+    kept = next(one for one in printed.splitlines() if "within_window" in one)
+    assert (
+        "event=record.keep reason=within_window record=zzzzz-7ekkf-000000000000007 slot=7 "
+        "host=compute7 idle_s=" in kept
+    )
+    assert kept.startswith(f"ts={timestamp(EPOCH + recorded.world.now)} event=")
+
+
+@pytest.mark.parametrize("id", ["compute7", "7", "i-7", "worker-7", "zzzzz-7ekkf-000000000000007"])
+def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
+    recorded: Recorded, run: Run, id: str
+) -> None:
+    told = run(id)[1]
+    assert [one.split()[0] for one in events(told)] == [
+        *("record.keep", "node.keep", "record.keep", "node.unlisted"),
+    ]
+    assert "compute8" not in told
+
+
+def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run: Run) -> None:
+    between = local(EPOCH + recorded.world.now - 30.0)
+    later = run("--since", between)[1]
+    sooner = run("--until", between)[1]
+    assert "within_window" in later
+    assert "within_window" not in sooner
+    assert sooner + later == run()[1]
+    assert run("--last", "1")[1] == run()[1].splitlines(keepends=True)[-1]
+
+
+def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, run: Run) -> None:
+    told = run("--reason", "within_window", "--reason", "paired,held")[1]
+    assert {one.split()[1] for one in events(told)} == {"reason=within_window", "reason=paired"}
+    code, _, error = run("--reason", "within_windw")
+    assert code == 2
+    assert "did you mean 'within_window'?" in error
+
+
+def test_json_is_an_object_a_line_by_the_same_keys(recorded: Recorded, run: Run) -> None:
+    told = [json.loads(one) for one in run("compute7", "--json")[1].splitlines()]
+    assert [one["event"] for one in told][-1] == "node.unlisted"
+    assert told[0]["slot"] == 7
+    assert told[0]["ts"].endswith("Z")
+
+
+def test_a_copy_is_read_wherever_it_lies_and_without_a_configuration(
+    recorded: Recorded, run: Run, tmp_path: Path
+) -> None:
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    shutil.copy(tmp_path / "journal.db", apart / "copy.db")
+    os.chmod(apart, 0o500)
+    code, printed, _ = run("--journal", str(apart / "copy.db"), given=False)
+    assert (code, printed) == (0, run()[1])
+
+
+def test_a_name_that_nobody_has_is_told_from_one_of_which_nothing_is_to_tell(
+    recorded: Recorded, run: Run
+) -> None:
+    code, printed, error = run("compute77")
+    assert (code, printed) == (1, "")
+    assert "knows no record or node 'compute77'; did you mean 'compute7'?" in error
+    code, printed, error = run("compute7", "--reason", "busy")
+    assert (code, printed, error) == (0, "", "nothing of that in the journal\n")
+
+
+def test_without_a_journal_it_says_which_file_and_what_to_do(run: Run, tmp_path: Path) -> None:
+    code, _, error = run()
+    assert code == 1
+    assert f"there is no journal {tmp_path}/journal.db" in error
+    assert "--journal FILE" in error
+    code, _, error = run("--journal", str(tmp_path / "none.db"))
+    assert code == 1
+    assert "none.db: give the file that a daemon wrote" in error
+
+
+def test_what_is_no_journal_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_text("no database\n" * 100)
+    code, _, error = run()
+    assert code == 1
+    assert "can't be read" in error
+
+
+def test_a_dry_runs_journal_is_read_where_there_is_no_other(
+    recorded: Recorded, run: Run, tmp_path: Path
+) -> None:
+    printed = run()[1]
+    (tmp_path / "journal.db").rename(tmp_path / "journal-dry-run.db")
+    assert run()[1] == printed
+
+
+def test_follow_and_until_are_refused_together(recorded: Recorded, run: Run) -> None:
+    code, _, error = run("--follow", "--until", "now")
+    assert code == 2
+    assert "give one of them" in error
+
+
+def completed(words: list[str], begun: str) -> list[str]:
+    shell = ShellComplete(cli.group, {}, "nodemanager", "_NODEMANAGER_COMPLETE")
+    return [one.value for one in shell.get_completions(words, begun)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["log", "--config", "{}/pool.cfg"], id="log"),
+        pytest.param(["log", "--journal", "{}/journal.db"], id="of-a-journal"),
+        pytest.param(["explain", "--config", "{}/pool.cfg"], id="explain"),
+        pytest.param(["hold", "--config", "{}/pool.cfg"], id="hold"),
+    ],
+)
+def test_a_name_is_completed_from_the_journal_alone(
+    recorded: Recorded, run: Run, tmp_path: Path, words: list[str]
+) -> None:
+    given = [word.format(tmp_path) for word in words]
+    assert completed(given, "comp") == ["compute7", "compute8"]
+    assert completed(given, "i-8") == ["i-8"]
+
+
+def test_where_no_name_can_be_told_nothing_is_completed_nor_said(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
+    assert completed(["log", "--config", f"{tmp_path}/none.cfg"], "") == []
+    (tmp_path / "pool.cfg").write_text("[Clod]")
+    assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
+    assert capsys.readouterr() == ("", "")

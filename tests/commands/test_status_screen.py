@@ -1,0 +1,196 @@
+"""What the screen of `nodemanager status` says of a picture, and what it leaves to be seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nodemanager.commands import show
+from nodemanager.commands.status_screen import screen
+from nodemanager.core.marks import Mark, Marks
+from nodemanager.core.reasons import Reason
+from nodemanager.core.slots import Leak
+from nodemanager.web.status import Breaker, NodeCounts, Poll, Slots, Status
+
+NOW = 5000.0
+Read = Callable[..., list[str]]
+
+
+@pytest.fixture
+def read(capsys: pytest.CaptureFixture[str]) -> Read:
+    """The lines of the picture in a pipe, as made from a daemon's own Status."""
+
+    def lines(
+        *, token: bool = True, more: dict[str, Any] | None = None, **fields: Any
+    ) -> list[str]:
+        status = Status(made_at=NOW - 3.0, pool="prod", plan="4f1c", **fields)
+        told = status.to_json(with_names=token, now=NOW) | (more or {})
+        show.say(show.console(), screen(told))
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+MARK = Mark("ann", 1_700_000_000.0, "upgrade")
+
+
+def line(lines: list[str], label: str) -> str:
+    """What stands behind that label, blanks as one."""
+    found = next(one for one in lines if one.startswith(label))
+    return re.sub(" +", " ", found.removeprefix(label)).strip()
+
+
+def test_an_idle_pool_is_one_line_a_subject(read: Read) -> None:
+    lines = read(max_nodes=4)
+    assert lines[0].startswith("pool prod  apply  plan 4f1c, 3s ago")
+    assert [one.split()[0] for one in lines[1:]] == [
+        *("slots", "nodes", "boots", "records", "polls", "breaker"),
+        *("lease", "waiting", "holds", "leftovers"),
+    ]
+    assert line(lines, "nodes") == "none; 0 wished for, at most 4"
+    assert line(lines, "breaker") == "closed"
+
+
+def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None:
+    lines = read(
+        slots=Slots(
+            used=9,
+            total=9,
+            free_in_s=480.0,
+            held_by={"listed_node": 3, "claim": 1, "no_node": 5},
+            leaks=(
+                Leak(Reason.WITHIN_WINDOW, 3, 6720.0, 480.0),
+                Leak(Reason.HELD, 1, 273_600.0, None),
+                Leak(Reason.STALE_SLOT, 1, None, 0.0),
+            ),
+        )
+    )
+    assert line(lines, "slots") == "9 used of 9, 0 free (the next in 8m 00s), 5 leaked"
+    at = next(number for number, one in enumerate(lines) if one.startswith("slots"))
+    assert [" ".join(one.split()) for one in lines[at + 1 : at + 5]] == [
+        "3 with a node, 1 claimed, no ping yet",
+        "3 within_window oldest 1h 52m first free in 8m 00s",
+        "1 held oldest 3d 04h no window frees it",
+        "1 stale_slot being freed",
+    ]
+
+
+def test_polls_stand_beside_the_age_at_which_they_are_stale(read: Read) -> None:
+    lines = read(
+        polls={"cloud": Poll(NOW - 700.0, 9, 4), "records": Poll(None, 0, 1)},
+        poll_stale_after=600.0,
+    )
+    assert line(lines, "polls") == (
+        "cloud 11m 40s old stale after 10m 00s 9 items 4 failures in a row"
+    )
+    assert "no answer yet" in lines[lines.index(next(x for x in lines if "polls" in x)) + 1]
+
+
+def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Read) -> None:
+    breaker = Breaker(
+        "writes_fail",
+        "writes fail: count 3",
+        "closes when a probe write succeeds",
+        NOW - 60.0,
+        others=(Breaker("false_clean", "false clean: lives 1", "closes by reset", NOW - 30.0),),
+    )
+    lines = read(breaker=breaker)
+    assert line(lines, "breaker") == "OPEN for 1m 00s writes fail: count 3"
+    shown = "\n".join(lines)
+    for words in ("closes when a probe", "OPEN for 30s  false clean: lives 1", "closes by reset"):
+        assert words in shown
+    without = "\n".join(read(breaker=breaker, token=False))
+    assert "OPEN for 1m 00s  writes_fail" in without
+    assert "probe write" not in without
+
+
+@pytest.mark.parametrize(
+    ("fields", "label", "says"),
+    [
+        pytest.param(
+            {"mode": "read-only", "read_only": "the store is another"},
+            "pool prod",
+            "read-only: the store is another",
+            id="read-only-and-why",
+        ),
+        pytest.param({"mode": "dry-run"}, "pool prod", "(nothing is written)", id="dry-run"),
+        pytest.param(
+            {"aborted": "no_listing"}, "pool prod", "no decision: no_listing", id="aborted"
+        ),
+        pytest.param({"lease_held": False}, "lease", "not held: only looking", id="standby"),
+        pytest.param({"deferred": 3}, "waiting", "3 cleans deferred", id="deferred"),
+        pytest.param(
+            {"under_way": {"setup": 2, "clean": 1}}, "waiting", "2 setup, 1 clean", id="under-way"
+        ),
+        pytest.param(
+            {"reasons": {"backlog_held": 40}}, "waiting", "40 records of the backlog", id="backlog"
+        ),
+        pytest.param(
+            {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"
+        ),
+        pytest.param({"held": ("i-1", "r-2")}, "holds", "2: i-1 r-2", id="holds"),
+        pytest.param(
+            {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})}, "orders", "2 draining", id="drains"
+        ),
+        pytest.param({"marks": Marks(kills={"i-1": MARK})}, "orders", "1 to be killed", id="kills"),
+        pytest.param(
+            {"marks": Marks(paused=MARK), "paused_at": NOW - 120.0},
+            "pool prod",
+            "PAUSED for 2m 00s by ann: upgrade",
+            id="paused",
+        ),
+        pytest.param(
+            {"leftovers": {"failed": 2, "due": 0}}, "leftovers", "2 failed", id="leftovers"
+        ),
+        pytest.param({"nodes": NodeCounts(busy=2, fail=1)}, "nodes", "2 busy, 1 bad", id="nodes"),
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_said(
+    read: Read, fields: dict[str, Any], label: str, says: str
+) -> None:
+    assert says in line(read(**fields), label)
+
+
+def test_operators_orders_are_told_with_who_gave_them_and_why(read: Read) -> None:
+    mark = {"by": "ann", "since": "2026-03-01T12:00:00.000Z", "reason": "kernel"}
+    lines = read(
+        more={
+            "pause": {"paused": True, "paused_s": 120.0, **mark},
+            "orders": {"hold": 1, "drain": 1},
+            "marks": [
+                {"kind": "hold", "id": "i-1", **mark},
+                {"kind": "drain", "id": "i-2", **mark},
+            ],
+        }
+    )
+    assert "PAUSED for 2m 00s by ann: kernel" in lines[0]
+    assert line(lines, "holds") == "hold i-1 by ann since 2026-03-01T12:00:00.000Z: kernel"
+    assert " ".join(lines[-2].split()).startswith("drain i-2 by ann")
+    counts = read(
+        token=False,
+        more={"pause": {"paused": True, "paused_s": 1.0}, "orders": {"hold": 0, "kill": 2}},
+    )
+    assert "PAUSED for 1s  plan" in counts[0]
+    assert line(counts, "holds") == "2 kill"
+
+
+def test_what_a_daemon_is_told_by_others_moves_no_cursor(read: Read) -> None:
+    lines = read(mode="read-only", read_only="\x1b[2J[bold]gone", held=("i-\x07",))
+    assert "\\x1b[2J[bold]gone" in lines[0]
+    assert "i-\\x07" in line(lines, "holds")
+
+
+def test_a_terminal_has_colours_and_its_width_is_kept() -> None:
+    out = Console(force_terminal=True, width=60, color_system="standard", markup=False)
+    made = Status(made_at=NOW, pool="prod", holder="h" * 100)
+    with out.capture() as captured:
+        out.print(screen(made.to_json(with_names=True, now=NOW)))
+    text = captured.get()
+    assert "\x1b[" in text
+    plain = re.sub("\x1b\\[[0-9;]*m", "", text)
+    assert max(len(one) for one in plain.splitlines()) <= 60
+    assert plain.count("h") > 100

@@ -1,0 +1,262 @@
+"""Which nodes may be adopted, with what tags, and what forbids it at the last look (D11, P1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.adoption import (
+    adoptable,
+    confirm_adoption,
+    node_version,
+    order_adoption,
+    standing_of_node,
+)
+from nodemanager.core.backlog import Deed, Item, Picture, Stand, picture_of
+from nodemanager.core.model import CloudState, Tags
+from nodemanager.core.reasons import Kind, Reason
+from tests.core.build import POOL, World, incarnation_of, node, world
+
+
+def beside(*, claimed: bool = False) -> World:
+    """A node made by hand that pings a record, one that pings none, and one of ours."""
+    made = world(ids_unique=True)
+    made.add_record("r1", quiet=10.0, claimed=claimed, first_ping_at=made.ago(500.0))
+    made.add_node(id="i-r1", pool=None, age=1000.0)
+    made.add_node(id="i-alone", pool=None, age=1000.0, managed=False)
+    made.add_record("r2", quiet=10.0)
+    made.add_node("r2", id="i-ours")
+    return made
+
+
+def seen_in(made: World, **flags: Any) -> Picture:
+    made.flags |= flags
+    made.poll()
+    snapshot = made.snapshot()
+    found = picture_of(made.plan(), snapshot)
+    assert found is not None
+    return found
+
+
+def item(made: World, node_id: str, record: str = "") -> Item:
+    found = next(one for one in made.nodes if one.id == node_id)
+    return Item(Deed.ADOPT, node_id, node_version(found), record)
+
+
+def test_every_node_of_no_pool_is_shown_none_is_chosen_and_each_says_what_follows_d11() -> None:
+    made = beside()
+    shown = list(adoptable(seen_in(made), made.settings))
+    assert [one.item.id for one in shown] == ["i-alone", "i-r1"]
+    assert not any(one.chosen for one in shown)
+    alone, paired = shown
+    assert alone.item.record == ""
+    assert "shut down after 1800 s (D7)" in str(alone.then)
+    assert paired.item.record == "r1"
+    assert "paired by its instance id" in str(paired.then)
+
+
+def test_a_stopped_node_is_told_to_end_soon_once_it_is_ours_d1() -> None:
+    made = beside()
+    made.change_node("i-alone", state=CloudState.STOPPED)
+    (alone, _) = adoptable(seen_in(made), made.settings)
+    assert "shut down after 60 s" in str(alone.then)
+
+
+@pytest.mark.parametrize(
+    ("happens", "stand", "reason"),
+    [
+        pytest.param(lambda made: None, Stand.HELD, Reason.UNTAGGED, id="unchanged"),
+        pytest.param(
+            lambda made: made.change_node("i-r1", state=CloudState.PENDING),
+            Stand.HELD,
+            Reason.UNTAGGED,
+            id="another-state",
+        ),
+        pytest.param(
+            lambda made: made.drop_node("i-r1"), Stand.CHANGED, Reason.NODE_ABSENT, id="gone"
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", state=CloudState.TERMINATED),
+            Stand.CHANGED,
+            Reason.NODE_ABSENT,
+            id="terminated",
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", created_at=1.0),
+            Stand.CHANGED,
+            Reason.CHANGED_SINCE_PLAN,
+            id="another-launch",
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", name="other"),
+            Stand.CHANGED,
+            Reason.CHANGED_SINCE_PLAN,
+            id="renamed",
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", tags=Tags("other")),
+            Stand.CHANGED,
+            Reason.OTHER_POOL,
+            id="another-pools-by-now",
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", tags=Tags(POOL)),
+            Stand.DONE,
+            Reason.ADOPTED,
+            id="ours-already",
+        ),
+        pytest.param(
+            lambda made: made.flags.__setitem__("holds", frozenset({"i-r1"})),
+            Stand.CHANGED,
+            Reason.HELD,
+            id="on-hold",
+        ),
+        pytest.param(
+            lambda made: made.change_node("i-r1", problems=("tags can't be read",)),
+            Stand.CHANGED,
+            Reason.UNREADABLE,
+            id="unreadable",
+        ),
+        pytest.param(
+            lambda made: made.change("r1", instance_id=None),
+            Stand.CHANGED,
+            Reason.PAIR_UNPROVEN,
+            id="its-record-names-it-no-more",
+        ),
+        pytest.param(
+            lambda made: made.change("r1", first_ping_at=made.ago(5000.0)),
+            Stand.CHANGED,
+            Reason.PAIR_UNPROVEN,
+            id="its-record-pinged-before-it-was-launched",
+        ),
+    ],
+)
+def test_a_node_stands_as_the_newest_listing_says(
+    happens: Any, stand: Stand, reason: Reason
+) -> None:
+    made = beside()
+    wanted = item(made, "i-r1", "r1")
+    happens(made)
+    found = standing_of_node(wanted, seen_in(made), POOL)
+    assert (found.stand, found.reason) == (stand, reason)
+
+
+def test_another_record_than_its_own_is_never_put_on_a_node_p1() -> None:
+    made = beside()
+    found = standing_of_node(item(made, "i-r1", "r2"), seen_in(made), POOL)
+    assert found.reason is Reason.PAIR_UNPROVEN
+
+
+def test_where_ids_come_again_no_pair_is_proven_p1() -> None:
+    made = beside().with_settings(ids_unique=False)
+    found = standing_of_node(item(made, "i-r1", "r1"), seen_in(made), POOL)
+    assert found.reason is Reason.PAIR_UNPROVEN
+    assert standing_of_node(item(made, "i-r1"), seen_in(made), POOL).stand is Stand.HELD
+
+
+@pytest.mark.parametrize(
+    ("claimed", "record", "tags"),
+    [
+        pytest.param(False, "r1", Tags(POOL), id="a-record-without-a-claim"),
+        pytest.param(True, "r1", Tags(POOL, "r1", incarnation_of("r1")), id="with-a-claim"),
+        pytest.param(True, "", Tags(POOL), id="no-record-named"),
+    ],
+)
+def test_the_records_tag_goes_on_only_with_the_incarnation_that_proves_it_p1(
+    claimed: bool, record: str, tags: Tags
+) -> None:
+    made = beside(claimed=claimed)
+    seen = seen_in(made)
+    order = order_adoption(item(made, "i-r1", record), seen, made.snapshot(), made.settings)
+    assert order.tags == tags
+
+
+@pytest.mark.parametrize(
+    "claimed", [pytest.param(True, id="claim"), pytest.param(False, id="none")]
+)
+def test_an_adopted_node_stays_paired_with_its_record_and_is_not_shut_down_p1_d7(
+    claimed: bool,
+) -> None:
+    made = beside(claimed=claimed)
+    wanted = item(made, "i-r1", "r1")
+    order = order_adoption(wanted, seen_in(made), made.snapshot(), made.settings)
+    made.change_node("i-r1", tags=order.tags)
+    for _ in range(60):
+        made.now += 60.0
+        made.ping("r1")
+        made.poll()
+        made.plan()
+    assert made.last is not None
+    assert made.last.pairs.record_of["i-r1"].uuid == "r1"
+    assert "i-r1" not in made.destroyed
+
+
+def test_a_node_without_a_record_is_shut_down_once_it_is_adopted_and_never_before_d11_d7() -> None:
+    made = beside()
+    for _ in range(60):
+        made.now += 60.0
+        made.ping("r1")
+        made.ping("r2")
+        made.poll()
+        made.plan()
+    assert made.destroyed == []
+    made.change_node("i-alone", tags=Tags(POOL), managed=True)
+    destroyed = set()
+    for _ in range(40):
+        made.now += 60.0
+        made.ping("r1")
+        made.ping("r2")
+        made.poll()
+        made.plan()
+        destroyed |= set(made.destroyed)
+    assert destroyed == {"i-alone"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "reason"),
+    [
+        pytest.param({}, {}, Reason.ADOPTED, id="as-it-was"),
+        pytest.param({"tags": Tags("other")}, {}, Reason.OTHER_POOL, id="another-pools"),
+        pytest.param({"name": "other"}, {}, Reason.CHANGED_SINCE_PLAN, id="renamed"),
+        pytest.param({"held": True}, {}, Reason.HELD, id="held-in-the-cloud"),
+        pytest.param({"state": CloudState.TERMINATED}, {}, Reason.NODE_ABSENT, id="terminated"),
+        pytest.param({}, {"lease": False}, Reason.NO_LEASE, id="no-lease"),
+        pytest.param({}, {"read_only": "another"}, Reason.READ_ONLY, id="read-only"),
+        pytest.param({}, {"holds": frozenset({"i-r1"})}, Reason.HELD, id="hold"),
+        pytest.param({}, {"now": 1e9}, Reason.ORDER_EXPIRED, id="late"),
+    ],
+)
+def test_the_last_look_adopts_only_what_is_as_it_was(
+    changes: dict[str, Any], flags: dict[str, Any], reason: Reason
+) -> None:
+    made = beside(claimed=True)
+    seen = seen_in(made)
+    order = order_adoption(item(made, "i-r1", "r1"), seen, made.snapshot(), made.settings)
+    now = replace(seen.snapshot.history.present["i-r1"], **changes)
+    verdict = confirm_adoption(order, now, seen, made.snapshot(**flags), made.settings)
+    assert verdict.reason is reason
+    kind = Kind.ADOPT if not changes and not flags else Kind.KEEP
+    assert verdict.kind is kind
+
+
+def test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted() -> None:
+    made = beside(claimed=True)
+    seen = seen_in(made)
+    wanted = item(made, "i-r1", "r1")
+    order = order_adoption(wanted, seen, made.snapshot(), made.settings)
+    gone = confirm_adoption(order, None, seen, made.snapshot(), made.settings)
+    assert gone.reason is Reason.NODE_ABSENT
+    now = seen.snapshot.history.present["i-r1"]
+    made.change("r1", instance_id=None)
+    later = seen_in(made)
+    ended = confirm_adoption(order, now, later, made.snapshot(), made.settings)
+    assert ended.reason is Reason.PAIR_UNPROVEN
+
+
+def test_the_version_of_a_node_is_of_what_it_was_made_as() -> None:
+    one = node("r1")
+    assert node_version(one) == node_version(replace(one, state=CloudState.STOPPED))
+    for changes in ({"name": "x"}, {"created_at": 5.0}, {"size": "x"}, {"tags": Tags("x")}):
+        assert node_version(one) != node_version(replace(one, **changes))  # type: ignore[arg-type]

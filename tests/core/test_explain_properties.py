@@ -1,0 +1,139 @@
+"""What explain says is what was decided, in any small world (SAFETY.md C, D), and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, find, given, note, settings
+from hypothesis import strategies as st
+
+from nodemanager.core.explain import Explanation, explain
+from nodemanager.core.marks import FORCIBLE, HandClean, Mark
+from nodemanager.core.plan import judged
+from nodemanager.core.reasons import Kind
+from nodemanager.core.records import BY_ITSELF, RecordJudge
+from nodemanager.core.shutdown import ALONE, AT_ALL, NodeJudge
+from tests.core.build import World
+from tests.core.worlds import IDS, UUIDS, Spec, run, specs
+
+
+def explanations(made: World) -> list[Explanation]:
+    assert made.last is not None
+    if made.last.aborted is not None:
+        return []
+    history = made.last.history
+    assert history.records is not None
+    assert history.cloud is not None
+    assert made.decided is not None
+    ids = {one.uuid for one in history.records.items} | {one.id for one in history.cloud.items}
+    ids -= history.twice
+    return [explain(made.decided, made.last, made.settings, one) for one in sorted(ids)]
+
+
+@st.composite
+def ordered(draw: st.DrawFn) -> Spec:
+    """A small world in which an operator has ordered something."""
+    spec, mark = draw(specs()), Mark("alice", 0.0, "looked")
+    few = st.lists(st.sampled_from(IDS), max_size=1)
+    forced = draw(st.sets(st.sampled_from([*FORCIBLE])))
+    hand = HandClean("alice", 0.0, "looked", tuple(sorted(forced)))
+    orders: dict[str, object] = {
+        "kills": dict.fromkeys(draw(few), mark),
+        "drains": dict.fromkeys(draw(few), mark),
+        "by_hand": dict.fromkeys(draw(st.lists(st.sampled_from(UUIDS), max_size=3)), hand),
+        "paused": draw(st.sampled_from([None, None, None, mark])),
+    }
+    return replace(spec, flags=(*spec.flags, *orders.items()))
+
+
+@settings(max_examples=150)
+@given(spec=specs() | ordered())
+def test_the_first_rule_that_blocks_is_the_reason_that_was_decided_by_c_d(spec: Spec) -> None:
+    for told in explanations(run(spec)):
+        note(f"{told.id}: {told.verdict}")
+        reasons = [one.reason for one in told.blocks]
+        if told.verdict.kind in (Kind.CLEAN, Kind.SHUTDOWN):
+            assert reasons == []
+        else:
+            assert reasons[:1] == [told.verdict.reason]
+
+
+def named(made: World) -> list[Explanation]:
+    """Those whose moment is named, and lies far enough ahead for polls to fit in before it."""
+    return [
+        one
+        for one in explanations(made)
+        if one.earliest.in_s is not None and one.earliest.in_s > 30.0
+    ]
+
+
+@settings(max_examples=150)
+@given(spec=specs())
+def test_nothing_blocks_from_the_earliest_moment_on_and_something_does_before_it_c_d(
+    spec: Spec,
+) -> None:
+    spec = replace(spec, glimpse=None, later=None)
+    for told in named(run(spec)):
+        note(f"{told.id}: {told.verdict} {told.earliest}")
+        assert told.earliest.in_s is not None
+        assert kind_at(spec, told.id, told.earliest.in_s - 5.0) is Kind.KEEP
+        assert kind_at(spec, told.id, told.earliest.in_s + 5.0) is not Kind.KEEP
+
+
+@pytest.mark.parametrize("subject", ["record", "node"])
+def test_worlds_come_with_moments_to_name(subject: str) -> None:
+    """Else the property above would hold of nothing."""
+    unshrunk = settings(phases=[Phase.generate], max_examples=2000)
+
+    def has_one(spec: Spec) -> bool:
+        return any(one.subject == subject for one in named(run(spec)))
+
+    assert has_one(find(specs(), has_one, settings=unshrunk))
+
+
+def kind_at(spec: Spec, id: str, ahead: float) -> Kind:
+    """What is decided `ahead` seconds on, were every poll to answer the same until then."""
+    made = run(spec)
+    flags = made.last_fields
+    end = made.now + ahead
+    pace = made.settings.poll_stale_after / 2
+    made.poll()
+    made.plan(**flags)
+    while made.now + pace < end:
+        made.advance(pace - 2.5)
+        made.poll()
+        made.plan(**flags)
+    for left in (12.0, 9.0, 6.0, 3.0):
+        made.advance(max(0.0, end - left - made.now))
+        made.poll()
+        made.plan(**flags)
+    made.advance(max(0.0, end - made.now))
+    plan = made.plan(**flags)
+    verdicts = [*plan.records, *(view.verdict for view in plan.views)]
+    return next(one.kind for one in verdicts if one.id == id)
+
+
+@settings(max_examples=100)
+@given(spec=specs())
+def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec) -> None:
+    made = run(spec)
+    plan = made.last
+    assert plan is not None
+    if plan.aborted is not None:
+        return
+    assert made.decided is not None
+    snapshot = judged(plan, made.decided)
+    record_judge = RecordJudge(snapshot, made.settings, plan.pairs, plan.unlisted)
+    node_judge = NodeJudge(snapshot, made.settings, plan.pairs)
+    assert snapshot.history.records is not None
+    for check in BY_ITSELF:
+        if check.moot is not None and check.moot(record_judge):
+            assert not any(check.ask(record_judge, one) for one in snapshot.history.records.items)
+    for view in plan.views:
+        for at_all in AT_ALL:
+            if at_all.moot is not None and at_all.moot(node_judge):
+                assert at_all.ask(node_judge, view.node, view.record) is None
+        for alone in ALONE if view.record is None else ():
+            if alone.moot is not None and alone.moot(node_judge):
+                assert alone.ask(node_judge, view.node) is None

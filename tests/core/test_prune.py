@@ -1,0 +1,254 @@
+"""Which records are deleted, and what forbids it at the last look (C8-C12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.last_look import CleanEvidence
+from nodemanager.core.model import CloudState, Job
+from nodemanager.core.plan import Plan
+from nodemanager.core.prune import PruneOrder, confirm_prune
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.snapshot import Flight
+from tests.core.build import World, claim, cleaned, node, world
+
+DAY_S = 86_400.0
+
+
+def surplus(count: int = 6, **settings: Any) -> World:
+    """Records that have been clean for ten days and more, in a pool of four nodes."""
+    made = world(**{"max_nodes": 4, "prune_after": 7 * DAY_S, **settings})
+    for number in range(count):
+        at = made.ago(10 * DAY_S + number)
+        made.records.append(cleaned(f"r{number}", at=at))
+    return made
+
+
+def pruned(made: Plan) -> list[str]:
+    return [order.uuid for order in made.prunes]
+
+
+def test_only_what_is_beyond_max_nodes_is_deleted_and_the_longest_clean_first() -> None:
+    made = surplus()
+    assert pruned(made.round()) == ["r5", "r4"]
+    verdict = made.of_record("r5")
+    assert (verdict.kind, verdict.reason) == (Kind.PRUNE, Reason.SURPLUS)
+    assert verdict.measures is not None
+    assert (verdict.measures["count"], verdict.measures["limit"]) == (6, 4)
+    assert made.of_record("r0").reason is Reason.HOLDS_NOTHING
+
+
+def test_records_in_use_count_and_are_never_deleted() -> None:
+    made = surplus()
+    for number in range(3):
+        made.add_record(f"live{number}", quiet=10.0)
+        made.add_node(f"live{number}")
+    assert pruned(made.round()) == ["r5", "r4", "r3", "r2", "r1"]
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "expected"),
+    [
+        pytest.param(7 * DAY_S - 5.0, [], id="before"),
+        pytest.param(7 * DAY_S + 5.0, ["r0"], id="past"),
+    ],
+)
+def test_a_record_is_deleted_only_past_prune_after(quiet_s: float, expected: list[str]) -> None:
+    made = world(max_nodes=0, prune_after=7 * DAY_S)
+    made.records = [cleaned("r0", at=made.ago(quiet_s))]
+    assert pruned(made.round()) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        pytest.param({"prune_after": None}, {}, id="off-by-default"),
+        pytest.param({"compare_and_set": False}, {}, id="no-compare-and-set-c12"),
+        pytest.param({"may_authorise": False}, {}, id="not-authorised-l2"),
+        pytest.param({"max_nodes": 6}, {}, id="no-surplus"),
+        pytest.param({}, {"lease": False}, id="no-lease-c10"),
+        pytest.param({}, {"read_only": "another account"}, id="read-only-l5"),
+        pytest.param({}, {"cleaned_lately": 25}, id="the-cap-is-used-up-c10"),
+    ],
+)
+def test_nothing_is_deleted_where_nothing_may_be_freed(
+    settings: dict[str, Any], flags: dict[str, Any]
+) -> None:
+    made = surplus(**settings)
+    made.flags |= flags
+    assert pruned(made.round()) == []
+
+
+def test_nothing_is_deleted_while_the_breaker_is_open_b2() -> None:
+    made = surplus()
+    made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
+    assert pruned(made.round()) == []
+
+
+def test_nothing_is_deleted_on_old_polls_c7() -> None:
+    made = surplus()
+    made.poll()
+    made.now += 601.0
+    assert pruned(made.plan()) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"held": True}, id="held-c9"),
+        pytest.param({"pool": "other"}, id="another-pools-t3"),
+        pytest.param({"problems": ("info: ?",)}, id="unreadable-p3"),
+        pytest.param({"slot_number": 0}, id="slot-0"),
+        pytest.param({"claim": claim("r0", at=1.0)}, id="claimed"),
+        pytest.param({"fenced": True}, id="fenced-c12"),
+    ],
+)
+def test_a_record_that_is_anybodys_is_not_deleted(fields: dict[str, Any]) -> None:
+    made = world(max_nodes=0, prune_after=7 * DAY_S)
+    made.records = [cleaned("r0", at=made.ago(30 * DAY_S), **fields)]
+    assert pruned(made.round()) == []
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"holds": frozenset({"r0"})}, id="hold-c9"),
+        pytest.param({"record_flights": {"r0": Flight("setup", 0.0)}}, id="being-claimed-c8"),
+        pytest.param({"touched": {"r0": 1e9}}, id="touched-since"),
+    ],
+)
+def test_a_record_that_something_stands_for_is_not_deleted(flags: dict[str, Any]) -> None:
+    made = world(max_nodes=0, prune_after=7 * DAY_S)
+    made.records = [cleaned("r0", at=made.ago(30 * DAY_S))]
+    made.flags |= flags
+    assert pruned(made.round()) == []
+
+
+def test_a_record_that_any_node_bears_is_not_deleted_whatever_its_incarnation_c4() -> None:
+    made = surplus(1, max_nodes=0)
+    made.add_node("r0", life=7)
+    assert pruned(made.round()) == []
+    made.nodes = [node("r0", state=CloudState.TERMINATED)]
+    made.now += 60.0
+    assert pruned(made.round()) == ["r0"]
+
+
+def test_a_record_that_a_node_bears_in_an_incomplete_listing_is_not_deleted_c5() -> None:
+    made = surplus(1, max_nodes=0)
+    made.poll()
+    made.now += 5.0
+    made.poll_cloud([node("r0")], complete=False)
+    assert pruned(made.plan()) == []
+
+
+def test_a_record_freed_within_the_week_may_have_to_be_given_back_u8() -> None:
+    made = world(max_nodes=0, prune_after=60.0)
+    made.add_record("r0", quiet=1e5)
+    made.round()
+    made.free("r0")
+    made.now += 3600.0
+    assert pruned(made.round(2)) == []
+
+
+def test_a_record_that_another_listing_shows_at_another_version_is_not_deleted_c6() -> None:
+    made = surplus(1, max_nodes=0)
+    made.poll()
+    made.change("r0")
+    made.now += 5.0
+    made.poll_records()
+    assert pruned(made.plan()) == []
+
+
+def test_the_record_that_is_used_again_now_is_not_deleted_u1() -> None:
+    made = surplus(5, max_nodes=4)
+    made.flags["demand"] = (Job("j"),)
+    plan = made.round()
+    reused = {boot.record.uuid for boot in plan.boots if boot.record is not None}
+    assert reused
+    assert not reused & set(pruned(plan))
+    assert len(plan.prunes) == 1
+
+
+def test_deletions_take_what_cleans_leave_of_the_cycles_cap_c10() -> None:
+    made = surplus(40, max_cleans_per_cycle=5)
+    for number in range(3):
+        made.add_record(f"stale{number}", quiet=1e5)
+    plan = made.settle()
+    assert len(plan.cleans) == 3
+    assert len(plan.prunes) == 2
+
+
+def test_what_is_being_deleted_counts_against_cap_and_surplus() -> None:
+    made = surplus(6, max_cleans_per_cycle=2)
+    made.flags["record_flights"] = {"r5": Flight("prune", made.now)}
+    assert pruned(made.round()) == ["r4"]
+
+
+def test_an_impossible_record_is_not_deleted_l4() -> None:
+    made = surplus(40, max_nodes=0, max_cleans_per_cycle=100)
+    made.records.append(made.records[0])
+    assert "r0" not in pruned(made.round())
+
+
+# The last look.
+
+
+def ordered() -> tuple[World, PruneOrder]:
+    made = surplus(1, max_nodes=0)
+    (order,) = made.round().prunes
+    return made, order
+
+
+def test_what_is_as_it_was_is_deleted_c11() -> None:
+    made, order = ordered()
+    found = CleanEvidence(made.record("r0"), ())
+    verdict = confirm_prune(order, found, made.snapshot(), made.settings)
+    assert (verdict.kind, verdict.reason) == (Kind.PRUNE, Reason.SURPLUS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tagged", "flags", "reason"),
+    [
+        pytest.param({"version": "v2"}, (), {}, Reason.CHANGED_SINCE_PLAN, id="changed"),
+        pytest.param(
+            {"claim": claim("r0", at=1.0)}, (), {}, Reason.CHANGED_SINCE_PLAN, id="claimed"
+        ),
+        pytest.param({"held": True}, (), {}, Reason.HELD, id="held"),
+        pytest.param({}, (), {"holds": frozenset({"r0"})}, Reason.HELD, id="hold"),
+        pytest.param({}, (node("r0", life=3),), {}, Reason.NODE_ALIVE, id="borne"),
+        pytest.param({}, None, {}, Reason.EVIDENCE_MISSING, id="the-cloud-is-silent"),
+        pytest.param({}, (), {"lease": False}, Reason.NO_LEASE, id="no-lease"),
+        pytest.param(
+            {},
+            (),
+            {"record_flights": {"r0": Flight("setup", 0.0)}},
+            Reason.IN_FLIGHT,
+            id="in-flight",
+        ),
+        pytest.param({}, (), {"now": 1e9}, Reason.ORDER_EXPIRED, id="late"),
+    ],
+)
+def test_whatever_changed_since_is_left_alone_c11(
+    fields: dict[str, Any], tagged: Any, flags: dict[str, Any], reason: Reason
+) -> None:
+    made, order = ordered()
+    record = made.change("r0", **{"version": "v1", **fields})
+    verdict = confirm_prune(
+        order, CleanEvidence(record, tagged), made.snapshot(**flags), made.settings
+    )
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, reason)
+
+
+def test_a_record_that_is_gone_already_and_an_opened_breaker_end_it_c10() -> None:
+    made, order = ordered()
+    gone = confirm_prune(order, CleanEvidence(None, ()), made.snapshot(), made.settings)
+    assert gone.reason is Reason.RECORD_GONE
+    breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
+    found = CleanEvidence(made.record("r0"), ())
+    late = confirm_prune(order, found, made.snapshot(breaker=breaker), made.settings)
+    assert late.reason is Reason.BREAKER_OPEN
+    off = made.with_settings(prune_after=None)
+    assert confirm_prune(order, found, off.snapshot(), off.settings).kind is Kind.KEEP

@@ -1,0 +1,176 @@
+"""The backlog over a real socket: who may ask, what is refused, and what is never told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager.actors.backlog_desk import Shown
+from nodemanager.clock import ManualClock
+from nodemanager.core.backlog import Deed, Item, Picture, picture_of
+from nodemanager.core.backlog_run import Order, Run, begun
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+from tests.core.build import World, world
+
+TOKEN = "correct-horse-battery"
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
+ORDER = {
+    "by": "eve",
+    "rate": 20,
+    "pool": "main",
+    "store": "s",
+    "account": "a",
+    "items": [{"deed": "clean", "id": "r00", "version": "v1"}],
+}
+
+
+def held_back() -> tuple[World, Picture]:
+    made = world(max_cleans_per_cycle=2)
+    made.flags["first_clean"] = True
+    for number in range(3):
+        made.add_record(f"r{number:02}", quiet=1e6, ping_secret="hush-hush")
+    made.settle()
+    snapshot = made.snapshot()
+    seen = picture_of(made.plan(), snapshot)
+    assert seen is not None
+    return made, seen
+
+
+class Daemon:
+    """Answers as a daemon that holds three records back."""
+
+    def __init__(self) -> None:
+        self.world, self.seen = held_back()
+        self.orders: list[Order] = []
+        self.refuses: str | None = None
+        self.starting = False
+        self.newest: Run | None = None
+
+    def show(self) -> Shown | str:
+        if self.refuses is not None:
+            return self.refuses
+        seen = None if self.starting else self.seen
+        return Shown(seen, self.world.settings, "s", "a", "apply", self.newest)
+
+    def run(self) -> Run | str | None:
+        return self.newest
+
+    def apply(self, order: Order) -> Run | str:
+        if self.refuses is not None:
+            return self.refuses
+        self.orders.append(order)
+        self.newest = begun(order, "run-1", self.seen, self.world.settings)
+        return self.newest
+
+    def stop(self, by: str) -> Run | str | None:
+        return self.newest
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+def url(daemon: Daemon) -> Iterator[str]:
+    clock = ManualClock()
+    server = ManagementServer(
+        Board(clock),
+        Metrics("main", clock),
+        listen=("127.0.0.1", 0),
+        token=TOKEN,
+        healthy_for=600.0,
+        backlog=daemon,
+    )
+    server.start()
+    yield f"{server.url}/api/backlog"
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "", id="plan"),
+        pytest.param("GET", "/run", id="run"),
+        pytest.param("POST", "/apply", id="apply"),
+        pytest.param("POST", "/stop", id="stop"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        pytest.param({}, 401, id="no-token"),
+        pytest.param({"Authorization": "Bearer wrong"}, 403, id="wrong-token"),
+    ],
+)
+def test_nothing_of_it_is_for_whoever_has_no_token(
+    url: str, daemon: Daemon, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = requests.request(method, url + path, json=ORDER, headers=headers, timeout=5)
+    assert answer.status_code == status
+    assert not daemon.orders
+
+
+def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) -> None:
+    answer = requests.get(url, headers=WITH_TOKEN, timeout=5)
+    shown = answer.json()
+    assert "hush-hush" not in answer.text
+    assert (shown["pool"], shown["store"], shown["account"]) == ("main", "s", "a")
+    assert [item["id"] for item in shown["items"]] == ["r00", "r01", "r02"]
+    item = shown["items"][0]
+    assert (item["deed"], item["version"], item["chosen"]) == ("clean", "v1", True)
+    assert (item["reason"], item["standing"]) == ("stale_slot", "backlog_held")
+    assert item["measures"]["idle_s"] > item["measures"]["window_s"]
+
+
+def test_an_order_reaches_the_daemon_and_the_run_is_told(url: str, daemon: Daemon) -> None:
+    run = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
+    assert daemon.orders == [Order("eve", 20.0, "main", "s", "a", (Item(Deed.CLEAN, "r00", "v1"),))]
+    assert (run["id"], run["open"], run["items_total"]) == ("run-1", True, 1)
+    brief = requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).json()
+    assert "items" not in brief
+    whole = requests.get(f"{url}/run?items=yes", headers=WITH_TOKEN, timeout=5).json()
+    assert whole["items"][0]["where"] == "let_go"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"rate": 0}, id="rate-0"),
+        pytest.param({"rate": -1}, id="rate-negative"),
+        pytest.param({"rate": "fast"}, id="rate-a-word"),
+        pytest.param({"rate": True}, id="rate-a-truth"),
+        pytest.param({"rate": 1e9}, id="rate-too-fast"),
+        pytest.param({"items": []}, id="nothing"),
+        pytest.param({"items": ["r00"]}, id="not-an-item"),
+        pytest.param({"items": [{"deed": "destroy", "id": "x", "version": "1"}]}, id="a-deed"),
+        pytest.param({"items": [{"deed": "clean", "id": "x"}]}, id="no-version"),
+        pytest.param({"items": [{"deed": "clean", "id": "x", "version": 1}]}, id="a-number"),
+        pytest.param({"pool": 7}, id="pool-a-number"),
+        pytest.param({"force": True}, id="unknown-key"),
+    ],
+)
+def test_a_malformed_order_is_refused_and_reaches_nobody(
+    url: str, daemon: Daemon, changes: dict[str, Any]
+) -> None:
+    answer = requests.post(f"{url}/apply", json={**ORDER, **changes}, headers=WITH_TOKEN, timeout=5)
+    assert answer.status_code == 400
+    assert not daemon.orders
+
+
+def test_a_refusal_is_told_with_its_reason(url: str, daemon: Daemon) -> None:
+    daemon.refuses = "this daemon runs with --dry-run"
+    answer = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5)
+    assert (answer.status_code, answer.json()["description"]) == (409, daemon.refuses)
+    assert requests.get(url, headers=WITH_TOKEN, timeout=5).status_code == 503
+
+
+def test_before_the_first_decision_there_is_no_plan_yet(url: str, daemon: Daemon) -> None:
+    daemon.starting = True
+    assert requests.get(url, headers=WITH_TOKEN, timeout=5).status_code == 503
+    assert requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).status_code == 404
