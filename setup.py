@@ -29,6 +29,7 @@ setup(
             for package in ("records", "journal")
             for files in ("*.py", "versions/*.py")
         ]
+        + ["commands/templates/*.j2"]
     },
     include_package_data=True,
     data_files=[
@@ -46,8 +47,12 @@ setup(
         "falcon>=4,<5",
         "google-api-python-client>=2,<3",
         "httplib2>=0.20,<1",
+        "Jinja2>=3.1,<4",
+        "MarkupSafe>=2.1,<4",
+        "plotext>=5.3,<6",
         "prometheus-client>=0.20,<1",
         "psycopg[binary]>=3.2,<4",
+        "pygal>=3.1,<4",
         "pykka>=4.5,<5",
         "requests>=2.32,<3",
         "rich>=13,<16",

@@ -27,8 +27,7 @@ PROGRAM = "nodemanager"
 JOURNAL = "journal.db"
 
 SCREENS: dict[str, list[str]] = {
-    "log-killed": ["log", "compute4", "--journal", JOURNAL],
-    "log-cut-off": ["log", "compute20", "--journal", JOURNAL],
+    "log-killed": ["log", "compute7", "--journal", JOURNAL],
 }
 """What is run, by the name of its picture."""
 
@@ -70,8 +69,19 @@ def picture(shown: str, title: str) -> str:
     console.print(Text.from_ansi(shown.rstrip("\n")), highlight=False)
     # Without the web fonts that the template would fetch: a document asks nobody for anything.
     svg = re.sub(r"\s*@font-face {.*?}", "", console.export_svg(title=title), flags=re.DOTALL)
-    # Its ids are a hash of its content, so that a picture that says the same is the same file.
-    return svg.replace("Fira Code,", "")
+    return _LEADING.sub(_moved, svg).replace("Fira Code,", "")
+
+
+CELL = 12.2
+"""How wide a letter is in rich's pictures."""
+_LEADING = re.compile(r' x="([\d.]+)" (y="[\d.]+") textLength="([\d.]+)"([^>]*)>((?:&#160;)+)')
+
+
+def _moved(found: re.Match[str]) -> str:
+    """Begin a text where its first letter is: not every program draws the blanks before it."""
+    x, y, length, more, blanks = found.groups()
+    by = CELL * blanks.count(";")
+    return f' x="{float(x) + by:.1f}" {y} textLength="{float(length) - by:.1f}"{more}>'
 
 
 def command_of(name: str) -> list[str]:

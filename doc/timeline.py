@@ -5,7 +5,6 @@ Who holds the slots comes from the daemon's log, what was done to the cluster fr
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,12 @@ from xml.etree import ElementTree as Xml
 
 INCIDENT = Path(__file__).parent / "incident"
 LEFT, TOP, WIDE, HIGH, ROW = 70, 122, 800, 200, 22
+FAULTS = (
+    ("freezes", "is back", "{} is cut off"),
+    ("answers 503", "works again", "the API is down"),
+    ("nodes only", "all nodes again", "a short list"),
+)
+"""How the truth tells of a fault, of its end, and how it is called here."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1a202c } .small { font-size: 11px; fill: #4a5568 }
 .listed { fill: #7fb38a } .unlisted { fill: #d9796f } .free { fill: #e2e8f0 }
@@ -72,13 +77,10 @@ class Drawing:
         self.text(right + 5, y + 11, label)
 
     def faults(self) -> None:
-        told = {re.sub(r" \(.*?\)|[:,].*", "", what): at for at, what in self.truth}
-        cut, back = told["compute20 freezes"], told["compute20 is back"]
-        self.bar("fault", 0, cut, back, "compute20 is cut off")
-        down, up = told["the cloud's API answers 503"], told["the cloud's API works again"]
-        self.bar("fault", 1, down, up, "the API is down")
-        short, whole = told["the cloud lists 8 nodes only"], told["the cloud lists all nodes again"]
-        self.bar("fault", 2, short, whole, "a short list")
+        for row, (began, over, label) in enumerate(FAULTS):
+            first = next((at, what) for at, what in self.truth if began in what)
+            last = next(at for at, what in self.truth if over in what)
+            self.bar("fault", row, first[0], last, label.format(first[1].split(" ")[0]))
         at = {line.fields["event"]: line.at for line in self.log}
         self.bar("breaker", 3, at["breaker.opened"], at["breaker.closed"], "the breaker is open")
 
@@ -120,21 +122,22 @@ class Drawing:
         self.text(LEFT - 8, TOP - 8, "slots", text_anchor="end", class_="small")
 
     def marks(self) -> None:
+        last = 0.0
         for at, what in self.truth:
             if "killed" in what:
                 x = self.x(at)
                 self.add("line", x1=x, x2=x, y1=TOP - 8, y2=TOP + HIGH, class_="kill")
                 host = what.split(" ")[0].removeprefix("compute")
-                self.text(x, TOP - 11, host, text_anchor="middle")
+                last = max(x, last + 16)
+                self.text(last, TOP - 11, host, text_anchor="middle")
         last = 0.0
         for line in self.log:
             if line.fields["event"] == "record.cleaned":
                 x = self.x(line.at)
                 self.add("line", x1=x, x2=x, y1=TOP, y2=TOP + HIGH + 8, class_="clean")
-                place = max(x, last + 16)
-                number = line.fields["host"].removeprefix("compute")
-                self.text(place, TOP + HIGH + 20, number, text_anchor="middle")
-                last = place
+                last = max(x, last + 16)
+                host = line.fields["host"].removeprefix("compute")
+                self.text(last, TOP + HIGH + 20, host, text_anchor="middle")
 
     def axis(self) -> None:
         y = TOP + HIGH

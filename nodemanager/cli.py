@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import backlog, completion, log, operate, status
+from nodemanager.commands import backlog, completion, explain, log, operate, replay, status
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
+from nodemanager.core.commands import Verb
 from nodemanager.errors import ConfigError, NodeManagerError
 
 RUNTIME_FAILURE, USAGE = 1, 2
@@ -48,12 +49,22 @@ def group() -> None:
 def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
     """Run the daemon, in the foreground.
 
-    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
+    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes. With
+    the id of a node in the place of FILE it is `undrain`: that node may take work again.
     """
+    if file is not None and not (dry_run or once) and _names_a_node(file):
+        operate.tell(config, Verb.RUN, file, as_json=False)
+        return
     from nodemanager import service, wiring
 
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     sys.exit(service.run(loaded, dry_run=dry_run, once=once))
+
+
+def _names_a_node(given: str) -> bool:
+    """Whether what was given to `run` is no path: neither there, nor written like one."""
+    path = Path(given)
+    return not path.exists() and path.name == given and not path.suffix
 
 
 @group.command("check-config")
@@ -84,10 +95,10 @@ def registry(config: str | None, file: str | None) -> None:
 
 for _command in (
     backlog.backlog,
-    operate.breaker,
-    operate.hold,
-    operate.release,
+    *operate.COMMANDS,
+    replay.replay,
     status.status,
+    explain.explain,
     log.log,
     completion.completion,
 ):

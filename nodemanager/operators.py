@@ -7,41 +7,73 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
-from nodemanager.actors.messages import HoldId, Ref, ReleaseId, ResetBreaker
+from nodemanager.actors.messages import (
+    Answered,
+    CleanByHand,
+    DrainNode,
+    HoldId,
+    KillNode,
+    PausePool,
+    Ref,
+    ReleaseId,
+    ResetBreaker,
+    ResumePool,
+    RunNode,
+)
 from nodemanager.actors.timer import tell
 from nodemanager.core.backlog_run import Order, Run
+from nodemanager.core.commands import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
 
-Answered = Callable[[str | None], None]
-
 
 class OperatorCommands:
-    """`daemon` is set once the actor runs; each command waits for the journal's word."""
+    """`daemon` is set once the actor runs; each command waits for the journal's word.
+
+    A clean by hand waits for its outcome, too, for as long as a client can be kept waiting.
+    """
 
     def __init__(self) -> None:
         self.daemon: Ref | None = None
 
-    def reset_breaker(self, by: str) -> str | None:
-        return self._ask(lambda answered: ResetBreaker(by, answered))
-
-    def hold(self, id: str, reason: str, by: str) -> str | None:
-        return self._ask(lambda answered: HoldId(id, reason, by, answered))
-
-    def release(self, id: str, by: str) -> str | None:
-        return self._ask(lambda answered: ReleaseId(id, by, answered))
-
-    def _ask(self, message: Callable[[Answered], Any]) -> str | None:
-        """Why it was not done, or None. Only a web thread waits here, never an actor."""
+    def give(self, command: Command) -> Reply:
+        """What became of it. Only a web thread waits here, never an actor."""
         daemon = self.daemon
         if daemon is None:
-            return "the daemon is still starting; try again"
-        answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        tell(daemon, message(answers.put))
+            return Reply(Result.FAILED, "the daemon is still starting; try again")
+        answers: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        tell(daemon, _message(command, answers.put))
         try:
             return answers.get(timeout=ANSWER_S)
         except queue.Empty:
-            return f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
+            if command.verb is Verb.CLEAN:
+                text = f"the clean of {command.id} is under way; the log tells how it ends"
+                return Reply(Result.UNDER_WAY, text)
+            text = f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
+            return Reply(Result.FAILED, text)
+
+
+def _message(command: Command, answered: Answered) -> Any:
+    id, reason, by = command.id or "", command.reason, command.by
+    match command.verb:
+        case Verb.HOLD:
+            return HoldId(id, reason, by, answered, command.unlisted)
+        case Verb.RELEASE:
+            return ReleaseId(id, by, answered, reason)
+        case Verb.DRAIN:
+            return DrainNode(id, reason, by, answered)
+        case Verb.RUN:
+            return RunNode(id, reason, by, answered)
+        case Verb.KILL:
+            return KillNode(id, reason, by, answered)
+        case Verb.CLEAN:
+            return CleanByHand(id, reason, by, answered, command.forced)
+        case Verb.PAUSE:
+            return PausePool(reason, by, answered)
+        case Verb.RESUME:
+            return ResumePool(reason, by, answered)
+        case Verb.BREAKER_RESET:
+            return ResetBreaker(by, answered, reason)
 
 
 class BacklogCommands:

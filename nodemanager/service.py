@@ -29,6 +29,7 @@ from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import StateDirectory
+from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
@@ -193,6 +194,8 @@ class Service:
         token = given.reveal() if given is not None else state.token("management")
         board = Board(self._clock)
         metrics = Metrics(config.daemon.pool, self._clock)
+        mode = "dry-run" if self._dry_run else "apply"
+        explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run), mode)
         server = ManagementServer(
             board,
             metrics,
@@ -200,12 +203,14 @@ class Service:
             token=token,
             commands=self._commands,
             backlog=BacklogCommands(self._commands),
+            explanations=explanations,
             healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
         )
         server.start()
         stack.callback(server.stop)
-        mode = "dry-run" if self._dry_run else "apply"
-        return WebObserver(board, metrics, mode=mode, holder=str(state.path))
+        return WebObserver(
+            board, metrics, mode=mode, holder=str(state.path), explanations=explanations
+        )
 
     def _on_death(self) -> OnDeath:
         return lambda actor, error: self._inbox.put(_Death(actor, error))

@@ -198,6 +198,12 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     return Records(store, face, None if config.ping_host else serve)
 
 
+def journal_path(config: Config, *, dry_run: bool = False) -> Path:
+    """Where the journal is; a dry run's is a file of its own (S3)."""
+    path = config.journal.path
+    return path.with_name(f"{path.stem}-dry-run{path.suffix}") if dry_run else path
+
+
 def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
     """The journal of `[Journal] path`; a dry run's is a file of its own (S3).
 
@@ -206,11 +212,8 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
     """
     from nodemanager.journal.sqlite import SqliteJournal
 
-    path = config.journal.path
-    if dry_run:
-        path = path.with_name(f"{path.stem}-dry-run{path.suffix}")
     return SqliteJournal(
-        path,
+        journal_path(config, dry_run=dry_run),
         pool=config.daemon.pool,
         clock=clock,
         keep=config.journal.keep,

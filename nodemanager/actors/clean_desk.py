@@ -105,6 +105,7 @@ class CleanDesk(RestoreDesk):
             reason, _ = why_not(verdict)
             # One that failed to be written itself opened the breaker: it waits for the store.
             waits = reason is Reason.BREAKER_OPEN and self._failed_writes > 0
+            waits = waits or reason is Reason.PAUSED
             again = waits or reason in (Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
             done = self._scribe.may_be_written(key) and _is_done(order, found)
             if message.fenced is not None and not done:

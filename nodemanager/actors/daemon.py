@@ -32,7 +32,6 @@ from nodemanager.actors.messages import (
     Decide,
     DemandPolled,
     Fence,
-    HoldId,
     LiftFence,
     LookBeforeClean,
     LookBeforeShutdown,
@@ -40,24 +39,20 @@ from nodemanager.actors.messages import (
     Poll,
     PollFailed,
     RecordsListed,
-    ReleaseId,
-    ResetBreaker,
     Stop,
     TaggedAsked,
 )
+from nodemanager.actors.operator_desk import OperatorDesk
 from nodemanager.actors.prune_desk import PruneDesk
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
 from nodemanager.actors.scribe import Loaded
-from nodemanager.actors.setup_desk import SetupDesk
-from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.asking import cloud_answered
-from nodemanager.core.boot_loops import NONE
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
@@ -68,7 +63,6 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
-from nodemanager.journal.api import Hold
 from nodemanager.journal.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -87,7 +81,7 @@ from nodemanager.journal.facts import (
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
+class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -153,6 +147,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
                 self._may_be_late(uuid, late.clean_at, clean=True)
         for uuid, cleans in may_be_under_way(loaded.intents):
             self._may_be_late(uuid, now, clean=cleans)
+        self._adopt_marks(loaded.marks)
         self._load_loops()
         self._load_run()
         self._remember_freed()
@@ -331,7 +326,9 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
         }
 
     def _keep_backlog(self, made: Plan) -> None:
-        if not (self._first_clean and (made.cleans or made.backlog)):
+        # One that an operator wanted says nothing of how many wait.
+        cleans = any(order.hand is None for order in made.cleans)
+        if not (self._first_clean and (cleans or made.backlog)):
             return
         if made.backlog:
             self._log.event(
@@ -370,6 +367,7 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
         if made.aborted is None:
             self._forget_expected(made, now)
         self._keep_backlog(made)
+        self._settle_commands(made, snapshot, acts=bool(self._asked) and self._may_act(made, now))
         records = self._history.records
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         self._narrator.plan(made, by_uuid, now)
@@ -522,36 +520,6 @@ class NodeManagerDaemonActor(SetupDesk, ShutdownDesk, AdoptDesk, PruneDesk):
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
         if not self._recovery.goes_on(key):
             self._conclude(key, "expired")
-
-    # Operators' commands.
-
-    def on_ResetBreaker(self, message: ResetBreaker) -> None:
-        if self._scribe.problem is not None:
-            message.answered(self._scribe.problem)
-            return
-        self._log.event(Event.OPERATOR_BREAKER_RESET, by=message.by)
-        self._end_loops(NONE, "an operator's reset")
-        if self._breaker.is_open:
-            breaker = breakers.reset(self._breaker, self._clock.boottime())
-            self._scribe.note(BreakerSet(breaker, self._clock.boottime()))
-            self._set_breaker(breaker)
-            self._decide_soon()
-        message.answered(self._scribe.problem)
-
-    def on_HoldId(self, message: HoldId) -> None:
-        hold = Hold(message.id, message.reason, message.by, self._clock.wall())
-        if self._scribe.hold(hold):
-            self._log.event(
-                Event.OPERATOR_HOLD, name=hold.id, cause=hold.reason or None, by=hold.by
-            )
-            self._decide_soon()
-        message.answered(self._scribe.problem)
-
-    def on_ReleaseId(self, message: ReleaseId) -> None:
-        if self._scribe.release(message.id):
-            self._log.event(Event.OPERATOR_RELEASE, name=message.id, by=message.by)
-            self._decide_soon()
-        message.answered(self._scribe.problem)
 
     # The end.
 

@@ -25,6 +25,7 @@ from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
+from nodemanager.core.marks import HandClean, Mark
 from nodemanager.core.model import Guarantee, Job
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event, Reason
@@ -99,6 +100,10 @@ class Desk(RoleActor):
         self._seen_told: frozenset[str] = frozenset()
         self._once_listings: set[float] = set()
         self._once_applied = False
+        self._drains: dict[str, Mark] = {}
+        self._kills: dict[str, Mark] = {}
+        self._by_hand: dict[str, HandClean] = {}
+        self._paused: Mark | None = None
 
     def _snapshot(self, plan_id: str, *, without: str | None = None) -> Snapshot:
         """The picture of this moment; `without` leaves one order's own flight out."""
@@ -134,6 +139,10 @@ class Desk(RoleActor):
             late=flights.late,
             touched=dict(flights.touched),
             gone=dict(flights.gone),
+            drains=dict(self._drains),
+            kills=dict(self._kills),
+            by_hand=dict(self._by_hand),
+            paused=self._paused,
         )
 
     def _holds_lease(self) -> bool:

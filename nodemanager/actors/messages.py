@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.adoption import AdoptOrder
+from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
@@ -480,8 +481,8 @@ class ApplySettings:
     settings: Settings
 
 
-Answered = Callable[[str | None], None]
-"""Called once with None, or with why the operator's command was not carried out."""
+Answered = Callable[[Reply], None]
+"""Called once with what became of an operator's command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,11 +491,36 @@ class ResetBreaker:
 
     by: str
     answered: Answered
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldId:
-    """An operator wants nothing automatic done to a node or record (C9)."""
+    """An operator wants nothing automatic done to a node or record (C9).
+
+    `unlisted` says that no listing need know it.
+    """
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+    unlisted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseId:
+    """The hold on a node or record is over."""
+
+    id: str
+    by: str
+    answered: Answered
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """An operator wants a node gone as soon as it is idle (O1)."""
 
     id: str
     reason: str
@@ -503,10 +529,48 @@ class HoldId:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseId:
-    """The hold on a node or record is over."""
+class RunNode:
+    """A drain, or a kill not yet carried out, is undone."""
 
     id: str
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class KillNode:
+    """An operator wants a node gone now, busy or not (O2)."""
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class CleanByHand:
+    """An operator wants a record freed now; `forced` are the rules they break (O3)."""
+
+    id: str
+    reason: str
+    by: str
+    answered: Answered
+    forced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PausePool:
+    """An operator wants nothing created, destroyed or freed until it is resumed (O4)."""
+
+    reason: str
+    by: str
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePool:
+    reason: str
     by: str
     answered: Answered
 

@@ -281,6 +281,8 @@ class Narrator:
             "cleans": len(plan.cleans),
             "deferred": plan.deferred,
             "breaker": plan.breaker.cause.value if plan.breaker.cause else "closed",
+            "draining": counts.get("nodes_draining", 0) or None,
+            "paused": None if plan.paused is None else plan.paused.by or "an operator",
         }
         news = summary != self._summary or now - self._summary_at >= SUMMARY_EVERY_S
         if news:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.marks import Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
@@ -63,6 +64,9 @@ class Observer(Protocol):
     def leftover_released(self, kind: LeftoverKind) -> None: ...
 
     def leftover_failed(self, kind: LeftoverKind) -> None: ...
+
+    def marked(self, marks: Marks) -> None:
+        """What operators' orders stand now."""
 
     def leftovers_unknown(self) -> None:
         """The cloud could not be asked what a node pins, or what was left behind."""
@@ -135,4 +139,7 @@ class Nobody:
         return
 
     def leftovers_unknown(self) -> None:
+        return
+
+    def marked(self, marks: Marks) -> None:
         return

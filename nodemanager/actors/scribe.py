@@ -8,21 +8,24 @@ written once that is possible again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
+from nodemanager.core.marks import NO_MARKS, Mark, Marks
 from nodemanager.core.model import Leftover
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent, PreImage
+from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
+MARKS = "operator_marks"
 LOOPS = "boot_loops"
 BACKLOG_RUN = "backlog_run"
 
@@ -39,6 +42,7 @@ class Loaded:
     leftovers: tuple[Entry, ...] = ()
     given_back: Mapping[str, float] = field(default_factory=dict)
     loops: Any = None
+    marks: Marks = NO_MARKS
     backlog_run: Any = None
 
 
@@ -61,6 +65,7 @@ class Scribe:
         self.loops: Any = None
         self.backlog_run: Any = None
         self._called_off: dict[Key, Leftover] = {}
+        self._marks = NO_MARKS
 
     @property
     def problem(self) -> str | None:
@@ -82,12 +87,17 @@ class Scribe:
                 journal.leftovers(),
                 journal.recall(GIVEN_BACK) or {},
                 journal.recall(LOOPS),
+                _marks_from(journal.recall(MARKS)),
                 journal.recall(BACKLOG_RUN),
             )
         except JournalError as error:
             self._failed(error)
             return None
+        except ValueError as error:
+            self._failed(JournalError(f"{MARKS}: {error}"))
+            return None
         self._loaded = True
+        self._marks = loaded.marks
         self._breaker = loaded.breaker
         self._late = loaded.late
         self.loops = self.loops or loaded.loops
@@ -217,6 +227,26 @@ class Scribe:
         self._holds.pop(id, None)
         return True
 
+    def hold_on(self, id: str) -> Mark | None:
+        hold = self._holds.get(id)
+        return None if hold is None else Mark(hold.by, hold.at, hold.reason)
+
+    @property
+    def hold_marks(self) -> Mapping[str, Mark]:
+        return {hold.id: Mark(hold.by, hold.at, hold.reason) for hold in self._holds.values()}
+
+    def save_marks(self, marks: Marks) -> bool:
+        """Whether the drains, the kills and the pause are on the disk."""
+        if self.problem is not None:
+            return False
+        try:
+            self._journal.remember(MARKS, _marks_data(marks))
+        except JournalError as error:
+            self._failed(error)
+            return False
+        self._marks = marks
+        return True
+
     # The ledger of leftovers (D4).
 
     def enter_leftovers(self, entries: Sequence[Entry]) -> bool:
@@ -340,6 +370,7 @@ class Scribe:
         self._clock = None
         for hold in self._holds.values():
             self._journal.hold(hold)
+        self._journal.remember(MARKS, _marks_data(self._marks))
         self._write_leftovers(tuple(self._leftovers.values()))
         self._write_called_off()
         self._write_given_back()
@@ -353,3 +384,16 @@ class Scribe:
                 Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
             )
         self._failure = str(error)
+
+
+def _marks_data(marks: Marks) -> Any:
+    """What is kept of them; holds have a table of their own."""
+    if not (marks.drains or marks.kills or marks.paused):
+        return None
+    return codec_of(Marks).encode(replace(marks, holds={}))
+
+
+def _marks_from(data: Any) -> Marks:
+    """Raises ValueError for what is none."""
+    marks: Marks = NO_MARKS if data is None else decoded(Marks, data)
+    return marks

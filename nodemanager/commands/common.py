@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from nodemanager.client import Client
-from nodemanager.config import load
+from nodemanager.config import Config, load
+from nodemanager.errors import JournalError
 
 ETC = Path("/etc/nodemanager")
 
@@ -44,6 +45,32 @@ def config_path(config: str | None, file: str | None = None) -> Path:
         f"no configuration file: give --config FILE, or put one into {ETC}; "
         "etc/ of the distribution has one for each provider"
     )
+
+
+def journal_of(config: Config) -> Path:
+    """The configured journal; a dry run's, where that alone is there (S3)."""
+    path = config.journal.path
+    dry = path.with_name(f"{path.stem}-dry-run{path.suffix}")
+    return dry if dry.is_file() and not path.is_file() else path
+
+
+def existing_journal(path: Path, *, given: bool) -> Path:
+    """`path`, which was `given` or configured. Raises JournalError that says what to do."""
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:
+        raise JournalError(
+            f"the journal {path} can't be read: {error.strerror}; run this as the user that the "
+            "daemon runs as"
+        ) from error
+    hint = (
+        "give the file that a daemon wrote, or a copy of it"
+        if given
+        else "a daemon writes it from its first start on; give another with --journal FILE, or "
+        "another configuration with --config FILE"
+    )
+    raise JournalError(f"there is no journal {path}: {hint}")
 
 
 def client(config: str | None) -> Client:

@@ -15,9 +15,15 @@ from rich.console import Console
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.common import config_flag, config_path
+from nodemanager.commands.common import (
+    config_flag,
+    config_path,
+    existing_journal,
+    journal_of,
+)
+from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given, local, span
-from nodemanager.config import Config, load
+from nodemanager.config import load
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import JournalError
@@ -61,7 +67,7 @@ def _known_reasons(
     epilog="Examples: nodemanager log compute7; nodemanager log --since 2h --reason stale_slot; "
     "nodemanager log i-0abc --follow; nodemanager log --journal copy.db --json | jq .reason"
 )
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
     "--since", type=given, metavar="TIME", help="Not before 2h (ago), 14:05, RFC 3339 ..."
 )
@@ -108,10 +114,10 @@ def log(
 
     if follow and until is not None:
         raise click.UsageError("--follow goes on for ever, and --until ends it: give one of them")
-    path = journal if journal is not None else _journal_of(load(config_path(config)))
+    path = journal if journal is not None else journal_of(load(config_path(config)))
     if follow and last is None and since is None:
         last = LAST
-    story = Story(_existing(path, given=journal is not None), since or 0.0)
+    story = Story(existing_journal(path, given=journal is not None), since or 0.0)
     wanted = _filter(id, until, reason)
     out = show.console()
     tell = _teller(out, as_json=as_json)
@@ -124,31 +130,6 @@ def log(
         return
     if not told:
         _nothing(story, id)
-
-
-def _journal_of(config: Config) -> Path:
-    """The configured one; a dry run's, where that alone is there (S3)."""
-    path = config.journal.path
-    dry = path.with_name(f"{path.stem}-dry-run{path.suffix}")
-    return dry if dry.is_file() and not path.is_file() else path
-
-
-def _existing(path: Path, *, given: bool) -> Path:
-    try:
-        if path.is_file():
-            return path
-    except OSError as error:
-        raise JournalError(
-            f"the journal {path} can't be read: {error.strerror}; run this as the user that the "
-            "daemon runs as"
-        ) from error
-    hint = (
-        "give the file that a daemon wrote, or a copy of it"
-        if given
-        else "a daemon writes it from its first start on; give another with --journal FILE, or "
-        "another configuration with --config FILE"
-    )
-    raise JournalError(f"there is no journal {path}: {hint}")
 
 
 def _filter(id: str | None, until: float | None, reasons: frozenset[str]) -> Filter:

@@ -1,10 +1,63 @@
-"""Commands that tell a running daemon something: breaker reset, hold, release."""
+"""Commands that tell a running daemon something: holds, drains, kills, cleans, pause, breaker."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 import click
 
+from nodemanager.client import Client
 from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.ids import complete_id
+from nodemanager.commands.show import json_option, print_json
+from nodemanager.core.commands import Verb
+from nodemanager.core.marks import FORCIBLE
+from nodemanager.logline import visible
+
+RUNTIME_FAILURE = 1
+
+_reason = click.option("--reason", default="", metavar="TEXT", help="Why; it goes into the log.")
+_why = click.option(
+    "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Must be given."
+)
+_NEXT = {
+    Verb.HOLD: "`nodemanager release {id}` ends that",
+    Verb.DRAIN: "`nodemanager undrain {id}` undoes that",
+    Verb.PAUSE: "`nodemanager resume` ends that",
+}
+
+
+def tell(
+    config: str | None,
+    verb: Verb,
+    id: str | None = None,
+    *,
+    as_json: bool,
+    reason: str = "",
+    forced: Sequence[str] = (),
+    unlisted: bool = False,
+) -> None:
+    """Send one command, print its answer, and exit 1 where it was not done."""
+    to: Client = client(config)
+    answer = to.order(verb, id, reason=reason, forced=forced, unlisted=unlisted)
+    done = bool(answer.get("done")) or answer.get("result") == "under_way"
+    if as_json:
+        print_json(answer)
+    elif done:
+        text = visible(str(answer.get("message", "")))
+        after = _NEXT.get(verb) if answer.get("result") == "done" else None
+        click.echo(text if after is None else f"{text}; {after.format(id=id)}")
+    else:
+        title, why = answer.get("title", "not done"), visible(str(answer.get("message", "")))
+        click.echo(f"nodemanager: {title}: {why}", err=True)
+    if not done:
+        sys.exit(RUNTIME_FAILURE)
+
+
+def _examples(*lines: str) -> str:
+    """A block at the end of a help text that click leaves as it is."""
+    return "\b\nExamples:\n" + "\n".join(f"  nodemanager {line}" for line in lines)
 
 
 @click.group()
@@ -13,30 +66,182 @@ def breaker() -> None:
 
 
 @breaker.command("reset")
+@_reason
+@json_option
 @config_flag
-def breaker_reset(config: str | None) -> None:
+def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
     """Close the breaker, once you have looked at what opened it."""
-    client(config).reset_breaker()
-    click.echo("the breaker is closed")
+    tell(config, Verb.BREAKER_RESET, reason=reason, as_json=as_json)
 
 
-@click.command()
-@click.argument("id")
-@click.option("--reason", default="", help="Why, for the log.")
+@click.command(
+    epilog=_examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
+)
+@click.argument("id", shell_complete=complete_id)
+@_reason
+@click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
+@json_option
 @config_flag
-def hold(id: str, reason: str, config: str | None) -> None:
+def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
     """Let nothing automatic touch a node or record, over restarts, until it is released.
 
-    ID is a record's uuid or a cloud node's id.
+    ID is a record's uuid, a cloud node's id, a hostname that only one has, or the id of a thing
+    that a node left behind.
     """
-    client(config).hold(id, reason)
-    click.echo(f"{id} is on hold; `nodemanager release {id}` ends that")
+    tell(config, Verb.HOLD, id, reason=reason, unlisted=unlisted, as_json=as_json)
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete_id)
+@_reason
+@json_option
 @config_flag
-def release(id: str, config: str | None) -> None:
+def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
     """End the hold on a node or record."""
-    client(config).release(id)
-    click.echo(f"{id} is on hold no longer")
+    tell(config, Verb.RELEASE, id, reason=reason, as_json=as_json)
+
+
+@click.command(epilog=_examples("drain i-0abc --reason 'new image'", "drain compute7"))
+@click.argument("node", shell_complete=complete_id)
+@_reason
+@json_option
+@config_flag
+def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
+    """Shut a node down as soon as it is idle, whatever demand says, and never while it is busy.
+
+    Another node is booted for it where demand asks for one. `undrain` undoes it. NODE is a cloud
+    node's id, its record's uuid, or its hostname.
+    """
+    tell(config, Verb.DRAIN, node, reason=reason, as_json=as_json)
+
+
+@click.command()
+@click.argument("node", shell_complete=complete_id)
+@_reason
+@json_option
+@config_flag
+def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
+    """Let a node take work again: undo a drain, or a kill that was not carried out yet.
+
+    `nodemanager run NODE` is the same.
+    """
+    tell(config, Verb.RUN, node, reason=reason, as_json=as_json)
+
+
+@click.command(epilog=_examples("kill i-0abc --reason 'its kernel hangs'"))
+@click.argument("node", shell_complete=complete_id)
+@_why
+@json_option
+@config_flag
+def kill(node: str, reason: str, as_json: bool, config: str | None) -> None:
+    """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
+
+    Refused for what bears no tag of ours (D11), is held, or is not to be told apart (P2), and while
+    breaker, pause, lease or old polls forbid every shutdown.
+    """
+    tell(config, Verb.KILL, node, reason=reason, as_json=as_json)
+
+
+def _rules() -> str:
+    wide = max(map(len, FORCIBLE)) + 2
+    return "\b\nWhat may be broken by name:\n" + "\n".join(
+        f"  {rule:<{wide}}{what}" for rule, what in FORCIBLE.items()
+    )
+
+
+_NEVER = (
+    "Nothing else may: not a listed node (C4), not the last look at the cloud by tag and id (C11), "
+    "not the conditional write or the fence (C12), nor pool, hold, breaker, lease, pause or polls."
+)
+
+
+@click.command(
+    epilog="\n\n".join(
+        (
+            _rules(),
+            _NEVER,
+            _examples(
+                "clean zzzzz-7ekkf-000000000000007",
+                "clean compute7 --force C3 --force C2 --reason 'its rack burned'",
+            ),
+        )
+    )
+)
+@click.argument("record", shell_complete=complete_id)
+@click.option(
+    "--force",
+    "forced",
+    multiple=True,
+    metavar="RULE",
+    help="Break this rule, and say so in journal and log; may be given again.",
+)
+@_reason
+@json_option
+@config_flag
+def clean(
+    record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
+) -> None:
+    """Free a record now, by the same rules as ever (C0 to C12).
+
+    Refused with the rule that forbids it and what was measured. Waits for the outcome. RECORD is a
+    record's uuid or hostname, or the id of the node that had it.
+    """
+    if forced and not reason:
+        raise click.UsageError("--force needs --reason TEXT: say why it is no sign of life")
+    tell(config, Verb.CLEAN, record, forced=forced, reason=reason, as_json=as_json)
+
+
+@click.command(epilog=_examples("pause --reason 'the cloud is being upgraded'"))
+@_why
+@json_option
+@config_flag
+def pause(reason: str, as_json: bool, config: str | None) -> None:
+    """Create, claim, destroy and clean nothing, over restarts, until `resume`.
+
+    Polling, deciding and logging go on, and what was sent already comes to its end.
+    """
+    tell(config, Verb.PAUSE, reason=reason, as_json=as_json)
+
+
+@click.command()
+@_reason
+@json_option
+@config_flag
+def resume(reason: str, as_json: bool, config: str | None) -> None:
+    """End a pause."""
+    tell(config, Verb.RESUME, reason=reason, as_json=as_json)
+
+
+@click.command()
+@json_option
+@config_flag
+def orders(as_json: bool, config: str | None) -> None:
+    """List the orders that stand: the pause, holds, drains and kills; who gave them, and why."""
+    status = client(config).standing()
+    paused, marks = status.get("pause", {}), status.get("marks", [])
+    if as_json:
+        print_json({"pause": paused, "marks": marks})
+        return
+    rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
+    rows += [(mark["kind"], mark["id"], mark) for mark in marks]
+    if not rows:
+        click.echo("no orders stand")
+        return
+    for kind, id, told in rows:
+        who = f"by {told.get('by') or 'somebody'} since {told.get('since')}"
+        why = f": {told['reason']}" if told.get("reason") else ""
+        click.echo(visible(f"{kind}  {id}  {who}{why}"))
+
+
+COMMANDS: tuple[click.Command, ...] = (
+    breaker,
+    hold,
+    release,
+    drain,
+    undrain,
+    kill,
+    clean,
+    pause,
+    resume,
+    orders,
+)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodemanager.core.by_hand import BY_HAND, called_off
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import worker_state
@@ -119,6 +120,10 @@ def confirm_shutdown(
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
         if wanted:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
+    elif order.reason in BY_HAND:
+        undone = called_off(order, record, snapshot, settings)
+        if undone is not None:
+            return undone
     elif order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)

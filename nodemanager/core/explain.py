@@ -119,6 +119,14 @@ def find(snapshot: Snapshot, given: str) -> Record | CloudNode:
 
 def _near(given: str, records: Iterable[Record], nodes: Iterable[CloudNode]) -> tuple[str, ...]:
     names: list[str] = []
+    if given.isdecimal():
+        wanted = int(given)
+        slots = sorted(
+            (abs(one.slot_number - wanted), one.slot_number)
+            for one in records
+            if one.slot_number is not None
+        )
+        return tuple(f"slot {slot}" for _, slot in slots[:NEAR])
     for record in records:
         names += [record.uuid, *([record.hostname] if record.hostname else [])]
     for node in nodes:

@@ -7,7 +7,7 @@ a node takes one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nodemanager.core.checks import Check
@@ -23,6 +23,7 @@ from nodemanager.core.findings import (
     found,
     not_asked,
 )
+from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
@@ -153,6 +154,18 @@ def _ambiguous(judge: NodeJudge, subject: Subject) -> Wait:
     return f"not while more than one candidate is listed: {rivals}"
 
 
+def _by(
+    marks: Callable[[NodeJudge], Mapping[str, Mark]],
+) -> Callable[[NodeJudge, Subject], Measured]:
+    """Whose order stands on it, since when and why."""
+
+    def measured(judge: NodeJudge, subject: Subject) -> Measured:
+        mark = marks(judge).get(subject.node.id)
+        return {} if mark is None else mark.measures(judge.snapshot.wall)
+
+    return measured
+
+
 GONE = "it is gone already"
 HELD: How = Asking("no operator holds it, nor its record", _held)
 READABLE: How = Asking(
@@ -194,6 +207,16 @@ ASKINGS: Mapping[str, How] = {
         lambda judge, subject: "not while it says that it is busy",
         _word,
     ),
+    "not_killed": Asking(
+        "an operator wants it gone now, busy or not",
+        lambda judge, subject: "not before an operator kills it",
+        _by(lambda judge: judge.snapshot.kills),
+    ),
+    "not_drained": Asking(
+        "an operator drains it, and it says that it is idle",
+        lambda judge, subject: "not while it says that it is busy",
+        _by(lambda judge: judge.snapshot.drains),
+    ),
     "idle_for_long": Asking(
         "idle in consecutive_idle_count polls", lambda judge, subject: 0.0, _idle
     ),
@@ -232,6 +255,8 @@ SILENT = "silent, or of unknown state"
 DECISIVE = frozenset({"present", "ours"})
 """Where one of these blocks, no other rule has anything to be asked about."""
 COURSE = {
+    "not_killed": "killed",
+    "not_drained": "draining",
     "up": "stopped",
     "heard_of": "booting",
     "not_at_work": "busy",
@@ -268,6 +293,12 @@ def ask_node(judge: NodeJudge, subject: Subject, made: Plan) -> list[Finding]:
         else:
             why = f"it is {course}"
             findings.append(not_asked(one.rule, one.name, ASKINGS[one.name].asks, why))
+    others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
+    findings += [
+        not_asked(one.rule, one.name, ASKINGS[one.name].asks, why)
+        for one in others
+        if one.name in COURSE
+    ]
     findings = [_by_demand(one, findings, subject, made) for one in findings]
     return findings + ask_standing(judge.snapshot, judge.settings)
 

@@ -22,6 +22,11 @@ def _breaker(settings: Settings, snapshot: Snapshot) -> str:
     return f"not while the breaker is open ({how})"
 
 
+def _paused(settings: Settings, snapshot: Snapshot) -> Mapping[str, object]:
+    mark = snapshot.paused
+    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
+
+
 def _breaker_since(settings: Settings, snapshot: Snapshot) -> Mapping[str, object]:
     if not snapshot.breaker.is_open:
         return {"breaker": "closed"}
@@ -38,6 +43,11 @@ ASKINGS: Mapping[str, Asking[Settings, Snapshot]] = {
         "account and store are the known ones, and the journal can be written",
         lambda settings, snapshot: f"not while it is read-only: {snapshot.read_only}",
         lambda settings, snapshot: {"read_only": snapshot.read_only or "no"},
+    ),
+    "running": Asking(
+        "no operator has the pool paused",
+        lambda settings, snapshot: "not while the pool is paused: `nodemanager resume` ends that",
+        _paused,
     ),
     "breaker": Asking("the breaker is closed", _breaker, _breaker_since),
     "polls": Asking(

@@ -113,6 +113,9 @@ class Key(Told):
     FENCING = "fencing", "The lease's fencing number; it only ever grows."
     BY = "by", "Who did it: an operator's command, or the option that did."
     ACTION = "action", "What was done, or would be."
+    ID = "id", "What an operator's command named, as it was given."
+    RESULT = "result", "What became of a command: done, already, refused, unknown, failed."
+    FORCED = "forced", "The rules that an operator broke by name (O3)."
 
     # Slots and the lease.
     SLOTS = "slots", "Slots that the store gives out."
@@ -146,6 +149,8 @@ class Key(Told):
     BOOTS = "boots", "Boots ordered."
     SHUTDOWNS = "shutdowns", "Shutdowns ordered."
     BREAKER = "breaker", "closed, or why it is open."
+    PAUSED = "paused", "Who paused the pool; left out while nobody has."
+    DRAINING = "draining", "Nodes that an operator drains or kills; left out while there are none."
 
     # The effective windows on `daemon.started`.
     NODE_STALE_AFTER_S = "node_stale_after_s", "Effective `node_stale_after`."

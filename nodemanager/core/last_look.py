@@ -17,6 +17,11 @@ from nodemanager.core.unlisted import look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
 
+def _broken(order: CleanOrder, reason: Reason) -> bool:
+    """Whether the order breaks what would keep the record for this reason (O3)."""
+    return order.hand is not None and order.hand.breaks(reason)
+
+
 @dataclass(frozen=True, slots=True)
 class CleanEvidence:
     """What the cleaner found just before the write: the record and the cloud's answers (C11).
@@ -128,7 +133,11 @@ def _still_stale(
     uuid = order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
-    if record.claim is None and record.instance_id is None:
+    if (
+        record.claim is None
+        and record.instance_id is None
+        and not _broken(order, Reason.UNVERIFIABLE)
+    ):
         return keep(uuid, Reason.UNVERIFIABLE)
     if look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)
@@ -138,10 +147,11 @@ def _still_stale(
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
-    if not order.fenced and (quiet_s is None or not quiet_s > window_s):
+    within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
+    if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     state = word_of(record, snapshot, settings)
-    if state in (WorkerState.BUSY, WorkerState.IDLE):
+    if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at
     if first is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.evidence import Grounds, grounds_of
+from nodemanager.core.marks import HandClean
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import ORDER_TTL_S, Settings
@@ -22,7 +23,8 @@ class CleanOrder:
     place of the waived ones; then `version` is None and the version judged is the one re-read.
     `fenced` says that the node is locked out already and the fence has stood (C12), since
     `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
-    the one that pinged. `grounds` is what the plan judged, for the proof afterwards.
+    the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
+    operator's order that it carries out, and the rules they broke (O3).
     """
 
     uuid: str
@@ -39,6 +41,7 @@ class CleanOrder:
     fenced: bool = False
     fenced_at: float | None = None
     grounds: Grounds | None = None
+    hand: HandClean | None = None
 
     @property
     def is_exception(self) -> bool:
@@ -62,6 +65,7 @@ def order_clean(
         hostname=record.hostname,
         measures=verdict.measures or {},
         grounds=grounds_of(record, snapshot, settings, place),
+        hand=snapshot.by_hand.get(record.uuid),
     )
 
 

@@ -28,6 +28,7 @@ from nodemanager.core.demand import (
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.history import History
 from nodemanager.core.late import left_fences
+from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
@@ -87,6 +88,7 @@ class Plan:
     deferred: int = 0
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
+    paused: Mark | None = None
 
 
 HANDLED = frozenset(
@@ -169,6 +171,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         deferred=deferred,
         backlog=backlog,
         counts=_counts(views, verdicts, pending, snapshot),
+        paused=snapshot.paused,
     )
 
 
@@ -207,6 +210,7 @@ def _no_plan(
         impossible=impossible,
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        paused=snapshot.paused,
     )
 
 
@@ -298,17 +302,21 @@ def _judge_records(
         if verdict.kind is Kind.CLEAN:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
             turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            if record.uuid in snapshot.by_hand:
+                turn = (float("-inf"), turn[1])
             due.append((turn, record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
     backlog = _backlog(due, snapshot, settings)
     if backlog:
-        for _, uuid, index, record in due:
-            if name_of(record) in backlog:
+        forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
+        held = {uuid for _, uuid, _, record in due if name_of(record) in backlog} - forced
+        for _, uuid, index, _ in due:
+            if uuid in held:
                 cause = verdicts[index].reason.value
                 measures = {**(verdicts[index].measures or {}), "cause": cause}
                 verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
-        due = [entry for entry in due if name_of(entry[3]) not in backlog]
+        due = [entry for entry in due if entry[1] not in held]
     taken = _taken(snapshot)
     room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
@@ -476,6 +484,11 @@ def _counts(
             counts[f"nodes_{state.value}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
+    ordered = snapshot.drains.keys() | snapshot.kills.keys()
+    if ordered:
+        counts["nodes_draining"] = sum(
+            view.node.id in ordered and view.verdict.reason not in OUTSIDE for view in views
+        )
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

@@ -23,6 +23,10 @@ CLAIM_MARGIN_S = 120.0
 _FUTURE_S = 60.0
 _SEEN_AGAIN_S = 60.0
 _AGREEING_READINGS = 3
+_BREAKABLE = frozenset({"C2", "C3", "C5"})
+"""What an operator may break by name, who and why beside it (O3); no other rule."""
+_BLIND = "unverifiable"
+"""How they say that nothing is known to ask the cloud by but the record's own tag (C11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,19 @@ def violations(order: CleanOrder, look: Look, before: Record) -> tuple[Violation
         found.append(unproven("the plan's grounds are not there"))
     else:
         found += _stale(order, order.grounds, look, before)
-    return tuple(found)
+    broken = _broken_by_name(order)
+    return tuple(one for one in found if one.rule not in broken)
+
+
+def _broken_by_name(order: CleanOrder) -> frozenset[str]:
+    """The rules that an operator broke knowingly: those are no broken invariants (O3)."""
+    hand = order.hand
+    if hand is None or not hand.by or not hand.reason:
+        return frozenset()
+    broken = _BREAKABLE & frozenset(hand.forced)
+    # The window of a claim that never pinged is C21's, and its node may be on its way.
+    on_its_way = order.grounds is not None and _is_unpinged(order.grounds.signs)
+    return broken - {"C3"} if on_its_way else broken
 
 
 # What holds for every clean: C0, C1, C8-C12.
@@ -98,10 +114,15 @@ def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violat
         yield Violation("C11", {"incarnation": before.incarnation, "judged": order.incarnation})
     elif look.tagged is None:
         yield Violation("C11", {"detail": "the cloud was not asked"})
-    elif before.claim is None and before.instance_id is None:
+    elif before.claim is None and before.instance_id is None and not _is_blind(order):
         yield Violation("C11", {"detail": "nothing to ask the cloud by"})
     elif before.instance_id is not None and not look.asked_id:
         yield Violation("C11", {"detail": "not asked by its instance id"})
+
+
+def _is_blind(order: CleanOrder) -> bool:
+    hand = order.hand
+    return hand is not None and bool(hand.by and hand.reason) and _BLIND in hand.forced
 
 
 def _write(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:

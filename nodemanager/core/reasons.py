@@ -114,6 +114,11 @@ class Reason(Told):
         "It was leaked before the first start, with too many others; an operator decides (S5).",
     )
 
+    PAUSED = (
+        "paused",
+        "An operator paused the pool: nothing is created, destroyed or freed until `resume` (O4).",
+    )
+
     # A record is freed.
     STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
     CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
@@ -121,6 +126,11 @@ class Reason(Told):
     CREATE_REFUSED = (
         "create_refused",
         "The cloud refused the create by its own error code; the claim is released (U6).",
+    )
+
+    CLEAN_BY_HAND = (
+        "clean_by_hand",
+        "An operator wanted it freed now; `forced` are the rules they broke (O3).",
     )
 
     # A record is deleted.
@@ -223,7 +233,14 @@ class Reason(Told):
     MASS_SILENCE = "mass_silence", "Too many turned silent at once; none is destroyed (D9)."
     NO_LAUNCH_TIME = "no_launch_time", "The cloud gave no launch time to count from (P3)."
 
+    DRAINING = (
+        "draining",
+        "An operator drains it: it goes as soon as it is idle by its own fresh word (O1).",
+    )
+
     # A node is destroyed.
+    DRAINED = "drained", "An operator drains it, and its own fresh word is that it is idle (O1)."
+    KILLED = "killed", "An operator wants it gone now, busy or not (O2)."
     IDLE_BEYOND_DEMAND = "idle_beyond_demand", "Idle long enough, window open, not wanted (D1)."
     NODE_DOWN = "node_down", "Past boot grace, and silent or down by its own fresh word (D1, D8)."
     NODE_STOPPED = "node_stopped", "Stopped or suspended in the cloud for `settle` (D1)."
@@ -249,6 +266,13 @@ class Reason(Told):
         "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
     )
     CLAIMS_PENDING = "claims_pending", "Unpinged claims already fill `max_nodes` (U6)."
+
+    # An operator's command is refused.
+    UNKNOWN_ID = "unknown_id", "No node, record or leftover has that id or hostname."
+    AMBIGUOUS_NAME = "ambiguous_name", "More than one node or record has that hostname."
+    NO_NODE = "no_node", "The record has no listed node that the command could be about."
+    NO_RECORD = "no_record", "The node has no record that the command could be about."
+    NEVER_FORCED = "never_forced", "A rule that no `--force` breaks (O3)."
 
     # A cycle, or the breaker.
     TOO_MANY_IMPOSSIBLE = "too_many_impossible", "Over 5 % of a listing contradicts itself (L4)."
@@ -373,6 +397,12 @@ class Event(Told):
     )
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator's hold is over."
+    OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
+    OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
+    OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
+    OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
+    OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
+    OPERATOR_RESUME = "operator.resume", "An operator's pause is over (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act."
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."

@@ -137,20 +137,23 @@ class RecordJudge:
         self._in_time = asked_by(self, IN_TIME)
 
     def judge(self, record: Record) -> Verdict:
-        """Say whether `record` must give its slot back, and why (C0-C10, C20-C22)."""
+        """Say whether `record` must give its slot back, and why (C0-C10, C20-C22, O3)."""
         for ask in self._by_itself:
             kept = ask(self, record)
             if kept is not None:
                 return kept
         measures = self.quiet(record)
+        uuid = record.uuid
+        hand = self.snapshot.by_hand.get(uuid)
         for ask_in_time in self._in_time:
             kept = ask_in_time(self, record, measures)
-            if kept is not None:
+            if kept is not None and not (hand is not None and hand.breaks(kept.reason)):
                 return kept
-        uuid = record.uuid
         self.eligible.add(uuid)
         if self.block is not None:
             return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+        if hand is not None:
+            return Verdict(Kind.CLEAN, Reason.CLEAN_BY_HAND, uuid, {**measures, **hand.measures()})
         cause = Reason.CLAIM_EXPIRED if self.is_waiting_claim(record) else Reason.STALE_SLOT
         return Verdict(Kind.CLEAN, cause, uuid, measures)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodemanager.core.bearers import bears
+from nodemanager.core.by_hand import drained, killed
 from nodemanager.core.checks import Check, asked_by
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.pairing import Pairs
@@ -131,7 +132,8 @@ class NodeJudge:
             seen = _first(self._alone, self, node)
         else:
             seen = _first(self._paired, self, node, record, self.state_of(record))
-        if node.state in DYING:
+        # No new work is meant for one that is drained: what it did is another's to do.
+        if node.state in DYING or node.id in self.snapshot.drains:
             seen.counts = seen.surplus_if_idle = False
         return seen
 
@@ -187,6 +189,24 @@ class NodeJudge:
             verdict = keep(node.id, Reason.UNREADABLE, detail=detail)
             return NodeView(node, verdict, state, record=record)
         return None
+
+    def _not_killed(self, node: CloudNode, record: Record, state: WorkerState) -> NodeView | None:
+        verdict = killed(node, self.snapshot)
+        if verdict is None:
+            return None
+        return NodeView(node, verdict, state, counts=False, record=record)
+
+    def _not_drained(self, node: CloudNode, record: Record, state: WorkerState) -> NodeView | None:
+        verdict = drained(node, state, self.snapshot)
+        if verdict is None:
+            return None
+        return NodeView(node, verdict, state, counts=False, record=record)
+
+    def _alone_not_killed(self, node: CloudNode) -> NodeView | None:
+        verdict = killed(node, self.snapshot)
+        if verdict is None:
+            return None
+        return NodeView(node, verdict, WorkerState.UNKNOWN, counts=False)
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
         """How long it has been stopped, where it is, beside how long it must be."""
@@ -442,9 +462,11 @@ AT_ALL: tuple[Check[AtAll], ...] = (
 PAIRED: tuple[Check[Paired], ...] = (
     Check("C9", HELD, NodeJudge._free_of_holds),
     Check("P3", "readable", NodeJudge._readable),
+    Check("O2", "not_killed", NodeJudge._not_killed, lambda judge: not judge.snapshot.kills),
     Check("D1", "up", NodeJudge._up, lambda judge: not judge.history.stopped),
     Check("D11", "tagged", NodeJudge._tagged),
     Check("D8", "heard_of", NodeJudge._heard_of),
+    Check("O1", "not_drained", NodeJudge._not_drained, lambda judge: not judge.snapshot.drains),
     Check("D1", "not_at_work", NodeJudge._not_at_work),
     Check("D1", "idle_for_long", NodeJudge._idle_for_long),
     Check("P3", "idle_of_known_age", NodeJudge._idle_of_known_age),
@@ -461,6 +483,7 @@ ALONE: tuple[Check[Alone], ...] = (
     Check("D11", "tagged", NodeJudge._tagged_alone),
     Check("C9", HELD, NodeJudge._free_of_holds_alone),
     Check("P3", "readable", NodeJudge._readable_alone),
+    Check("O2", "not_killed", NodeJudge._alone_not_killed, lambda judge: not judge.snapshot.kills),
     Check("D7", "unheard", NodeJudge._unheard),
     Check("P4", "unexpected", NodeJudge._unexpected, lambda judge: not judge.snapshot.expected),
     Check("D7", "unpaired", NodeJudge._unpaired),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nodemanager.core.boot_loops import NONE, Loops
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History
+from nodemanager.core.marks import HandClean, Mark
 from nodemanager.core.model import Job
 
 
@@ -104,3 +105,11 @@ class Snapshot:
     """By record, on a store that can't compare: what may still be written to it (U2, C12)."""
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
+    drains: Mapping[str, Mark] = field(default_factory=dict)
+    """By node id: to be shut down once idle (O1)."""
+    kills: Mapping[str, Mark] = field(default_factory=dict)
+    """By node id: to be shut down now (O2)."""
+    by_hand: Mapping[str, HandClean] = field(default_factory=dict)
+    """By record uuid: to be freed now (O3)."""
+    paused: Mark | None = None
+    """Who paused the pool (O4)."""

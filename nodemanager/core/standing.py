@@ -48,6 +48,12 @@ def _writable(snapshot: Snapshot, settings: Settings) -> Block | None:
     return None
 
 
+def _running(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.paused is not None:
+        return Reason.PAUSED, snapshot.paused.measures(snapshot.wall)
+    return None
+
+
 def _closed(snapshot: Snapshot, settings: Settings) -> Block | None:
     if snapshot.breaker.cause is not None:
         return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
@@ -74,6 +80,7 @@ def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
 STANDING: tuple[Check[Standing], ...] = (
     Check("L6", "leased", _leased),
     Check("L5", "writable", _writable),
+    Check("O4", "running", _running),
     Check("B2", "breaker", _closed),
     Check("C7", "polls", _polled),
     Check("L2", "authorised", _authorised),
@@ -83,7 +90,7 @@ STANDING: tuple[Check[Standing], ...] = (
 def standing_block(
     snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
 ) -> Block | None:
-    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5).
+    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5, O4).
 
     Without `polls` their age does not matter, without `breaker` an open breaker does not.
     """

@@ -187,17 +187,22 @@ class World:
             return
         self.freed[record.uuid] = Freed(end.life, end, at, store_at, as_cleaned(record, store_at))
 
-    def hold(self, record: Record) -> str:
-        """Keep a life that the recording is about to show freed; the name it has here."""
+    def hold(self, record: Record) -> Record:
+        """Keep a life that the recording is about to show freed; as it is listed here.
+
+        Its slot, too, has a number of its own: in the recording another may have the old one.
+        """
         self.has_diverged = True
         self._named += 1
         alias = f"{record.uuid}+{self._named}"
-        self.held[alias] = Held(life_of(record), replace(record, uuid=alias))
+        slot = None if record.slot_number is None else -self._named
+        shown = replace(record, uuid=alias, slot_number=slot)
+        self.held[alias] = Held(life_of(record), shown)
         for node_id, kept in self.kept.items():
             if kept.node.tags.record == record.uuid:
                 tags = replace(kept.node.tags, record=alias)
                 self.kept[node_id] = replace(kept, node=replace(kept.node, tags=tags))
-        return alias
+        return shown
 
     def keep(self, node: CloudNode, record: Record | None) -> None:
         """Keep a node that the recording destroys now."""
@@ -340,15 +345,21 @@ class World:
             del self.freed[freed.life.record]
 
 
-def renamed(history: History, uuid: str, alias: str) -> History:
-    """The history of a record under another name beside it: what was counted of it goes on."""
+def renamed(history: History, uuid: str, shown: Record) -> History:
+    """The history with a record beside itself under another name: what was counted of it goes
+    on."""
+    alias = shown.uuid
     changes: dict[str, object] = {}
     for name in ("records", "base", "pinned"):
         listing: Records | None = getattr(history, name)
         if listing is None:
             continue
-        itself = [replace(one, uuid=alias) for one in listing.items if one.uuid == uuid]
-        changes[name] = replace(listing, items=(*listing.items, *itself))
+        same = [
+            replace(one, uuid=alias, slot_number=shown.slot_number)
+            for one in listing.items
+            if one.uuid == uuid
+        ]
+        changes[name] = replace(listing, items=(*listing.items, *same))
     for name in ("base_index", "absence", "heard", "future", "glimpsed"):
         known: Mapping[str, object] = getattr(history, name)
         if uuid in known:
@@ -482,3 +493,27 @@ def _boots(
             wait_s += fewer * min(max(0.0, walls[at + 1] - walls[at]), STEP_LIMIT_S)
         before = fewer
     return boots, lost, wait_s
+
+
+def free_sooner(moves: Iterable[Move], since: float, until: float) -> list[tuple[float, int]]:
+    """How many slots more are free than in the recording: from when on, and how many.
+
+    Less than none where more are held. From `since` to `until`, epoch seconds.
+    """
+    changes: dict[float, int] = {since: 0, until: 0}
+    for move in moves:
+        if move.life.slot is None:
+            continue
+        was = until if move.before is None else move.before
+        now = until if move.after is None else move.after
+        changes[now] = changes.get(now, 0) + 1
+        changes[was] = changes.get(was, 0) - 1
+    steps = []
+    free = 0
+    for at in sorted(changes):
+        free += changes[at]
+        steps.append((at, free))
+    if len(steps) > 1:
+        # What would come after the end is not known.
+        steps[-1] = (until, steps[-2][1])
+    return steps

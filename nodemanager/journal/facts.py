@@ -137,6 +137,24 @@ class StoreClockKept:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class CommandGiven:
+    """An operator's command, refused ones too; `reason` is theirs, `refusal` a reason code.
+
+    What it changed is in the next decision's snapshot.
+    """
+
+    command: str
+    id: str | None
+    by: str
+    reason: str
+    result: str
+    at: float
+    refusal: str | None = None
+    rule: str | None = None
+    forced: tuple[str, ...] = ()
+
+
 Fact = (
     CloudPollBegun
     | CloudSeen
@@ -152,6 +170,7 @@ Fact = (
     | SettingsTaken
     | BreakerSet
     | StoreClockKept
+    | CommandGiven
 )
 
 
@@ -234,7 +253,7 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, breaker=fact.breaker)
         case StoreClockKept():
             return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
-        case PollMissed() | SettingsTaken():
+        case PollMissed() | SettingsTaken() | CommandGiven():
             return state
 
 

@@ -316,8 +316,8 @@ class Lane:
         return freed.why == Reason.AFTER_SHUTDOWN and freed.node_id in self._world.kept
 
     def _hold(self, record: Record) -> None:
-        alias = self._world.hold(record)
-        history = whatif.renamed(self._state.history, record.uuid, alias)
+        shown = self._world.hold(record)
+        history = whatif.renamed(self._state.history, record.uuid, shown)
         self._state = replace(self._state, history=history)
 
     # Decisions.

@@ -30,6 +30,7 @@ from nodemanager.journal.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
+    CommandGiven,
     Decision,
     DemandSeen,
     Fact,
@@ -72,6 +73,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
         SettingsTaken,
         BreakerSet,
         StoreClockKept,
+        CommandGiven,
     )
 }
 """Those that are written as they are; listings are written as changes."""

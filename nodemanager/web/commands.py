@@ -1,31 +1,54 @@
 """The operators' commands over HTTP: each a POST that needs the token.
 
-    POST /api/breaker/reset      {"by": NAME}
-    POST /api/hold/ID            {"by": NAME, "reason": TEXT}
-    POST /api/release/ID         {"by": NAME}
+    POST /api/hold/ID            {"by": NAME, "reason": TEXT, "unlisted": true}
+    POST /api/release/ID         {"by": NAME, "reason": TEXT}
+    POST /api/drain/ID           {"by": NAME, "reason": TEXT}
+    POST /api/run/ID             {"by": NAME, "reason": TEXT}
+    POST /api/kill/ID            {"by": NAME, "reason": TEXT}         with a reason only
+    POST /api/clean/ID           {"by": NAME, "reason": TEXT, "force": [RULE, ...]}
+    POST /api/pause              {"by": NAME, "reason": TEXT}         with a reason only
+    POST /api/resume             {"by": NAME, "reason": TEXT}
+    POST /api/breaker/reset      {"by": NAME, "reason": TEXT}
 
-ID is a record's uuid or a cloud node's id. The answer is 200 {"done": true} once it is written to
-the journal, 503 with the reason when it can't be.
+ID is a record's uuid, a cloud node's id, or a hostname that only one has. The answer is 200 once it
+is written to the journal, also where nothing was left to do; 202 for a clean that is not over yet;
+409 where a rule forbids it; 404 for an id that nobody knows; 503 when it can't be written. Each has
+`result` and `message`, a refusal `reason`, `rule` and `measures`, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import falcon
 
+from nodemanager.core.commands import Command, Reply, Result, Verb, lacks_reason
+
 LONGEST = 1000
+MOST_FORCED = 20
+
+_STATUS = {
+    Result.DONE: falcon.HTTP_200,
+    Result.ALREADY: falcon.HTTP_200,
+    Result.UNDER_WAY: falcon.HTTP_202,
+    Result.REFUSED: falcon.HTTP_409,
+    Result.UNKNOWN: falcon.HTTP_404,
+    Result.FAILED: falcon.HTTP_503,
+}
+_TITLES = {
+    Result.REFUSED: "refused",
+    Result.UNKNOWN: "unknown id",
+    Result.FAILED: "not done",
+}
 
 
 class Commands(Protocol):
-    """What an operator may tell the daemon. Each returns why it was not done, or None."""
+    """Where an operator's commands go."""
 
-    def reset_breaker(self, by: str) -> str | None: ...
-
-    def hold(self, id: str, reason: str, by: str) -> str | None: ...
-
-    def release(self, id: str, by: str) -> str | None: ...
+    def give(self, command: Command) -> Reply:
+        """Carry it out, and say what became of it."""
+        ...
 
 
 class Doorkeeper(Protocol):
@@ -35,63 +58,100 @@ class Doorkeeper(Protocol):
 
 
 def add_commands(app: Any, commands: Commands, door: Doorkeeper) -> None:
-    app.add_route("/api/breaker/reset", _Reset(commands, door))
-    app.add_route("/api/hold/{id}", _Hold(commands, door))
-    app.add_route("/api/release/{id}", _Release(commands, door))
+    for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
+        app.add_route(f"/api/{verb.value}/{{id}}", _About(verb, commands, door))
+    for verb in (Verb.PAUSE, Verb.RESUME):
+        app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door))
+    app.add_route("/api/breaker/reset", _Plain(Verb.BREAKER_RESET, commands, door))
 
 
-class _Reset:
-    def __init__(self, commands: Commands, door: Doorkeeper) -> None:
-        self._commands = commands
-        self._door = door
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    verb: Verb
+    commands: Commands
+    door: Doorkeeper
 
+    def answer(self, request: falcon.Request, response: falcon.Response, id: str | None) -> None:
+        self.door.lets_in(request)
+        command = _command(self.verb, id, request.get_media(default_when_empty={}))
+        missing = lacks_reason(command)
+        if missing is not None:
+            raise _bad(f"{missing}: send `reason`")
+        reply = self.commands.give(command)
+        response.status = _STATUS[reply.result]
+        response.media = as_json(reply)
+
+
+class _About(_Resource):
+    def on_post(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
+        # The server leaves an escaped slash as it is: some clouds' ids are paths.
+        self.answer(request, response, id.replace("%2F", "/"))
+
+
+class _Plain(_Resource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        self._door.lets_in(request)
-        said = _body(request)
-        _answer(response, lambda: self._commands.reset_breaker(said["by"]))
+        self.answer(request, response, None)
 
 
-class _Hold:
-    def __init__(self, commands: Commands, door: Doorkeeper) -> None:
-        self._commands = commands
-        self._door = door
-
-    def on_post(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
-        self._door.lets_in(request)
-        said = _body(request)
-        _answer(response, lambda: self._commands.hold(id, said["reason"], said["by"]))
-
-
-class _Release:
-    def __init__(self, commands: Commands, door: Doorkeeper) -> None:
-        self._commands = commands
-        self._door = door
-
-    def on_post(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
-        self._door.lets_in(request)
-        said = _body(request)
-        _answer(response, lambda: self._commands.release(id, said["by"]))
+def as_json(reply: Reply) -> dict[str, Any]:
+    """The answer as it goes over the wire; an error has falcon's `title` and `description`."""
+    told: dict[str, Any] = {"done": reply.ok, "result": reply.result.value, "message": reply.text}
+    if reply.result in _TITLES:
+        told |= {"title": _TITLES[reply.result], "description": reply.text}
+    for key in ("record", "node", "rule", "nearest"):
+        if getattr(reply, key) is not None:
+            told[key] = getattr(reply, key)
+    if reply.reason is not None:
+        told |= {"reason": reply.reason.value, "measures": _jsonable(reply.measures)}
+    return told
 
 
-def _body(request: falcon.Request) -> dict[str, str]:
-    """`by` and `reason`, each a short text; both may be left out."""
-    given = request.get_media(default_when_empty={})
+def _jsonable(value: Any) -> Any:
+    """Infinite ages and tuples are no JSON."""
+    if isinstance(value, dict):
+        return {str(key): _jsonable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(one) for one in value]
+    if isinstance(value, float):
+        return round(value, 3) if abs(value) != float("inf") else None
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
+
+
+def _command(verb: Verb, id: str | None, given: Any) -> Command:
+    """What a body says. Raises falcon's 400 for one that says something else."""
     if not isinstance(given, dict):
-        raise falcon.HTTPBadRequest(title="bad request", description="send a JSON object")
-    said = {"by": "", "reason": ""}
-    for key, value in given.items():
-        if key not in said:
-            raise falcon.HTTPBadRequest(title="bad request", description=f"unknown key {key!r}")
-        if not isinstance(value, str) or len(value) > LONGEST:
-            raise falcon.HTTPBadRequest(
-                title="bad request", description=f"{key} is a text of at most {LONGEST} characters"
-            )
-        said[key] = value
-    return said
+        raise _bad("send a JSON object")
+    known = {"by", "reason"}
+    known |= {"force"} if verb is Verb.CLEAN else set()
+    known |= {"unlisted"} if verb is Verb.HOLD else set()
+    for key in given:
+        if key not in known:
+            raise _bad(f"unknown key {key!r}; there are {', '.join(sorted(known))}")
+    for key in ("by", "reason"):
+        _text(key, given.get(key, ""))
+    forced, unlisted = given.get("force", []), given.get("unlisted", False)
+    if not isinstance(forced, list) or len(forced) > MOST_FORCED:
+        raise _bad(f"force is a list of at most {MOST_FORCED} rules")
+    for rule in forced:
+        _text("force", rule)
+    if not isinstance(unlisted, bool):
+        raise _bad("unlisted is true or false")
+    if id is not None:
+        _text("the id", id)
+    return Command(
+        verb,
+        by=given.get("by", ""),
+        reason=given.get("reason", "").strip(),
+        id=id,
+        forced=tuple(dict.fromkeys(forced)),
+        unlisted=unlisted,
+    )
 
 
-def _answer(response: falcon.Response, command: Callable[[], str | None]) -> None:
-    problem = command()
-    if problem is not None:
-        raise falcon.HTTPServiceUnavailable(title="not done", description=problem)
-    response.media = {"done": True}
+def _text(key: str, value: Any) -> None:
+    if not isinstance(value, str) or len(value) > LONGEST:
+        raise _bad(f"{key} is a text of at most {LONGEST} characters")
+
+
+def _bad(what: str) -> falcon.HTTPBadRequest:
+    return falcon.HTTPBadRequest(title="bad request", description=what)

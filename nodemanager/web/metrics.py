@@ -96,6 +96,8 @@ class Metrics:
         )
         self._breaker = self._gauge("breaker_open", "1 while nothing is freed or destroyed.")
         self._lease = self._gauge("lease_held", "1 while this is the pool's active manager.")
+        self._paused = self._gauge("paused", "1 while an operator has the pool paused.")
+        self._orders = self._gauge("orders", "Operators' orders that stand.", "kind")
         self._deferred = self._gauge("deferred", "Cleans that wait for the next cycle.")
         self._max_nodes = self._gauge("max_nodes", "Configured `max_nodes`.")
         self._quota = self._gauge("quota", "Nodes the cloud is thought to allow.")
@@ -198,6 +200,14 @@ class Metrics:
         _replace(self._leaked, {leak.cause.value: leak.count for leak in status.slots.leaks})
         self.breaker(open=status.breaker.reason is not None)
         self._lease.set(status.lease_held)
+        marks = status.marks
+        self._paused.set(marks.paused is not None)
+        for kind, standing in (
+            ("hold", marks.holds),
+            ("drain", marks.drains),
+            ("kill", marks.kills),
+        ):
+            self._orders.labels(kind).set(len(standing))
         self._deferred.set(status.deferred)
         self._max_nodes.set(status.max_nodes)
         self._quota.set(status.max_nodes if status.quota is None else status.quota)

@@ -9,12 +9,14 @@ from dataclasses import replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import HOW_TO_CLEAR
 from nodemanager.core.leftovers import LedgerState
+from nodemanager.core.marks import NO_MARKS, Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import classify
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
 
@@ -22,18 +24,30 @@ from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Stat
 class WebObserver:
     """Keeps the board and the metrics current; called by the daemon actor alone."""
 
-    def __init__(self, board: Board, metrics: Metrics, *, mode: str, holder: str) -> None:
+    def __init__(
+        self,
+        board: Board,
+        metrics: Metrics,
+        *,
+        mode: str,
+        holder: str,
+        explanations: Explanations | None = None,
+    ) -> None:
         self._board = board
         self._metrics = metrics
         self._mode = mode
+        self._explanations = explanations
         self._holder = holder
         self._polls: dict[str, Poll] = {}
         self._known = {"account": "", "store": ""}
         self._breaker_generation = 0
         self._leftovers: dict[LedgerState, int] = {}
+        self._marks = NO_MARKS
 
     def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
         self._metrics.cycle(took_s)
+        if self._explanations is not None:
+            self._explanations.keep(snapshot, plan, settings)
         if plan.aborted is not None:
             self._metrics.cycle_aborted(plan.aborted[0].value)
         if plan.breaker.cause is not None and plan.breaker.generation != self._breaker_generation:
@@ -88,6 +102,12 @@ class WebObserver:
             leftovers={state.value: count for state, count in self._leftovers.items()},
             account=self._known["account"],
             store=self._known["store"],
+            marks=replace(self._marks, paused=snapshot.paused),
+            paused_at=(
+                None
+                if snapshot.paused is None
+                else snapshot.now - max(0.0, snapshot.wall - snapshot.paused.at)
+            ),
         )
 
     def identified(self, kind: str, seen: str) -> None:
@@ -161,6 +181,9 @@ class WebObserver:
 
     def leftover_failed(self, kind: LeftoverKind) -> None:
         self._metrics.leftover_failed(kind.value)
+
+    def marked(self, marks: Marks) -> None:
+        self._marks = marks
 
     def leftovers_unknown(self) -> None:
         self._metrics.leftovers_unknown()

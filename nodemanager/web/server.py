@@ -3,6 +3,7 @@
     GET /status.json    counts for anybody; with the token also what names nodes and accounts
     GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
     GET /metrics        Prometheus' text format
+    GET /api/explain/ID with the token: see explain.py
     POST /api/...       with the token: see commands.py and backlog.py
 
 A token is given as `Authorization: Bearer TOKEN`. A wrong one is 403 everywhere, also where none
@@ -24,6 +25,7 @@ from nodemanager.httpserver import HttpServer, WsgiApp
 from nodemanager.log import get, hide
 from nodemanager.web.backlog import Backlog, add_backlog
 from nodemanager.web.commands import Commands, add_commands
+from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
 
@@ -56,6 +58,7 @@ class ManagementServer:
         healthy_for: float,
         commands: Commands | None = None,
         backlog: Backlog | None = None,
+        explanations: Explanations | None = None,
     ) -> None:
         hide(token)
         self._http = HttpServer(
@@ -66,6 +69,7 @@ class ManagementServer:
                 healthy_for=healthy_for,
                 commands=commands,
                 backlog=backlog,
+                explanations=explanations,
             ),
             *listen,
             option="[Manage] port",
@@ -99,6 +103,7 @@ def application(
     healthy_for: float,
     commands: Commands | None = None,
     backlog: Backlog | None = None,
+    explanations: Explanations | None = None,
 ) -> WsgiApp:
     """The WSGI application of the management server."""
     door = _Door(token)
@@ -111,6 +116,8 @@ def application(
         add_commands(app, commands, door)
     if backlog is not None:
         add_backlog(app, backlog, door)
+    if explanations is not None:
+        add_explain(app, explanations, door)
     return _only_get(app, make_wsgi_app(metrics.registry))
 
 

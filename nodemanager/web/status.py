@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, field
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.marks import NO_MARKS, Mark, Marks
 from nodemanager.core.slots import Leak
+from nodemanager.logline import timestamp
 
 Json = dict[str, object]
 
@@ -93,6 +95,8 @@ class Status:
     `under_way` what of ours is in the air; `aborted` is why the last snapshot gave no decision.
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` name things:
     they are shown only to who has the token, and so are `read_only` and the breaker's sentences.
+    `marks` are the operators' standing orders, told in full to the same; `paused_at` is when the
+    pool was paused.
     """
 
     made_at: float
@@ -123,6 +127,8 @@ class Status:
     leftovers: Mapping[str, int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
+    marks: Marks = NO_MARKS
+    paused_at: float | None = None
 
     def to_json(self, *, with_names: bool, now: float) -> Json:
         """The picture as of `now` (boottime seconds); without names it is health and counts."""
@@ -150,6 +156,8 @@ class Status:
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
             "leftovers": dict(self.leftovers),
+            "pause": self._pause(with_names, now),
+            "orders": {kind: len(marks) for kind, marks in self._orders().items()},
         }
         if with_names:
             shown["idle_times"] = {
@@ -160,6 +168,24 @@ class Status:
             shown["read_only"] = self.read_only
             shown["account"] = self.account
             shown["store"] = self.store
+            shown["marks"] = [
+                {"kind": kind, "id": id, **_told(mark)}
+                for kind, marks in self._orders().items()
+                for id, mark in sorted(marks.items())
+            ]
+        return shown
+
+    def _orders(self) -> dict[str, Mapping[str, Mark]]:
+        marks = self.marks
+        return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+
+    def _pause(self, with_names: bool, now: float) -> Json:
+        mark = self.marks.paused
+        shown: Json = {"paused": mark is not None}
+        if mark is not None:
+            shown["paused_s"] = _age(self.paused_at, now)
+            if with_names:
+                shown |= _told(mark)
         return shown
 
     def _forerunner(self) -> Json:
@@ -244,6 +270,10 @@ class Board:
         """Seconds since the last cycle ended; before the first, since the board was made."""
         status = self._status
         return self.now() - (self._since if status is None else status.made_at)
+
+
+def _told(mark: Mark) -> Json:
+    return {"by": mark.by, "since": timestamp(mark.at), "reason": mark.reason}
 
 
 def _age(at: float | None, now: float) -> float | None:

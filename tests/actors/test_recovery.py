@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
+from nodemanager.core.commands import Reply, Result
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
@@ -413,10 +414,10 @@ def test_an_operators_reset_closes_the_breaker_for_good(make_rig: MakeRig) -> No
     rig.cloud.always("ask", fail(CloudError("timeout")))
     rig.cloud.machines.clear()
     until(rig, "breaker.opened", within=120)
-    said: list[str | None] = []
+    said: list[Reply] = []
     rig.system.daemon.tell(ResetBreaker("anna", said.append))
     rig.flush()
-    assert said == [None]
+    assert [one.result for one in said] == [Result.DONE]
     assert rig.lines("operator.breaker_reset", by="anna")
     restart(rig)
     rig.turn(300)
@@ -428,7 +429,7 @@ def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> 
     rig = make_rig(min_nodes=0, backlog="clean")
     leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
     rig.start()
-    said: list[str | None] = []
+    said: list[Reply] = []
     rig.system.daemon.tell(HoldId(leaked.uuid, "to look at", "anna", said.append))
     rig.flush()
     rig.turn(300)
@@ -437,7 +438,7 @@ def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> 
     assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
     rig.system.daemon.tell(ReleaseId(leaked.uuid, "anna", said.append))
     until(rig, "record.cleaned", within=300, record=leaked.uuid)
-    assert said == [None, None]
+    assert [one.result for one in said] == [Result.DONE, Result.DONE]
     assert rig.journal.holds() == ()
 
 
@@ -446,12 +447,13 @@ def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) ->
     rig.start()
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.fail("the disk is full")
-    said: list[str | None] = []
-    rig.system.daemon.tell(HoldId("i-1", "", "anna", said.append))
+    said: list[Reply] = []
+    rig.system.daemon.tell(HoldId("i-1", "", "anna", said.append, unlisted=True))
     rig.flush()
     assert len(said) == 1
-    assert "the disk is full" in str(said[0])
-    assert rig.lines("operator.hold") == []
+    assert said[0].result is Result.FAILED
+    assert "the disk is full" in said[0].text
+    assert rig.lines("operator.hold", result="failed") == rig.lines("operator.hold")
 
 
 # The store's clock.

@@ -1,4 +1,4 @@
-"""Records an incident: python -m tests.live.incident DIRECTORY, three and a half minutes.
+"""Records an incident: python -m tests.live.incident DIRECTORY, four minutes.
 
 The daemon, the registry and the nodes are real processes, the cloud is the local one, with faults
 (faulty.py). Nodes are killed while they are busy, one is cut off together with its place in the
@@ -51,6 +51,7 @@ SECTIONS: Sections = {
 }
 START_S = 90.0
 """For the first nodes to boot and pair, also where other things run."""
+END_S = 225.0
 LAST_S = 120.0
 """From the last fault on: the window, the settling, a boot."""
 
@@ -84,8 +85,11 @@ class Story:
         self.at(104, lambda: self.short(None))
         self.at(120, lambda: self.kill(e))
 
-    def at(self, second: float, act: Callable[[], str]) -> None:
+    def wait_until(self, second: float) -> None:
         time.sleep(max(0.0, self.begun + second - time.monotonic()))
+
+    def at(self, second: float, act: Callable[[], str]) -> None:
+        self.wait_until(second)
         told = act()
         stamp = datetime.now(UTC).strftime("%H:%M:%S")
         self.told.append(f"{stamp}  +{second:3.0f} s  {told}")
@@ -133,6 +137,8 @@ def record(home: Path, say: Callable[[str], None]) -> Story:
             LAST_S,
             told=daemon.told,
         )
+        # So that a replay sees what a window half as long again would have freed.
+        story.wait_until(END_S)
         daemon.terminate()
         return story
     finally:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from nodemanager.actors.messages import HoldId, ReleaseId
+from nodemanager.core.commands import Reply
 from nodemanager.core.model import CloudNode, CloudState, Listed, Record, Tags
 from nodemanager.errors import (
     BadRequest,
@@ -736,16 +737,16 @@ def _(scene: Scene) -> None:
         return
     name = scene.random.choice(names)
 
-    def answered(problem: str | None) -> None:
-        if problem is None:
+    def answered(reply: Reply) -> None:
+        if reply.ok:
             pool.holds.add(name)
 
-    pool.manager.daemon.tell(HoldId(name, "wait for me", "operator", answered))
+    pool.manager.daemon.tell(HoldId(name, "wait for me", "operator", answered, True))
     scene.finally_(lambda: release(pool, name))
 
 
 def release(pool: Pool, name: str) -> None:
-    def answered(problem: str | None) -> None:
+    def answered(reply: Reply) -> None:
         # One that stood still takes the hold and its release when it goes on.
         pool.holds.discard(name)
 

@@ -1,0 +1,480 @@
+"""The daemon's operators: what they order is marked, judged by the next plan, and answered.
+
+No command is carried out in here: marks go into the snapshot, and core decides by them (O1-O4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.actors.intents import create_key
+from nodemanager.actors.messages import (
+    Answered,
+    CleanByHand,
+    DrainNode,
+    HoldId,
+    KillNode,
+    PausePool,
+    ReleaseId,
+    ResetBreaker,
+    ResumePool,
+    RunNode,
+)
+from nodemanager.actors.setup_desk import SetupDesk
+from nodemanager.actors.shutdown_desk import ShutdownDesk
+from nodemanager.core import breaker as breakers
+from nodemanager.core import commands
+from nodemanager.core.boot_loops import NONE
+from nodemanager.core.commands import Known, Named, Reply, Result, Verb
+from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.last_look import CleanEvidence
+from nodemanager.core.marks import HandClean, Mark, Marks
+from nodemanager.core.orders import CleanOrder
+from nodemanager.core.pairing import NO_PAIRS
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict, keep
+from nodemanager.journal.api import Hold
+from nodemanager.journal.facts import BreakerSet, CommandGiven
+from nodemanager.log import INFO, WARNING
+from nodemanager.logline import timestamp
+
+_EVENTS = {
+    Verb.HOLD: Event.OPERATOR_HOLD,
+    Verb.RELEASE: Event.OPERATOR_RELEASE,
+    Verb.DRAIN: Event.OPERATOR_DRAIN,
+    Verb.RUN: Event.OPERATOR_RUN,
+    Verb.KILL: Event.OPERATOR_KILL,
+    Verb.CLEAN: Event.OPERATOR_CLEAN,
+    Verb.PAUSE: Event.OPERATOR_PAUSE,
+    Verb.RESUME: Event.OPERATOR_RESUME,
+    Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A command as it came, and who waits for its answer."""
+
+    verb: Verb
+    by: str
+    reason: str
+    answered: Answered
+    id: str | None = None
+    forced: tuple[str, ...] = ()
+
+
+Asked = tuple[Said, Named]
+
+
+class OperatorDesk(SetupDesk, ShutdownDesk):
+    """Keeps the operators' marks, and answers each command once it is known what became of it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._asked: list[Asked] = []
+        """Drains, kills and cleans that no plan has judged yet."""
+        self._awaited: dict[str, list[Asked]] = {}
+        """By record uuid, whom the outcome of a clean is told to."""
+        self._kept_for: dict[str, Verdict] = {}
+
+    # What stands.
+
+    def _marks(self) -> Marks:
+        return Marks(self._scribe.hold_marks, self._drains, self._kills, self._paused)
+
+    def _adopt_marks(self, marks: Marks) -> None:
+        """Those of a former run; what was said since goes before them."""
+        self._drains = {**marks.drains, **self._drains}
+        self._kills = {**marks.kills, **self._kills}
+        self._paused = self._paused or marks.paused
+        self._show_marks()
+
+    def _save_marks(self) -> bool:
+        saved = self._scribe.save_marks(self._marks())
+        self._show_marks()
+        return saved
+
+    def _show_marks(self) -> None:
+        marks = self._marks()
+        self._role.observer.marked(
+            replace(marks, drains=dict(marks.drains), kills=dict(marks.kills))
+        )
+
+    def _forget_marks(self, ended: frozenset[str]) -> None:
+        """Of nodes that are no more."""
+        if not ended & (self._drains.keys() | self._kills.keys()):
+            return
+        self._drains = {id: one for id, one in self._drains.items() if id not in ended}
+        self._kills = {id: one for id, one in self._kills.items() if id not in ended}
+        self._save_marks()
+
+    def _gone(self, order: ShutdownOrder) -> None:
+        super()._gone(order)
+        self._forget_marks(frozenset({order.node_id}))
+
+    # Whom a command names.
+
+    def _known(self) -> Known:
+        plan = self._plan
+        expected = {one.node_id for one in self._expected.values() if one.node_id is not None}
+        left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
+        left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
+        marked = {*self._drains, *self._kills, *self._scribe.holds}
+        return Known(
+            self._history,
+            plan.pairs if plan is not None else NO_PAIRS,
+            frozenset(expected | (left - {""}) | marked),
+        )
+
+    def _found(self, said: Said) -> Named | None:
+        """Whom it names; None once it was answered that nobody is."""
+        known = self._known()
+        found = commands.find(said.id or "", known)
+        if isinstance(found, Named):
+            return found
+        if found.result is Result.UNKNOWN and not known.is_complete:
+            found = commands.not_listed_yet(said.id or "")
+        self._answer(said, found)
+        return None
+
+    def _node(self, said: Said) -> Named | None:
+        """The node it names; None once it was answered that there is none."""
+        named = self._found(said)
+        if named is not None and named.node is None:
+            self._answer(said, commands.without(named, Reason.NO_NODE))
+            return None
+        return named
+
+    # Holds.
+
+    def on_HoldId(self, message: HoldId) -> None:
+        said = Said(Verb.HOLD, message.by, message.reason, message.answered, message.id)
+        known = self._known()
+        found = commands.find(message.id, known)
+        if isinstance(found, Reply):
+            named = Named(message.id)
+            if found.result is not Result.UNKNOWN or (known.is_complete and not message.unlisted):
+                self._answer(said, found)
+                return
+        else:
+            named = found
+        standing = self._scribe.hold_on(named.id)
+        if standing is not None:
+            self._already(said, named, f"{named.id} is on hold already", standing)
+            return
+        hold = Hold(named.id, message.reason, message.by, self._clock.wall())
+        if not self._scribe.hold(hold):
+            self._not_written(said, named)
+            return
+        self._show_marks()
+        self._decide_soon()
+        text = f"{named.id} is on hold: nothing automatic touches it until it is released"
+        self._did(said, named, text)
+
+    def on_ReleaseId(self, message: ReleaseId) -> None:
+        said = Said(Verb.RELEASE, message.by, message.reason, message.answered, message.id)
+        named = self._found(said)
+        if named is None:
+            return
+        if self._scribe.hold_on(named.id) is None:
+            others = (one for one in (named.node, named.record) if one is not None)
+            held = next((one for one in others if self._scribe.hold_on(one) is not None), None)
+            more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
+            self._already(said, named, f"{named.id} is not on hold{more}")
+        elif not self._scribe.release(named.id):
+            self._not_written(said, named)
+        else:
+            self._show_marks()
+            self._decide_soon()
+            self._did(said, named, f"{named.id} is on hold no longer")
+
+    # Nodes that are to go.
+
+    def on_DrainNode(self, message: DrainNode) -> None:
+        said = Said(Verb.DRAIN, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        killed, standing = self._kills.get(node_id), self._drains.get(node_id)
+        if killed is not None:
+            self._already(said, named, f"{node_id} is to be killed", killed)
+        elif standing is not None and not self._is_asked(node_id):
+            self._already(said, named, f"{node_id} is draining already", standing)
+        elif self._may_write(said, named):
+            self._drains.setdefault(node_id, self._mark(said))
+            self._ask(said, named)
+
+    def on_KillNode(self, message: KillNode) -> None:
+        said = Said(Verb.KILL, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        standing = self._kills.get(node_id)
+        if standing is not None and not self._is_asked(node_id):
+            self._already(said, named, f"{node_id} is to be killed already", standing)
+        elif self._acts(said, named) and self._may_write(said, named):
+            self._kills.setdefault(node_id, self._mark(said))
+            self._ask(said, named)
+
+    def on_RunNode(self, message: RunNode) -> None:
+        said = Said(Verb.RUN, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        drain, kill = self._drains.pop(node_id, None), self._kills.pop(node_id, None)
+        if drain is None and kill is None:
+            self._already(said, named, f"{node_id} is neither draining nor to be killed")
+            return
+        if not self._save_marks():
+            self._drains |= {} if drain is None else {node_id: drain}
+            self._kills |= {} if kill is None else {node_id: kill}
+            self._not_written(said, named)
+            return
+        self._decide_soon()
+        self._did(said, named, f"{node_id} may take work again")
+
+    # Records that are to be freed.
+
+    def on_CleanByHand(self, message: CleanByHand) -> None:
+        said = Said(
+            Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
+        )
+        never = commands.forcing(message.forced)
+        if never is not None:
+            self._answer(said, never)
+            return
+        named = self._found(said)
+        if named is None:
+            return
+        if named.record is None:
+            self._answer(said, commands.without(named, Reason.NO_RECORD))
+        elif self._acts(said, named):
+            mark = self._mark(said)
+            self._by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
+            self._ask(said, named)
+
+    def _tell_skipped(self, order: CleanOrder, found: CleanEvidence, verdict: Verdict) -> None:
+        super()._tell_skipped(order, found, verdict)
+        if order.uuid in self._awaited:
+            self._kept_for[order.uuid] = verdict
+
+    def _clean_ended(self, order: CleanOrder, outcome: str, *, again: bool) -> None:
+        super()._clean_ended(order, outcome, again=again)
+        verdict = self._kept_for.pop(order.uuid, None)
+        for said, named in self._awaited.pop(order.uuid, ()):
+            if outcome == "cleaned":
+                freed = "" if order.slot is None else f", and slot {order.slot} is free"
+                self._did(said, named, f"{order.uuid} is clean{freed}")
+            elif verdict is not None and verdict.kind is not Kind.CLEAN:
+                self._answer(said, commands.refused(Verb.CLEAN, verdict, named))
+            else:
+                text = f"{order.uuid} was not cleaned: {outcome}; see the log"
+                self._answer(said, commands.failed(named, text))
+
+    # The pool.
+
+    def on_PausePool(self, message: PausePool) -> None:
+        said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
+        if self._paused is not None:
+            self._already(said, None, "the pool is paused already", self._paused)
+            return
+        self._paused = self._mark(said)
+        if not self._save_marks():
+            self._paused = None
+            self._not_written(said, None)
+            return
+        now = self._clock.boottime()
+        for key in self._setups.drop_waiting():
+            self._flights.setup_ended(int(key), now)
+            incarnation, _ = self._creates.pop(int(key))
+            self._conclude(create_key(incarnation), "paused")
+        self._decide_soon()
+        text = (
+            "the pool is paused: nothing is created, destroyed or freed; what was sent already "
+            "comes to its end"
+        )
+        self._did(said, None, text)
+
+    def on_ResumePool(self, message: ResumePool) -> None:
+        said = Said(Verb.RESUME, message.by, message.reason, message.answered)
+        standing, self._paused = self._paused, None
+        if standing is None:
+            self._already(said, None, "the pool is not paused")
+        elif not self._save_marks():
+            self._paused = standing
+            self._not_written(said, None)
+        else:
+            self._decide_soon()
+            self._did(said, None, "the pool goes on")
+
+    def on_ResetBreaker(self, message: ResetBreaker) -> None:
+        said = Said(Verb.BREAKER_RESET, message.by, message.reason, message.answered)
+        if self._scribe.problem is not None:
+            self._not_written(said, None)
+            return
+        if not self._breaker.is_open and self._limits.loops == NONE:
+            self._already(said, None, "the breaker is closed")
+            return
+        self._end_loops(NONE, "an operator's reset")
+        if self._breaker.is_open:
+            now = self._clock.boottime()
+            breaker = breakers.reset(self._breaker, now)
+            self._scribe.note(BreakerSet(breaker, now))
+            self._set_breaker(breaker)
+            self._decide_soon()
+        if self._scribe.problem is not None:
+            self._not_written(said, None)
+        else:
+            self._did(said, None, "the breaker is closed")
+
+    # What the next plan makes of it.
+
+    def _mark(self, said: Said) -> Mark:
+        return Mark(said.by, self._clock.wall(), said.reason)
+
+    def _ask(self, said: Said, named: Named) -> None:
+        self._asked.append((said, named))
+        self._decide_soon()
+
+    def _is_asked(self, node_id: str) -> bool:
+        return any((named.node or named.id) == node_id for _, named in self._asked)
+
+    def _settle_commands(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
+        """Answer what this plan judged; what it forbids is marked no longer.
+
+        `acts` says that the plan's orders will be carried out.
+        """
+        asked, self._asked = self._asked, []
+        self._forget_marks(
+            commands.ended((*self._drains, *self._kills), self._history, snapshot.gone)
+        )
+        self._forget_lost()
+        if not asked:
+            return
+        replies: list[tuple[Asked, Reply]] = []
+        for said, named in asked:
+            reply = self._judged(said, named, made, snapshot, acts=acts)
+            if reply is not None:
+                replies.append(((said, named), reply))
+        self._by_hand.clear()
+        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self._save_marks():
+            replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
+        for (said, _), reply in replies:
+            self._answer(said, reply)
+
+    def _judged(
+        self, said: Said, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
+    ) -> Reply | None:
+        """What to answer; None for a clean whose outcome will be the answer."""
+        node_id = named.node or named.id
+        if said.verb is Verb.DRAIN:
+            reply = commands.of_drain(named, made, snapshot)
+            if reply.result is not Result.DONE:
+                self._drains.pop(node_id, None)
+            return reply
+        if said.verb is Verb.KILL:
+            reply = commands.of_kill(named, made, snapshot)
+            if reply.result is not Result.DONE:
+                self._kills.pop(node_id, None)
+            return reply
+        of_clean = commands.of_clean(named, made)
+        if of_clean is not None:
+            return of_clean
+        if not acts:
+            reason = Reason.STOPPING if self._stopping is not None else Reason.THROTTLED
+            return commands.refused(said.verb, keep(named.record or named.id, reason), named)
+        self._awaited.setdefault(named.record or named.id, []).append((said, named))
+        return None
+
+    def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
+        """The mark that could not be written down."""
+        said, named = asked
+        if said.verb is Verb.CLEAN or reply.result is not Result.DONE:
+            return reply
+        marks = self._drains if said.verb is Verb.DRAIN else self._kills
+        marks.pop(named.node or named.id, None)
+        return commands.failed(named, self._scribe.problem or "the journal can't be written")
+
+    def _forget_lost(self) -> None:
+        """Cleans that took too long are judged afresh; nobody waits for them any more."""
+        for uuid in [one for one in self._awaited if one not in self._flights.cleans]:
+            self._kept_for.pop(uuid, None)
+            for said, named in self._awaited.pop(uuid):
+                text = f"{uuid}: nobody knows yet what became of its clean; see the log"
+                self._answer(said, commands.failed(named, text))
+
+    # Answers.
+
+    def _acts(self, said: Said, named: Named) -> bool:
+        """Whether this daemon does what it decides; False once that was answered (S3)."""
+        if self._role.mode == "apply":
+            return True
+        self._answer(said, commands.refused(said.verb, keep(named.id, Reason.DRY_RUN), named))
+        return False
+
+    def _may_write(self, said: Said, named: Named) -> bool:
+        if self._scribe.problem is None:
+            return True
+        self._not_written(said, named)
+        return False
+
+    def _did(self, said: Said, named: Named | None, text: str) -> None:
+        self._answer(said, _reply(Result.DONE, named, text))
+
+    def _already(
+        self, said: Said, named: Named | None, text: str, standing: Mark | None = None
+    ) -> None:
+        if standing is not None:
+            text = f"{text}, {commands.since(standing, timestamp(standing.at))}"
+        self._answer(said, _reply(Result.ALREADY, named, text))
+
+    def _not_written(self, said: Said, named: Named | None) -> None:
+        text = self._scribe.problem or "the journal can't be written"
+        self._answer(said, _reply(Result.FAILED, named, text))
+
+    def _answer(self, said: Said, reply: Reply) -> None:
+        """Write it down, for whoever asks later who did what, and tell whoever waits."""
+        told: dict[str, Any] = {
+            **reply.measures,
+            "id": said.id,
+            "record": reply.record,
+            "node": reply.node,
+            "by": said.by,
+            "cause": said.reason or None,
+            "forced": ",".join(said.forced) or None,
+            "result": reply.result,
+            "reason": reply.reason,
+            "rule": reply.rule,
+        }
+        if reply.result is Result.FAILED:
+            told["problem"] = reply.text
+        level = INFO if reply.ok else WARNING
+        self._log.event(_EVENTS[said.verb], level=level, **told)
+        self._scribe.note(
+            CommandGiven(
+                command=said.verb.value,
+                id=said.id,
+                by=said.by,
+                reason=said.reason,
+                result=reply.result.value,
+                at=self._clock.boottime(),
+                refusal=reply.reason.value if reply.reason is not None else None,
+                rule=reply.rule,
+                forced=said.forced,
+            )
+        )
+        answered: Callable[[Reply], None] = said.answered
+        answered(reply)
+
+
+def _reply(result: Result, named: Named | None, text: str) -> Reply:
+    if named is None:
+        return Reply(result, text)
+    return Reply(result, text, record=named.record, node=named.node)

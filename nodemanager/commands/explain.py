@@ -1,0 +1,123 @@
+"""`nodemanager explain ID`: why one record or node is left alone, and when that changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodemanager.client import Client, ClientError, NobodyThereError
+from nodemanager.commands import show
+from nodemanager.commands.common import (
+    config_flag,
+    config_path,
+    existing_journal,
+    journal_of,
+)
+from nodemanager.commands.explain_screen import screen
+from nodemanager.commands.ids import complete_id
+from nodemanager.commands.times import given
+from nodemanager.config import Config, load
+from nodemanager.errors import NodeManagerError
+
+
+class UnknownError(NodeManagerError):
+    """Nothing, or more than one thing, goes by the id that was given."""
+
+
+@click.command(
+    epilog="Examples: nodemanager explain compute7; nodemanager explain i-0abc --at 14:05; "
+    "nodemanager explain 7 --journal copy.db --at '2026-03-01 02:30'; "
+    "nodemanager explain compute7 --json | jq .earliest"
+)
+@click.argument("id", shell_complete=complete_id)
+@click.option(
+    "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; from a journal."
+)
+@click.option(
+    "--since",
+    type=given,
+    metavar="TIME",
+    help="Tell its history from then on; else of the day before.",
+)
+@click.option(
+    "--journal",
+    "journal",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Explain from this journal, or copy of one, not from the running daemon.",
+)
+@show.json_option
+@config_flag
+def explain(
+    id: str,
+    at: float | None,
+    since: float | None,
+    journal: Path | None,
+    as_json: bool,
+    config: str | None,
+) -> None:
+    """Why ID is left alone, or is not, and from when on it could go.
+
+    ID is a record's uuid, a hostname, a slot number, or a cloud node's id or name. Every rule that
+    is asked of it is shown with what it measured beside its threshold, which of them block, and the
+    earliest moment at which none does, were nothing but the time to change. Asked is the running
+    daemon; with --at or --journal, or when none runs, the journal is replayed.
+    """
+    shown: dict[str, Any] | None
+    if journal is not None:
+        shown = _from_journal(existing_journal(journal, given=True), id, at, since)
+    else:
+        loaded = load(config_path(config))
+        shown = _from_daemon(loaded, id, since) if at is None else None
+        if shown is None:
+            path = existing_journal(journal_of(loaded), given=False)
+            shown = _from_journal(path, id, at, since)
+    if as_json:
+        show.print_json(shown)
+        return
+    out = show.console()
+    for part in screen(shown, terminal=out.is_terminal, now=time.time()):
+        show.say(out, part)
+
+
+def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
+    """None when no daemon answers and there is a journal to ask instead."""
+    try:
+        return Client(config).explain(id, since)
+    except NobodyThereError as error:
+        path = journal_of(config)
+        try:
+            existing_journal(path, given=False)
+        except NodeManagerError:
+            raise ClientError(f"{error}; and {path} is not there to read instead") from error
+        click.echo(f"no daemon answers: this is from its journal, {path}", err=True)
+        return None
+
+
+def _from_journal(path: Path, id: str, at: float | None, since: float | None) -> dict[str, Any]:
+    # What it needs takes a while to load, which a completed word must not wait for.
+    from nodemanager.core.explain import UnknownIdError
+    from nodemanager.journal.explained import picture_at, told
+
+    with _progress() as step:
+        picture = picture_at(path, at, step=step)
+    try:
+        return told(picture, id, source=str(path), journal=path, since=since)
+    except UnknownIdError as error:
+        raise UnknownError(f"{path}: {error}") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """Says on a terminal how far the replay is; a segment has at most a few hundred decisions."""
+    out = show.console(stderr=True)
+    if not out.is_terminal:
+        yield lambda done: None
+        return
+    with out.status("replaying the journal") as status:
+        yield lambda done: status.update(f"replaying the journal: {done} decisions")

@@ -1,0 +1,235 @@
+"""What `nodemanager explain` prints of an explanation (journal.explained.as_json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nodemanager.commands import show
+from nodemanager.commands.times import local, span
+from nodemanager.logline import number
+
+Shown = Mapping[str, Any]
+
+THRESHOLDS = frozenset(
+    {
+        "window_s",
+        "limit_s",
+        "settle_s",
+        "stale_s",
+        "needed_listings",
+        "needed_polls",
+        "limit",
+        "ours",
+        "judged",
+    }
+)
+"""Measures that others are held against."""
+NAMES = {
+    "idle_s": "quiet",
+    "absent_listings": "listings",
+    "record_listings": "listings",
+    "needed_listings": "listings",
+    "idle_polls": "polls",
+    "needed_polls": "polls",
+    "agreed_polls": "polls",
+    "limit_s": "limit",
+    "stale_s": "quiet",
+    "window_s": "window",
+}
+AT_ONCE_S = 1.0
+SAYS = {"blocks": "blocks", "passed": "passed", "calls": "calls for it", "not_asked": "not asked"}
+STYLES = {"blocks": "bold red", "passed": "green", "calls": "yellow", "not_asked": "dim"}
+KINDS = {
+    "keep": ("is left alone", "green"),
+    "clean": ("is freed", "yellow"),
+    "defer": ("is freed in a later cycle", "yellow"),
+    "shutdown": ("is shut down", "yellow"),
+}
+
+
+def screen(shown: Shown, *, terminal: bool, now: float) -> Iterator[RenderableType]:
+    """The parts of the answer, from top to bottom; `now` is epoch seconds."""
+    yield _headline(shown)
+    yield _facts(shown, terminal=terminal, now=now)
+    yield from _history(shown, terminal=terminal)
+    yield Text()
+    yield _rules(shown["rules"], terminal=terminal)
+    yield Text()
+    yield _blocking(shown)
+    yield _earliest(shown, now)
+
+
+def _headline(shown: Shown) -> Text:
+    verdict = shown["verdict"]
+    doing, style = KINDS.get(verdict["kind"], (verdict["kind"], ""))
+    line = Text().append(show.cell(_name(shown), "bold"))
+    line.append(f" {doing}: ", style)
+    line.append(verdict["reason"], f"bold {style}")
+    line.append(f". {verdict['says']}")
+    return line
+
+
+def _name(shown: Shown) -> str:
+    record = shown["record"]
+    if shown["subject"] == "record" and record is not None and record["hostname"]:
+        return f"{record['hostname']} ({shown['id']})"
+    return f"{shown['subject']} {shown['id']}"
+
+
+def _facts(shown: Shown, *, terminal: bool, now: float) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", no_wrap=not terminal)
+    if shown["record"] is not None:
+        table.add_row("record", show.cell(_record(shown["record"])))
+    elif shown["subject"] == "node":
+        table.add_row("record", "none")
+    if shown["node"] is not None:
+        table.add_row("node", show.cell(_node(shown["node"])))
+    else:
+        table.add_row("node", "none is listed")
+    if shown["rivals"]:
+        table.add_row("rivals", show.cell(", ".join(shown["rivals"])))
+    since = span(now - shown["wall"])
+    source = "the running daemon" if shown["source"] == "daemon" else shown["source"]
+    mode = "" if shown["mode"] == "apply" else f", {shown['mode']}"
+    when = f"{local(shown['wall'])} ({since} ago), plan {shown['plan']}, pool {shown['pool']}{mode}"
+    table.add_row("decided", show.cell(when))
+    table.add_row("from", show.cell(source))
+    return table
+
+
+def _record(record: Shown) -> str:
+    words = [record["uuid"], record["state"]]
+    words.append("no slot" if record["slot"] is None else f"slot {record['slot']}")
+    if record["address"]:
+        words.append(record["address"])
+    if record["claimed_s"] is not None:
+        words.append(f"claimed {span(record['claimed_s'])} ago for {record['claimed_for']}")
+    if record["last_ping_s"] is not None:
+        words.append(f"pinged {span(record['last_ping_s'])} ago")
+        words.append(f"its word: {record['word']}")
+    elif record["claimed_s"] is not None:
+        words.append("never pinged")
+    if record["instance_id"]:
+        words.append(f"by {record['instance_id']}")
+    words += [word for word in ("held", "fenced") if record[word]]
+    return ", ".join(words)
+
+
+def _node(node: Shown) -> str:
+    words = [node["id"]]
+    if node["name"] not in ("", node["id"]):
+        words.append(node["name"])
+    words.append(node["state"])
+    if node["size"]:
+        words.append(node["size"])
+    if node["age_s"] is not None:
+        words.append(f"launched {span(node['age_s'])} ago")
+    words.append("paired" if node["paired"] else "not paired")
+    words += ["held"] if node["held"] else []
+    return ", ".join(words)
+
+
+def _rules(rules: Iterable[Shown], *, terminal: bool) -> Table:
+    table = show.table("rule", "says", "what must hold", "measured", "threshold", terminal=terminal)
+    for one in rules:
+        style = "dim" if one["status"] == "not_asked" else ""
+        measured, threshold = _beside(one["measures"])
+        if one["status"] == "not_asked":
+            measured = f"({one['why']})" + (f" {measured}" if measured else "")
+        elif one["status"] == "passed" and one["why"]:
+            measured = f"({one['why']}) {measured}".rstrip()
+        elif one["reason"] is not None and not measured:
+            measured = one["reason"]
+        table.add_row(
+            show.cell(one["rule"], style),
+            show.cell(SAYS[one["status"]], STYLES[one["status"]]),
+            show.cell(one["asks"], style),
+            show.cell(measured, style),
+            show.cell(threshold, style),
+        )
+    return table
+
+
+def _beside(measures: Shown) -> tuple[str, str]:
+    """What was measured, and what it is held against."""
+    values = [_measure(k, v) for k, v in measures.items() if k not in THRESHOLDS and v is not None]
+    limits = [_measure(k, v) for k, v in measures.items() if k in THRESHOLDS and v is not None]
+    return ", ".join(values), ", ".join(limits)
+
+
+def _measure(key: str, value: Any) -> str:
+    name = NAMES.get(key, key.removesuffix("_s").replace("_", " "))
+    if key.endswith("_s") and isinstance(value, (int, float)):
+        return f"{name} {span(value)}"
+    if isinstance(value, float):
+        return f"{name} {number(value)}"
+    if isinstance(value, list):
+        return f"{name} {' '.join(str(one) for one in value)}"
+    return f"{name} {value}"
+
+
+def _blocking(shown: Shown) -> Text:
+    """Which rules block, the one that decided first."""
+    line = Text().append("blocking: ", "bold")
+    blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
+    if not blocks:
+        return line.append("nothing", "green")
+    for place, one in enumerate(blocks):
+        line.append(", " if place else "")
+        line.append(one["rule"], "bold red").append(f" {one['reason']}")
+    return line
+
+
+def _earliest(shown: Shown, now: float) -> Text:
+    """When it could go, or what there is to wait for."""
+    when, subject = shown["earliest"], shown["subject"]
+    deed = "freed" if subject == "record" else "shut down"
+    line = Text().append("earliest: ", "bold")
+    if when["in_s"] is not None and when["in_s"] < AT_ONCE_S:
+        words = "with polls that answer" if shown["blocks"] else "that is decided"
+        return line.append("at once", "bold green").append(f", {words}")
+    if when["at"] is not None:
+        line.append(_moment(when["at"], now), "bold green")
+        return line.append(f" it could be {deed}, were nothing but the time to change")
+    line.append(f"no moment can be named at which it could be {deed}:")
+    for why in when["why"]:
+        line.append("\n  - ").append(show.cell(why))
+    if when["not_before"] is not None:
+        line.append(f"\n  and not before {_moment(when['not_before'], now)}")
+    return line
+
+
+def _moment(stamp: str, now: float) -> str:
+    at = datetime.fromisoformat(stamp).timestamp()
+    return (
+        f"{local(at)} (in {span(at - now)})" if at > now else f"{local(at)} ({span(now - at)} ago)"
+    )
+
+
+def _history(shown: Shown, *, terminal: bool) -> Iterator[RenderableType]:
+    if shown["history_problem"]:
+        yield Text()
+        yield show.cell(f"no history: {shown['history_problem']}", "dim")
+    if not shown["history"]:
+        return
+    yield Text()
+    table = show.table("when", "what", "why", "measured", "threshold", terminal=terminal)
+    for one in shown["history"]:
+        measured, threshold = _beside(one["measures"])
+        at = datetime.fromisoformat(one["at"]).timestamp()
+        table.add_row(
+            show.cell(local(at) if terminal else one["at"], "dim"),
+            show.cell(one["event"]),
+            show.cell(one["reason"] or "", "bold"),
+            show.cell(measured),
+            show.cell(threshold),
+        )
+    yield table

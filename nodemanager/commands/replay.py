@@ -1,0 +1,177 @@
+"""`nodemanager replay`: what other settings would have done with what a journal recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from nodemanager.commands import show, times
+from nodemanager.commands.common import config_flag, config_path
+from nodemanager.commands.replay_screen import Result, as_json, print_result, result_of
+from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
+from nodemanager.config import load
+from nodemanager.errors import NodeManagerError
+from nodemanager.journal import sweep as sweeping
+from nodemanager.journal.reading import Outline, outline
+
+STEPS = 9
+
+
+@click.command(
+    epilog="Examples: nodemanager replay journal.db; "
+    "nodemanager replay journal.db --node-stale-after 30m --node-stale-after 1h; "
+    "nodemanager replay journal.db --sweep node_stale_after=5m..4h --report windows.html; "
+    "nodemanager replay journal.db --since 1d --set Cleaning.settle=2m --set max_nodes=40 --json"
+)
+@click.argument("journal", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--node-stale-after",
+    "windows",
+    multiple=True,
+    metavar="DURATION",
+    help="Another stale window, as 30m; several are tried one by one.",
+)
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="Section.option=VALUE",
+    help="Another value of any option that decisions are taken by; all are set together.",
+)
+@click.option(
+    "--sweep",
+    "span",
+    metavar="OPTION=A..B",
+    help="One option over a range, as node_stale_after=5m..4h: gain and cost as curves.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(2, 100),
+    default=STEPS,
+    show_default=True,
+    help="In so many values.",
+)
+@click.option(
+    "--since", type=times.given, metavar="TIME", help="Leave out what is older: 2h, 14:05."
+)
+@click.option("--until", type=times.given, metavar="TIME", help="Leave out what is newer.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write all of it to one HTML file, with its charts.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes to share the work; as many as there are processors.",
+)
+@show.json_option
+@config_flag
+def replay(
+    journal: Path | None,
+    windows: tuple[str, ...],
+    given: tuple[str, ...],
+    span: str | None,
+    steps: int,
+    since: float | None,
+    until: float | None,
+    report: Path | None,
+    jobs: int | None,
+    as_json: bool,
+    config: str | None,
+) -> None:
+    """Decide again what JOURNAL recorded, by the same settings or by others.
+
+    JOURNAL is the file of a running daemon, or a copy; without one, [Journal] path of the
+    configuration file. By the recorded settings every verdict comes out as recorded, or the exit
+    code is 1. Other settings are held against those: which slots would have been free sooner or
+    later, and which cleans would have hit a node that pinged afterwards. Nothing is changed by it.
+
+    \b
+    cleans      records freed, by a clean or after a shutdown
+    sooner      of these, freed sooner than by the recorded settings
+    later       freed later
+    not yet     freed by the recorded settings, but here not before the recording ends
+    slot-hours  how much sooner, added up over the slots; less than 0 is later
+    boots       boots that no longer wait for a free slot; less than 0 would wait
+    boot-hours  how long these had waited
+    hits        freed though the node pinged afterwards: what it costs
+    """
+    if span is not None and windows:
+        raise click.UsageError("--sweep and --node-stale-after: give one of them")
+    path = journal or load(config_path(config)).journal.path
+    begin, end = since or 0.0, float("inf") if until is None else until
+    seen = outline(path, since=begin, until=end)
+    swept: Sweep | None = None
+    if span is not None:
+        swept, tried = over_range(seen.settings, span, given, steps, seen.poll_s)
+    else:
+        tried = one_by_one(seen.settings, windows, given, seen.poll_s)
+    _warn(tried)
+    with _progress(seen, len(tried)) as tick:
+        made = sweeping.replay(
+            path,
+            seen,
+            [one.variation.changes for one in tried],
+            since=begin,
+            until=end,
+            jobs=jobs,
+            tick=tick,
+        )
+    result = result_of(str(path), seen, made, tried, swept)
+    _tell(result, report, with_json=as_json)
+    if made.differing:
+        sys.exit(1)
+
+
+def _warn(tried: list[Tried]) -> None:
+    for warning in dict.fromkeys(text for one in tried for text in one.variation.warnings):
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
+    if with_json:
+        show.print_json(as_json(result))
+    else:
+        print_result(result, show.console())
+    if report is None:
+        return
+    from nodemanager.commands.replay_report import page
+
+    try:
+        report.write_text(page(result), encoding="utf-8")
+    except OSError as error:
+        raise NodeManagerError(f"the report {report} can't be written: {error.strerror}") from error
+    click.echo(f"wrote {report}", err=True)
+
+
+@contextmanager
+def _progress(seen: Outline, others: int) -> Iterator[sweeping.Tick]:
+    """A bar on the terminal that errors go to; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        TextColumn("deciding again"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=show.console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=sweeping.steps(seen, others))
+        yield lambda taken: bar.advance(task, taken)

@@ -1,0 +1,203 @@
+"""A replay as one HTML page: nothing is fetched, no script runs, readable in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import jinja2
+import pygal
+from markupsafe import Markup
+from pygal.style import Style
+
+from nodemanager import __version__
+from nodemanager.commands.replay_screen import (
+    COLUMNS,
+    NOTES,
+    Result,
+    hits_by_life,
+    moment_of,
+    numbers_of,
+    sign_of,
+    signed_span,
+    stairs,
+    whole_ticks,
+)
+from nodemanager.commands.times import span, told
+from nodemanager.core.whatif import Move, free_sooner
+from nodemanager.logline import visible
+
+MOVES = 500
+"""So many moved cleans of each lot of settings are shown."""
+_STYLE = Style(
+    background="transparent",
+    plot_background="transparent",
+    foreground="var(--text)",
+    foreground_strong="var(--text)",
+    foreground_subtle="var(--rule)",
+    colors=("var(--gain)", "var(--cost)", "var(--third)", "var(--fourth)", "var(--fifth)"),
+    opacity="1",
+    opacity_hover="1",
+    transition="0s",
+    font_family="inherit",
+    label_font_size=13,
+    major_label_font_size=13,
+    legend_font_size=14,
+    title_font_size=15,
+)
+
+
+def page(result: Result) -> str:
+    """The whole page; whatever a cloud or a user wrote is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("nodemanager.commands"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    outline = result.outline
+    return environment.get_template("replay.html.j2").render(
+        version=__version__,
+        journal=visible(result.path),
+        first=told(outline.first, terminal=False),
+        last=told(outline.last, terminal=False),
+        outline=outline,
+        differing=result.replayed.differing,
+        differences=[
+            (
+                one.plan_id,
+                told(one.wall, terminal=False),
+                one.subject,
+                visible(one.id),
+                " ".join(one.recorded or ("-",)),
+                " ".join(one.now or ("-",)),
+            )
+            for one in result.replayed.differences
+        ],
+        heading=result.heading,
+        columns=COLUMNS,
+        rows=[
+            (visible(label), numbers_of(balance), is_recorded)
+            for label, balance, is_recorded in result.in_order
+        ],
+        tried=bool(result.rows),
+        chart=Markup(_chart(result)),  # noqa: S704 - pygal escapes, and no script is left in it
+        chart_title=_chart_title(result),
+        moves=[(visible(row.tried.label), *_moves(row.balance.moves)) for row in result.rows],
+        hits=_hits(result),
+        warnings=list(
+            dict.fromkeys(
+                visible(text) for row in result.rows for text in row.tried.variation.warnings
+            )
+        ),
+        notes=NOTES,
+    )
+
+
+def _moves(moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
+    """The rows, and how many more there are."""
+    rows: list[tuple[str, ...]] = [
+        (
+            visible(move.life.record),
+            "-" if move.life.slot is None else str(move.life.slot),
+            visible(move.life.hostname or "-"),
+            visible(move.life.node_id or "-"),
+            move.by.value,
+            move.reason.value if move.reason else "-",
+            moment_of(move.before, terminal=False),
+            moment_of(move.after, terminal=False),
+            signed_span(move.gain_s),
+        )
+        for move in moves[:MOVES]
+    ]
+    return rows, max(0, len(moves) - MOVES)
+
+
+def _hits(result: Result) -> list[tuple[str, ...]]:
+    return [
+        (
+            visible(one.first.life.record),
+            "-" if one.first.life.slot is None else str(one.first.life.slot),
+            visible(one.first.life.hostname or "-"),
+            visible(one.first.life.node_id or "-"),
+            one.first.by.value,
+            told(one.first.freed_at, terminal=False),
+            sign_of(one.first, terminal=False),
+            span((one.first.pinged_at or one.first.alive_at) - one.first.freed_at),
+            visible(", ".join(one.labels)),
+        )
+        for one in hits_by_life(result)
+    ]
+
+
+# Charts.
+
+
+def _chart_title(result: Result) -> str:
+    if result.sweep is not None:
+        return f"Gain and cost over {result.heading}"
+    return "Slots more that are free than recorded, over the hours of the recording"
+
+
+def _chart(result: Result) -> str:
+    chart = _sweep_chart(result) if result.sweep is not None else _time_chart(result)
+    return "" if chart is None else _inline(chart)
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "style": _STYLE,
+        "js": [],
+        "width": 900,
+        "height": 380,
+        "explicit_size": False,
+        "legend_at_bottom": True,
+        "disable_xml_declaration": True,
+        "show_minor_x_labels": True,
+        "no_data_text": "",
+    }
+
+
+def _sweep_chart(result: Result) -> Any:
+    ordered = result.in_order
+    if len(ordered) < 2:
+        return None
+    chart = pygal.Line(x_title=result.heading, **_options())
+    chart.x_labels = [visible(label.split(" ")[0]) for label, _, _ in ordered]
+    gains = [round(balance.slot_s / 3600, 2) for _, balance, _ in ordered]
+    costs = [len(balance.hits) for _, balance, _ in ordered]
+    chart.add("slot-hours free sooner (left)", gains)
+    chart.add("hits (right)", costs, secondary=True)
+    chart.secondary_range = (0, whole_ticks(max(costs))[-1])
+    return chart
+
+
+def _time_chart(result: Result) -> Any:
+    walls = result.replayed.walls
+    chart = pygal.XY(x_title="hours since the recording began", show_dots=False, **_options())
+    drawn = False
+    for row in result.rows:
+        steps = free_sooner(row.balance.moves, walls[0], walls[-1])
+        if len(steps) < 3:
+            continue
+        drawn = True
+        xs, ys = stairs(steps)
+        points = [
+            (round((at - walls[0]) / 3600, 4), value) for at, value in zip(xs, ys, strict=True)
+        ]
+        chart.add(visible(row.tried.label), points)
+    return chart if drawn else None
+
+
+def _inline(chart: Any) -> str:
+    """The chart's SVG without pygal's script and its comments, which name servers."""
+    svg = chart.render_tree()
+    for parent in list(svg.iter()):
+        for child in list(parent):
+            name = child.tag if isinstance(child.tag, str) else ""
+            if not name or name.endswith("script"):
+                parent.remove(child)
+    svg.set("role", "img")
+    return ElementTree.tostring(svg, encoding="unicode")

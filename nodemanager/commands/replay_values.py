@@ -1,0 +1,165 @@
+"""Which other settings a replay is to try: as given, or spread over a range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.config import deciding
+from nodemanager.config.deciding import Deciding, Variation, varied
+from nodemanager.config.kinds import did_you_mean
+from nodemanager.core.settings import Settings
+from nodemanager.errors import ConfigError
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+ROUND_S = (
+    *(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0),
+    *(MINUTE * n for n in (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50)),
+    *(HOUR * n for n in (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 15, 18, 21)),
+    *(DAY * n for n in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 30)),
+)
+"""Durations that people give."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One lot of other settings. `value` is the swept option's, None without a sweep."""
+
+    label: str
+    variation: Variation
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One option over a range; `recorded` is the value that the recording has."""
+
+    option: Deciding
+    recorded: float
+
+
+def one_by_one(
+    settings: Settings, windows: Sequence[str], given: Sequence[str], poll_s: float | None
+) -> list[Tried]:
+    """The settings that `given` makes, once for each of the `windows` where there are any.
+
+    Raises ConfigError with every problem.
+    """
+    if not windows and not given:
+        return []
+    tried = []
+    for window in windows or (None,):
+        texts = list(given) if window is None else [f"Daemon.node_stale_after={window}", *given]
+        source = "--set" if window is None else "--node-stale-after/--set"
+        variation = varied(settings, texts, poll_s=poll_s, source=source)
+        label = " ".join(_short(text) for text in texts)
+        tried.append(Tried(label, variation))
+    return tried
+
+
+def _short(text: str) -> str:
+    name, _, value = text.partition("=")
+    return f"{name.strip().rpartition('.')[2]}={value.strip()}"
+
+
+def over_range(
+    settings: Settings, text: str, given: Sequence[str], steps: int, poll_s: float | None
+) -> tuple[Sweep, list[Tried]]:
+    """`OPTION=A..B` in `steps` values, the ends and the recorded one among them.
+
+    Raises ConfigError with every problem.
+    """
+    name, separator, span = text.partition("=")
+    low_text, dots, high_text = span.partition("..")
+    if not separator or not dots or not low_text.strip() or not high_text.strip():
+        raise ConfigError([f"--sweep {text}: write OPTION=A..B, like node_stale_after=5m..4h"])
+    option = _swept(settings, text, name.strip())
+    kind = option.declared.kind
+    ends = []
+    problems = []
+    for end in (low_text.strip(), high_text.strip()):
+        try:
+            ends.append(kind.parse(end))
+        except ValueError as error:
+            problems.append(f"--sweep: [{option.section}] {option.option} = {end}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    low, high = ends
+    if not low < high:
+        raise ConfigError([f"--sweep {text}: the range must go from the less to the more"])
+    recorded = getattr(settings, option.field)
+    values = spread(low, high, steps, of=type(recorded), duration=is_duration(option))
+    if recorded is not None and low < recorded < high:
+        values = sorted({*values, recorded})
+    tried = []
+    for value in values:
+        texts = [f"{option.section}.{option.option}={kind.show(value)}", *given]
+        variation = varied(settings, texts, poll_s=poll_s, source="--sweep/--set")
+        tried.append(Tried(shown(option, value), variation, float(value)))
+    return Sweep(option, float(recorded)), tried
+
+
+def _swept(settings: Settings, text: str, name: str) -> Deciding:
+    option = deciding.find(name)
+    numbers = [one for one in deciding.VARIABLE if _is_number(getattr(settings, one.field))]
+    if option in numbers:
+        return option
+    known = [one.option for one in numbers]
+    hint = did_you_mean(name.rpartition(".")[2], known) if option is None else ""
+    hint = hint or f"; there are {', '.join(known)}"
+    raise ConfigError([f"--sweep {text}: no option of a range that a replay can vary{hint}"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_duration(option: Deciding) -> bool:
+    return "duration" in option.declared.kind.doc
+
+
+def spread(low: float, high: float, steps: int, *, of: type, duration: bool) -> list[Any]:
+    """Values from `low` to `high`, each by the same factor more than the one before, and round.
+
+    By the same amount where the range begins at 0.
+    """
+    if steps < 2:
+        return [low, high]
+    exact = [
+        low + (high - low) * at / (steps - 1)
+        if low <= 0
+        else low * (high / low) ** (at / (steps - 1))
+        for at in range(1, steps - 1)
+    ]
+    rounded: list[float]
+    if of is int:
+        rounded = [round(value) for value in exact]
+    elif duration:
+        rounded = [
+            min(ROUND_S, key=lambda near: abs(math.log(near / value)), default=value)
+            if value > 0
+            else value
+            for value in exact
+        ]
+    else:
+        rounded = [float(f"{value:.3g}") for value in exact]
+    within = {value for value in rounded if low < value < high}
+    return sorted({low, high, *within})
+
+
+def shown(option: Deciding, value: float) -> str:
+    """A value as one would write it, in the largest unit that leaves few digits."""
+    if not is_duration(option):
+        return option.declared.kind.show(option.to_option(value))
+    return duration(value)
+
+
+def duration(seconds: float) -> str:
+    """`5m`, `90m`, `2h`, `45s`: as the configuration reads it again."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
+        many = seconds / unit
+        if many >= 1 and many == int(many) and (unit < DAY or many >= 2):
+            return f"{int(many)}{name}"
+    return f"{seconds:g}s"

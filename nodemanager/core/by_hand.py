@@ -1,0 +1,66 @@
+"""What operators' orders make of a node (SAFETY.md O1, O2).
+
+They go behind every rule that forbids to touch a node, and never before one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodemanager.core.model import CloudNode, Record, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.records import worker_state
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict, keep
+
+if TYPE_CHECKING:
+    from nodemanager.core.destroy import ShutdownOrder
+
+BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
+"""Why a node goes that an operator wants gone."""
+
+
+def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
+    """What an operator's kill makes of a node, busy or not; None without one (O2, D11)."""
+    kill = snapshot.kills.get(node.id)
+    if kill is None or node.tags.pool is None:
+        return None
+    return Verdict(Kind.SHUTDOWN, Reason.KILLED, node.id, kill.measures(snapshot.wall))
+
+
+def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
+    """What a drain makes of a node whose fresh word is `state`; None without one (O1).
+
+    It goes once that is idle, whatever demand, windows and idle counts say. Without a fresh word
+    it is judged like any other.
+    """
+    drain = snapshot.drains.get(node.id)
+    if drain is None or node.tags.pool is None:
+        return None
+    measures = {**drain.measures(snapshot.wall), "state": state.value}
+    if state is WorkerState.IDLE:
+        return Verdict(Kind.SHUTDOWN, Reason.DRAINED, node.id, measures)
+    if state is WorkerState.BUSY:
+        return Verdict(Kind.KEEP, Reason.DRAINING, node.id, measures)
+    return None
+
+
+def called_off(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
+
+    `record` is the node's as it was read just now.
+    """
+    node_id = order.node_id
+    if node_id in snapshot.kills:
+        return None
+    if order.reason is Reason.KILLED or node_id not in snapshot.drains:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
+    if record is None or record.incarnation != order.incarnation:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    if state is not WorkerState.IDLE:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+    return None

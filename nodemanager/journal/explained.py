@@ -1,0 +1,216 @@
+"""An explanation as JSON, of a decision in memory or of one that the journal replays.
+
+The running daemon's web thread and the command on a file give the same answer by this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, UnknownIdError, explain
+from nodemanager.core.findings import Finding
+from nodemanager.core.plan import Plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.errors import JournalError
+from nodemanager.journal.happening import Happening
+from nodemanager.journal.opened import opened
+from nodemanager.journal.reading import Decided, Entry, read
+from nodemanager.journal.replay import replayed
+from nodemanager.journal.story import Story
+from nodemanager.logline import timestamp
+
+Json = dict[str, Any]
+MOST = 100
+"""So many of the newest things that happened are told."""
+LOOK_BACK_S = 86400.0
+"""As far back they are looked for, unless told."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One decision and what it was taken from."""
+
+    snapshot: Snapshot
+    made: Plan
+    settings: Settings
+    mode: str = APPLY
+
+
+def picture_at(
+    path: Path, at: float | None = None, *, step: Callable[[int], None] = lambda done: None
+) -> Picture:
+    """The last decision that the journal at `path` has, or the last before `at` (epoch seconds).
+
+    `step` is told how many decisions were replayed. Raises JournalError where there is none.
+    """
+    wall = _newest(path, at)
+    last: Picture | None = None
+    mode = DRY_RUN if path.stem.endswith("-dry-run") else APPLY
+    entries = _until(read(path, since=wall, until=wall), wall)
+    for done, one in enumerate(replayed(entries), 1):
+        last = Picture(one.snapshot, one.plan, one.recorded.settings, mode)
+        step(done)
+    if last is None:
+        raise JournalError(f"the journal {path} has no decision from then")
+    return last
+
+
+def _newest(path: Path, at: float | None) -> float:
+    """When the last decision before `at` was taken."""
+    with opened(path) as connection:
+        first, last = connection.execute("SELECT min(wall), max(wall) FROM entries").fetchone()
+        if first is None:
+            raise JournalError(f"the journal {path} has no decision in it yet")
+        if at is None or at >= last:
+            return float(last)
+        found = connection.execute(
+            "SELECT max(wall) FROM entries WHERE wall <= ?", (at,)
+        ).fetchone()[0]
+    if found is None:
+        raise JournalError(
+            f"the journal {path} begins at {timestamp(first)}: nothing is known of before"
+        )
+    return float(found)
+
+
+def _until(entries: Any, wall: float) -> Any:
+    """The entries up to the last decision at that wall time."""
+    entry: Entry
+    for entry in entries:
+        if isinstance(entry, Decided) and entry.snapshot.wall > wall:
+            return
+        yield entry
+
+
+def told(
+    picture: Picture, given: str, *, source: str, journal: Path | None, since: float | None = None
+) -> Json:
+    """Everything about the one thing that `given` names; its history from `journal`, if any.
+
+    Raises UnknownIdError, whose text says when the journal last had it.
+    """
+    try:
+        explanation = explain(
+            picture.snapshot, picture.made, picture.settings, given, mode=picture.mode
+        )
+    except UnknownIdError as error:
+        last = None if journal is None else _last_heard(journal, given)
+        raise UnknownIdError(f"{error}{last or ''}", error.near) from error
+    shown = as_json(explanation, source)
+    history: list[Json] = []
+    problem = None
+    if journal is not None:
+        begin = explanation.wall - LOOK_BACK_S if since is None else since
+        try:
+            history = _history(journal, explanation, begin)
+        except JournalError as error:
+            problem = str(error)
+    return {**shown, "history": history, "history_problem": problem}
+
+
+def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
+    newest: deque[Happening] = deque(maxlen=MOST)
+    is_record = explanation.subject == "record"
+    for one in Story(path, since).news():
+        mine = one.record if is_record else one.node
+        if mine == explanation.id and one.at <= explanation.wall + 0.001:
+            newest.append(one)
+    return [_happened(one) for one in newest]
+
+
+def _happened(one: Happening) -> Json:
+    return {
+        "at": timestamp(one.at),
+        "event": one.event.value,
+        "reason": None if one.reason is None else one.reason.value,
+        "record": one.record,
+        "node": one.node,
+        "measures": plain(one.more),
+    }
+
+
+def _last_heard(path: Path, given: str) -> str | None:
+    try:
+        last = None
+        for one in Story(path).news():
+            if given in one.aliases:
+                last = one
+    except JournalError:
+        return None
+    if last is None:
+        return None
+    reason = f", {last.reason.value}" if last.reason is not None else ""
+    return (
+        f"; the journal last told of it at {timestamp(last.at)} ({last.event.value}{reason}): "
+        f"--at a time before that explains it, `nodemanager log {given}` tells the rest"
+    )
+
+
+def as_json(explanation: Explanation, source: str) -> Json:
+    """The explanation for machines: times are RFC 3339 in UTC, lengths of time seconds."""
+    verdict, wall, when = explanation.verdict, explanation.wall, explanation.earliest
+
+    def at(ahead: float | None) -> str | None:
+        return None if ahead is None else timestamp(wall + ahead)
+
+    return {
+        "subject": explanation.subject,
+        "id": explanation.id,
+        "source": source,
+        "pool": explanation.pool,
+        "plan": explanation.plan_id,
+        "mode": explanation.mode,
+        "at": timestamp(wall),
+        "wall": round(wall, 3),
+        "verdict": {
+            "kind": verdict.kind.value,
+            "reason": verdict.reason.value,
+            "says": verdict.reason.doc,
+            "measures": plain(verdict.measures or {}),
+        },
+        "state": explanation.state,
+        "record": plain(explanation.record),
+        "node": plain(explanation.node),
+        "rivals": list(explanation.rivals),
+        "rules": [_rule(one) for one in explanation.findings],
+        "blocks": list(dict.fromkeys(one.rule for one in explanation.blocks)),
+        "earliest": {
+            "at": at(when.in_s),
+            "in_s": plain(when.in_s),
+            "why": list(when.why),
+            "not_before": at(when.not_before_s),
+        },
+    }
+
+
+def _rule(one: Finding) -> Json:
+    return {
+        "rule": one.rule,
+        "name": one.name,
+        "asks": one.asks,
+        "status": one.status.value,
+        "reason": None if one.reason is None else one.reason.value,
+        "measures": plain(one.measures),
+        "why": one.why,
+        "wait_s": plain(one.wait_s),
+    }
+
+
+def plain(value: Any) -> Any:
+    """The same in what JSON has; what no number can say is null."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return round(value, 3) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(one) for one in value]
+    return value

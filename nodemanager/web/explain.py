@@ -1,0 +1,67 @@
+"""Why one record or node is left alone, over HTTP.
+
+    GET /api/explain/ID?since=EPOCH    with the token
+
+ID is a record's uuid, a cloud node's id or name, a hostname or a slot number. 404 with what there
+is near when nothing, or more than one thing, goes by it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import falcon
+
+from nodemanager.core.explain import UnknownIdError
+from nodemanager.core.plan import Plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.explained import Json, Picture, told
+from nodemanager.web.commands import Doorkeeper
+
+SOURCE = "daemon"
+
+
+class Explanations:
+    """Keeps the newest decision for the web's threads; its history is read from `journal`."""
+
+    def __init__(self, journal: Path | None, mode: str) -> None:
+        self._journal = journal
+        self._mode = mode
+        self._picture: Picture | None = None
+
+    def keep(self, snapshot: Snapshot, made: Plan, settings: Settings) -> None:
+        # One assignment of one immutable thing: readers need no lock.
+        self._picture = Picture(snapshot, made, settings, self._mode)
+
+    def told(self, id: str, since: float | None) -> Json | None:
+        """The explanation, None before the first decision. Raises UnknownIdError."""
+        picture = self._picture
+        if picture is None:
+            return None
+        return told(picture, id, source=SOURCE, journal=self._journal, since=since)
+
+
+def add_explain(app: Any, explanations: Explanations, door: Doorkeeper) -> None:
+    # A cloud's own ids may have slashes in them.
+    app.add_route("/api/explain/{id:path}", _Explain(explanations, door))
+
+
+class _Explain:
+    def __init__(self, explanations: Explanations, door: Doorkeeper) -> None:
+        self._explanations = explanations
+        self._door = door
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
+        self._door.lets_in(request)
+        since = request.get_param_as_float("since")
+        try:
+            shown = self._explanations.told(id, since)
+        except UnknownIdError as error:
+            raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
+        if shown is None:
+            raise falcon.HTTPServiceUnavailable(
+                title="starting", description="nothing was decided yet; try again", retry_after=1
+            )
+        response.media = shown

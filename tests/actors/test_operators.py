@@ -1,0 +1,519 @@
+"""Operators' commands to a running team: what they do, refuse, outlive, and write down (O1-O4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.messages import (
+    CleanByHand,
+    DrainNode,
+    HoldId,
+    KillNode,
+    PausePool,
+    ReleaseId,
+    ResetBreaker,
+    ResumePool,
+    RunNode,
+)
+from nodemanager.core.commands import Reply, Result
+from nodemanager.core.model import Record, Tags, WorkerState
+from nodemanager.errors import CloudError
+from nodemanager.journal.facts import CommandGiven
+from nodemanager.journal.memory import MemoryJournal
+from nodemanager.journal.reading import Decided, read
+from nodemanager.journal.replay import replayed
+from nodemanager.journal.sqlite import SqliteJournal
+from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+
+HOUR = 3600.0
+
+
+class Operator:
+    """Tells a rig's daemon, and reads its answers."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+
+    def _say(self, make: Any, *given: Any, **more: Any) -> list[Reply]:
+        said: list[Reply] = []
+        self.rig.system.daemon.tell(make(*given, by="ann", answered=said.append, **more))
+        self.rig.flush()
+        return said
+
+    def _now(self, make: Any, *given: Any, **more: Any) -> Reply:
+        (reply,) = self._say(make, *given, **more)
+        return reply
+
+    def hold(self, id: str, reason: str = "", **more: Any) -> Reply:
+        return self._now(HoldId, id, reason, **more)
+
+    def release(self, id: str) -> Reply:
+        return self._now(ReleaseId, id)
+
+    def drain(self, id: str, reason: str = "new image") -> Reply:
+        return self._now(DrainNode, id, reason)
+
+    def run(self, id: str) -> Reply:
+        return self._now(RunNode, id, "")
+
+    def kill(self, id: str) -> Reply:
+        return self._now(KillNode, id, "it hangs")
+
+    def clean(self, id: str, *forced: str, reason: str = "it burned") -> Reply:
+        return self._now(CleanByHand, id, reason, forced=forced)
+
+    def pause(self) -> Reply:
+        return self._now(PausePool, "upgrade")
+
+    def resume(self) -> Reply:
+        return self._now(ResumePool, "")
+
+    def reset(self) -> Reply:
+        return self._now(ResetBreaker)
+
+
+def pairs(rig: Rig, count: int = 2) -> list[tuple[str, Record]]:
+    """So many nodes with their records, ages old and pinging."""
+    made = []
+    for _ in range(count):
+        machine, record = rig.fleet.add_node(age=10 * HOUR)
+        made.append((machine.node.id, record))
+    return made
+
+
+def happened(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
+    """That line: it may have come already."""
+    found = rig.lines(event, **fields)
+    return found[0] if found else rig.turn_until(event, within=within, **fields)
+
+
+def restart(rig: Rig) -> Operator:
+    rig.kill()
+    rig.forget_lines()
+    rig.start()
+    return Operator(rig)
+
+
+@pytest.fixture
+def busy(make_rig: MakeRig) -> Rig:
+    """A pool of two busy nodes, which demand wants."""
+    rig = make_rig(min_nodes=2, max_nodes=4, backlog="clean")
+    rig.fleet.state = WorkerState.BUSY
+    pairs(rig)
+    rig.start()
+    rig.turn(120)
+    return rig
+
+
+def node_of(rig: Rig, number: int = 0) -> str:
+    return sorted(node.id for node in rig.nodes)[number]
+
+
+# Drain, run.
+
+
+def test_a_drained_node_goes_once_idle_and_its_slot_is_freed(busy: Rig) -> None:
+    """O1, C20."""
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    assert operator.drain(node_id).result is Result.DONE
+    rig.turn(300)
+    assert node_id in {node.id for node in rig.nodes}
+    assert rig.reasons("node.keep", node=node_id)[-1] == "draining"
+    assert rig.summary()["draining"] == 1
+    rig.fleet.state = WorkerState.IDLE
+    gone = happened(rig, "node.gone", within=300, node=node_id)
+    assert gone["reason"] == "drained"
+    happened(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
+    (told,) = rig.lines("operator.drain")
+    assert (told["by"], told["cause"], told["result"]) == ("ann", "new image", "done")
+
+
+def test_a_drain_outlives_kill_9_and_run_undoes_it(busy: Rig) -> None:
+    rig = busy
+    node_id = node_of(rig)
+    Operator(rig).drain(node_id)
+    operator = restart(rig)
+    rig.turn(120)
+    assert rig.reasons("node.keep", node=node_id)[-1] == "draining"
+    assert operator.drain(node_id).result is Result.ALREADY
+    assert operator.run(node_id).result is Result.DONE
+    rig.fleet.state = WorkerState.IDLE
+    rig.turn(600)
+    assert rig.lines("node.gone", node=node_id, reason="drained") == []
+    assert operator.run(node_id).result is Result.ALREADY
+    operator = restart(rig)
+    rig.turn(120)
+    assert "draining" not in rig.reasons("node.keep", node=node_id)
+
+
+def test_the_second_time_a_command_says_who_gave_it_since_when_and_why(busy: Rig) -> None:
+    operator = Operator(busy)
+    node_id = node_of(busy)
+    operator.drain(node_id)
+    again = operator.drain(node_id, "another reason")
+    assert again.result is Result.ALREADY
+    assert "draining already, by ann since 2023" in again.text
+    assert again.text.endswith(": new image")
+    operator.hold(node_of(busy, 1), "I am logged in")
+    held = operator.hold(node_of(busy, 1))
+    assert held.result is Result.ALREADY
+    assert held.text.endswith(": I am logged in")
+    assert operator.pause().result is Result.DONE
+    assert operator.pause().text.endswith(": upgrade")
+    assert operator.resume().result is Result.DONE
+    assert operator.resume().result is Result.ALREADY
+    assert operator.reset().result is Result.ALREADY
+    assert operator.release(node_of(busy, 1)).result is Result.DONE
+    assert operator.release(node_of(busy, 1)).result is Result.ALREADY
+    kept = operator.drain(node_id)
+    assert kept.result is Result.ALREADY
+
+
+# Kill.
+
+
+def test_a_killed_node_goes_at_once_busy_as_it_is_and_another_is_booted(busy: Rig) -> None:
+    """O2: through the last look, the destroy and C20."""
+    rig = busy
+    node_id = node_of(rig)
+    looks = rig.cloud.calls["pins"]
+    said = Operator(rig).kill(node_id)
+    assert said.result is Result.DONE
+    gone = happened(rig, "node.gone", within=120, node=node_id)
+    assert gone["reason"] == "killed"
+    assert rig.cloud.calls["pins"] == looks + 1
+    happened(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
+    rig.turn(120)
+    assert len(rig.nodes) == 2
+    assert Operator(rig).kill(node_id).result is Result.ALREADY
+
+
+def test_a_kill_of_what_is_untagged_is_refused_by_d11(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0)
+    stranger = rig.cloud.add(tags=Tags())
+    rig.start()
+    rig.turn(60)
+    said = Operator(rig).kill(stranger.id)
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, "untagged", "D11")
+    rig.turn(600)
+    assert rig.cloud.calls["destroy"] == 0
+    (told,) = rig.lines("operator.kill")
+    assert (told["result"], told["reason"], told["rule"]) == ("refused", "untagged", "D11")
+    restart(rig)
+    rig.turn(600)
+    assert rig.cloud.calls["destroy"] == 0
+
+
+@pytest.mark.parametrize("first", ["kill", "drain"])
+def test_a_held_node_is_neither_killed_nor_drained(busy: Rig, first: str) -> None:
+    """C9."""
+    operator = Operator(busy)
+    node_id = node_of(busy)
+    operator.hold(node_id)
+    said = getattr(operator, first)(node_id)
+    assert (said.result, said.rule) == (Result.REFUSED, "C9")
+    operator.release(node_id)
+    busy.turn(300)
+    assert busy.lines("node.gone") == []
+
+
+def test_a_kill_that_could_not_be_carried_out_yet_outlives_the_process(busy: Rig) -> None:
+    rig = busy
+    node_id = node_of(rig)
+    rig.cloud.always("destroy", fail(CloudError("cut off")))
+    Operator(rig).kill(node_id)
+    restart(rig)
+    rig.cloud.always("destroy", None)
+    gone = happened(rig, "node.gone", within=2000, node=node_id)
+    assert gone["reason"] == "killed"
+    restart(rig)
+    rig.turn(60)
+    assert Operator(rig).kill(node_id).result is Result.ALREADY
+
+
+def test_a_dry_run_kills_and_cleans_nothing_and_says_so(make_rig: MakeRig) -> None:
+    """S3."""
+    rig = make_rig(min_nodes=0)
+    ((node_id, record),) = pairs(rig, 1)
+    rig.start(dry_run=True)
+    rig.turn(60)
+    operator = Operator(rig)
+    assert operator.kill(node_id).rule == "S3"
+    assert operator.clean(record.uuid).rule == "S3"
+    assert rig.cloud.calls["destroy"] == 0
+
+
+# Clean by hand.
+
+
+def test_each_rule_that_keeps_a_record_is_named_in_its_turn_until_all_are_broken(
+    leaking: Leaking,
+) -> None:
+    """O3: it pinged inside its window, and said that it was busy."""
+    rig, record = leaking(node_stale_after="4h")
+    rig.start()
+    rig.turn(120)
+    operator = Operator(rig)
+    said = operator.clean(record.uuid)
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, "within_window", "C3")
+    assert said.measures["window_s"] == 4 * HOUR
+    said = operator.clean(record.uuid, "C3")
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, "busy", "C2")
+    assert rig.store.calls["clean"] == 0
+    assert operator.clean(record.uuid, "C3", "C2").result is Result.DONE
+    assert rig.store.calls["clean"] == 1
+    assert operator.clean(record.uuid, "C3", "C2").result is Result.ALREADY
+    rig.turn(120)
+    assert operator.clean(record.uuid).result is Result.ALREADY
+    assert rig.store.calls["clean"] == 1
+
+
+def test_a_forced_clean_is_written_down_with_rule_who_and_why(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    leaked = rig.store.add_leaked(7, quiet_for=HOUR)
+    rig.start()
+    rig.turn(120)
+    operator = Operator(rig)
+    assert operator.clean(leaked.uuid).rule == "C3"
+    said = operator.clean("compute7", "C3")
+    assert said.result is Result.DONE
+    assert "slot 7 is free" in said.text
+    assert rig.store.rows[leaked.uuid].slot_number is None
+    assert isinstance(rig.journal, MemoryJournal)
+    (written,) = list(rig.journal.concluded(id=leaked.uuid))
+    hand = written.intent.details["order"]["hand"]
+    assert (hand["by"], hand["reason"], hand["forced"]) == ("ann", "it burned", ["C3"])
+    told = rig.lines("operator.clean", result="done")
+    assert [(line["by"], line["cause"], line["forced"]) for line in told] == [
+        ("ann", "it burned", "C3")
+    ]
+    assert rig.lines("invariant.broken") == []
+    assert rig.summary()["breaker"] == "closed"
+    assert operator.clean("compute7").result is Result.ALREADY
+    assert operator.clean(leaked.uuid, "C3").result is Result.ALREADY
+
+
+def test_a_forced_clean_of_a_node_that_the_cloud_has_is_left_undone(make_rig: MakeRig) -> None:
+    """C11: no listing shows it, and the last look finds it."""
+    rig = make_rig(min_nodes=0, backlog="clean")
+    machine, record = rig.fleet.add_node(age=10 * HOUR)
+    machine.listed = False
+    rig.fleet.silent.add(machine.node.id)
+    rig.start()
+    rig.turn(400)
+    said = Operator(rig).clean(record.uuid, "C2", "C3", "C5")
+    assert said.result is Result.REFUSED
+    assert said.reason in ("node_alive", "listing_short")
+    assert rig.store.calls["clean"] == 0
+    assert rig.store.rows[record.uuid].slot_number is not None
+
+
+def test_a_rule_that_nobody_may_break_refuses_before_anything_is_judged(leaking: Leaking) -> None:
+    rig, record = leaking()
+    rig.start()
+    said = Operator(rig).clean(record.uuid, "C3", "C11")
+    assert (said.reason, said.rule) == ("never_forced", "O3")
+
+
+def test_what_is_cleaned_by_hand_on_the_first_day_ends_no_backlog(make_rig: MakeRig) -> None:
+    """S5: the first plan of its own that would free too many still frees none."""
+    rig = make_rig(min_nodes=0, max_cleans_per_cycle=2)
+    leaked = [rig.store.add_leaked(slot, quiet_for=3 * HOUR) for slot in range(1, 7)]
+    rig.start()
+    operator = Operator(rig)
+    assert operator.clean(leaked[0].uuid).rule in ("C5", "C6")
+    early = operator.clean(leaked[0].uuid, "C5")
+    rig.turn(300)
+    assert rig.lines("backlog.found")
+    freed = {line["record"] for line in rig.lines("record.cleaned")}
+    assert freed <= {leaked[0].uuid}
+    assert early.result in (Result.DONE, Result.REFUSED)
+    held = operator.clean(leaked[1].uuid)
+    assert (held.reason, held.rule) == ("backlog_held", "S5")
+    assert operator.clean(leaked[1].uuid, "S5").result is Result.DONE
+    assert operator.clean(leaked[2].uuid).rule == "S5"
+
+
+# Pause, resume.
+
+
+def test_a_paused_pool_stands_still_over_restarts_until_it_is_resumed(make_rig: MakeRig) -> None:
+    """O4."""
+    rig = make_rig(min_nodes=2, backlog="clean")
+    leaked = rig.store.add_leaked(9, quiet_for=3 * HOUR)
+    rig.start()
+    operator = Operator(rig)
+    assert operator.pause().result is Result.DONE
+    rig.forget_calls()
+    rig.turn(300)
+    assert rig.summary()["paused"] == "ann"
+    assert rig.reasons("record.keep", record=leaked.uuid)[-1] == "paused"
+    operator = restart(rig)
+    rig.turn(600)
+    assert rig.summary()["paused"] == "ann"
+    assert operator.kill("i-none").result is Result.UNKNOWN
+    assert operator.clean(leaked.uuid).rule == "O4"
+    assert operator.clean(leaked.uuid, "C3").rule == "O4"
+    assert rig.cloud.calls["create"] == rig.store.calls["claim"] == rig.store.calls["clean"] == 0
+    assert rig.cloud.calls["list_nodes"] > 0
+    assert operator.resume().result is Result.DONE
+    happened(rig, "record.cleaned", within=300, record=leaked.uuid)
+    rig.turn(120)
+    assert len(rig.nodes) == 2
+    assert rig.summary()["paused"] is None
+    restart(rig)
+    rig.turn(60)
+    assert rig.summary().get("paused") is None
+
+
+def test_a_pause_calls_off_what_nobody_has_begun(make_rig: MakeRig) -> None:
+    """More boots than workers wait in a queue; none of those left there is sent."""
+    rig = make_rig(min_nodes=6, max_nodes=8)
+    operator = Operator(rig)
+    paused: list[Reply] = []
+
+    def pause_now() -> None:
+        rig.system.daemon.tell(PausePool("stop", "ann", paused.append))
+
+    rig.store.on("create", first(pause_now))
+    rig.start()
+    rig.turn(600)
+    assert paused[0].result is Result.DONE
+    assert len(rig.nodes) < 6
+    operator.resume()
+    rig.turn(300)
+    assert len(rig.nodes) == 6
+
+
+def test_a_slot_whose_node_went_just_before_a_pause_is_freed_once_it_is_over(busy: Rig) -> None:
+    """C20 is tried again, as long as action_timeout."""
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    record = next(one for one in rig.records if one.instance_id == node_id)
+    rig.cloud.always("find_by_record", fail(CloudError("slow")))
+    operator.kill(node_id)
+    happened(rig, "node.gone", within=300, node=node_id)
+    operator.pause()
+    rig.cloud.always("find_by_record", None)
+    rig.turn(300)
+    assert rig.store.rows[record.uuid].slot_number is not None
+    operator.resume()
+    happened(rig, "record.cleaned", within=600, record=record.uuid, reason="after_shutdown")
+
+
+# Names, and what can't be written.
+
+
+def test_a_command_on_an_unknown_id_names_the_nearest_known_one(busy: Rig) -> None:
+    operator = Operator(busy)
+    node_id = node_of(busy)
+    for give in (operator.hold, operator.drain, operator.kill, operator.clean, operator.release):
+        said = give(f"{node_id}x")
+        assert (said.result, said.nearest) == (Result.UNKNOWN, node_id)
+    assert busy.lines("operator.kill", result="unknown", reason="unknown_id")
+
+
+def test_what_no_listing_shows_can_be_held_when_that_is_meant(busy: Rig) -> None:
+    operator = Operator(busy)
+    assert operator.hold("i-elsewhere").result is Result.UNKNOWN
+    assert operator.hold("i-elsewhere", unlisted=True).result is Result.DONE
+    assert operator.release("i-elsewhere").result is Result.DONE
+
+
+def test_before_the_first_listing_a_hold_is_taken_and_an_order_is_not(make_rig: MakeRig) -> None:
+    """L1: nobody knows yet who is unknown."""
+    rig = make_rig(min_nodes=0)
+    rig.cloud.always("list_nodes", fail(CloudError("down")))
+    rig.start()
+    operator = Operator(rig)
+    assert operator.hold("i-1").result is Result.DONE
+    assert operator.kill("i-2").reason == "no_listing"
+    assert operator.drain("i-2").rule == "L1"
+
+
+def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is full")
+    for said in (operator.drain(node_id), operator.kill(node_id), operator.pause()):
+        assert said.result is Result.FAILED
+        assert "the disk is full" in said.text
+    rig.journal.heal()
+    rig.fleet.state = WorkerState.IDLE
+    rig.turn(600)
+    assert rig.lines("node.gone") == []
+    assert rig.summary()["paused"] is None
+
+
+def test_a_resume_that_can_not_be_written_down_leaves_the_pool_paused(busy: Rig) -> None:
+    rig, operator = busy, Operator(busy)
+    operator.pause()
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is full")
+    assert operator.resume().result is Result.FAILED
+    rig.journal.heal()
+    rig.turn(60)
+    assert rig.summary()["paused"] == "ann"
+    operator = restart(rig)
+    assert operator.pause().result is Result.ALREADY
+
+
+# The journal.
+
+
+def test_a_recorded_story_of_commands_replays_to_the_same_verdicts(
+    make_rig: MakeRig, clock: TickingClock, cloud: FakeCloud, store: FakeStore, tmp_path: Any
+) -> None:
+    """Drains, kills, cleans by hand and the pause are in the recorded snapshots."""
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path, pool="pool", clock=clock)
+    rig = make_rig(cloud=cloud, store=store, journal=journal, min_nodes=2, max_nodes=6)
+    rig.fleet.state = WorkerState.BUSY
+    leaked = store.add_leaked(30, quiet_for=HOUR)
+    made = pairs(rig, 4)
+    rig.start()
+    operator = Operator(rig)
+    rig.turn(120)
+    operator.hold(made[3][0], "mine")
+    operator.drain(made[0][0])
+    operator.kill(made[1][0])
+    rig.turn(120)
+    assert operator.clean(leaked.uuid, "C3").result is Result.DONE
+    assert operator.kill(made[3][0]).result is Result.REFUSED
+    operator.pause()
+    rig.turn(90)
+    operator.resume()
+    rig.fleet.state = WorkerState.IDLE
+    rig.turn(300)
+    assert rig.lines("node.gone", reason="drained")
+    rig.kill()
+    journal.close()
+
+    entries = list(read(path))
+    steps = list(replayed(entries))
+    assert len(steps) > 10
+    assert all(step.is_same for step in steps)
+    seen = [one.snapshot for one in entries if isinstance(one, Decided)]
+    assert any(made[0][0] in one.drains for one in seen)
+    assert any(made[1][0] in one.kills for one in seen)
+    assert any(one.by_hand[leaked.uuid].forced == ("C3",) for one in seen if one.by_hand)
+    assert any(one.paused is not None and one.paused.reason == "upgrade" for one in seen)
+    assert seen[-1].paused is None
+    commands = [one for one in entries if isinstance(one, CommandGiven)]
+    assert [(one.command, one.result) for one in commands] == [
+        ("hold", "done"),
+        ("drain", "done"),
+        ("kill", "done"),
+        ("clean", "done"),
+        ("kill", "refused"),
+        ("pause", "done"),
+        ("resume", "done"),
+    ]
+    assert commands[4].rule == "C9"
+    assert commands[3].forced == ("C3",)

@@ -1,0 +1,193 @@
+"""`nodemanager explain`: from a daemon, from a journal, plain, coloured, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+from rich.text import Text
+
+from nodemanager import cli
+from nodemanager.clock import ManualClock
+from nodemanager.commands.explain_screen import screen
+from nodemanager.commands.show import say
+from nodemanager.core.explain import APPLY
+from nodemanager.errors import NodeManagerError
+from nodemanager.journal.explained import picture_at, told
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.web.explain import Explanations
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+from tests.core.build import EPOCH
+from tests.journal.random_world import RandomWorld
+
+CONFIG = """\
+[Daemon]
+pool = main
+max_nodes = 3
+state_dir = {directory}/state
+[Manage]
+port = {port}
+ManagementToken = open-sesame-open-sesame
+[Cloud]
+provider = dummy
+[Journal]
+path = {directory}/journal.db
+"""
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Path]:
+    """A journal of thirty decisions; a record in it is `id_in`."""
+    path = tmp_path / "journal.db"
+    opened = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
+    world = RandomWorld(3, opened)
+    for decision in world.run(30):
+        opened.decided(decision)
+    yield path
+    opened.close()
+
+
+def id_in(journal: Path) -> str:
+    records = picture_at(journal).snapshot.history.records
+    assert records is not None
+    return next(one.uuid for one in records.items if one.hostname is not None)
+
+
+@pytest.fixture
+def server(journal: Path) -> Iterator[ManagementServer]:
+    """What a daemon serves, of the journal's newest decision."""
+    picture = picture_at(journal)
+    explanations = Explanations(journal, APPLY)
+    explanations.keep(picture.snapshot, picture.made, picture.settings)
+    clock = ManualClock()
+    made = ManagementServer(
+        Board(clock),
+        Metrics("main", clock),
+        listen=("127.0.0.1", 0),
+        token="open-sesame-open-sesame",
+        healthy_for=600.0,
+        explanations=explanations,
+    )
+    made.start()
+    yield made
+    made.stop()
+
+
+def config(directory: Path, port: int) -> str:
+    path = directory / "pool.cfg"
+    path.write_text(CONFIG.format(directory=directory, port=port), encoding="utf-8")
+    return str(path)
+
+
+def typed(*args: str) -> Result:
+    return CliRunner().invoke(cli.group, ["explain", *args])
+
+
+def printed(*args: str) -> str:
+    result = typed(*args)
+    assert result.exception is None, result.output
+    return result.stdout
+
+
+def test_from_a_journal_in_a_pipe_each_rule_is_one_plain_line(journal: Path) -> None:
+    id = id_in(journal)
+    text = printed(id, "--journal", str(journal))
+    lines = text.splitlines()
+    assert id in lines[0]
+    assert "\x1b" not in text
+    for rule in ("C0", "C3", "C5", "B2", "C12", "C22"):
+        assert any(line.startswith(f"{rule} ") for line in lines)
+    assert any(line.startswith("blocking: ") for line in lines)
+    assert any(line.startswith("earliest: ") for line in lines)
+
+
+def test_json_is_what_the_journal_tells(journal: Path) -> None:
+    id = id_in(journal)
+    shown = json.loads(printed(id, "--journal", str(journal), "--json"))
+    assert shown == told(picture_at(journal), id, source=str(journal), journal=journal)
+
+
+def test_at_a_time_it_is_the_decision_before_it(journal: Path) -> None:
+    id, newest = id_in(journal), picture_at(journal).snapshot.wall
+    stamp = datetime.fromtimestamp(newest - 1.0).astimezone().isoformat()
+    shown = json.loads(printed(id, "--journal", str(journal), "--at", stamp, "--json"))
+    assert shown["wall"] <= newest - 1.0 + 0.001
+    assert shown["source"] == str(journal)
+
+
+def test_a_running_daemon_answers_first(journal: Path, server: ManagementServer) -> None:
+    given = config(journal.parent, server.address[1])
+    shown = json.loads(printed(id_in(journal), "--config", given, "--json"))
+    assert shown["source"] == "daemon"
+    assert shown["history"]
+
+
+def test_at_a_time_the_configured_journal_is_read_beside_the_daemon(
+    journal: Path, server: ManagementServer
+) -> None:
+    given = config(journal.parent, server.address[1])
+    args = (id_in(journal), "--config", given, "--at", "now", "--json")
+    assert json.loads(printed(*args))["source"] == str(journal)
+
+
+def test_without_a_daemon_its_journal_is_read_and_it_says_so(
+    journal: Path, server: ManagementServer
+) -> None:
+    given = config(journal.parent, server.address[1])
+    server.stop()
+    result = typed(id_in(journal), "--config", given, "--json")
+    assert result.exception is None
+    assert json.loads(result.stdout)["source"] == str(journal)
+    assert f"from its journal, {journal}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(("--json",), id="from-the-daemon"),
+        pytest.param(("--at", "now"), id="from-its-journal"),
+    ],
+)
+def test_an_unknown_id_names_what_there_is_near(
+    args: tuple[str, ...], journal: Path, server: ManagementServer
+) -> None:
+    given = config(journal.parent, server.address[1])
+    id = id_in(journal)
+    error = typed(f"{id}x", "--config", given, *args).exception
+    assert isinstance(error, NodeManagerError)
+    assert f"near it: {id}" in str(error)
+    assert "http" not in str(error)
+
+
+def test_without_daemon_and_journal_it_says_how_to_start_one(tmp_path: Path) -> None:
+    error = typed("r-1", "--config", config(tmp_path, 1)).exception
+    assert isinstance(error, NodeManagerError)
+    assert "nodemanager run --config" in str(error)
+
+
+def test_before_the_journal_begins_nothing_is_known(journal: Path) -> None:
+    stamp = datetime.fromtimestamp(EPOCH).astimezone().isoformat()
+    error = typed("r-1", "--journal", str(journal), "--at", stamp).exception
+    assert isinstance(error, NodeManagerError)
+    assert "begins at" in str(error)
+
+
+def test_on_a_terminal_it_is_coloured_and_fits_its_width(journal: Path) -> None:
+    shown: dict[str, Any] = json.loads(printed(id_in(journal), "--journal", str(journal), "--json"))
+    out = Console(force_terminal=True, width=80, color_system="standard")
+    with out.capture() as captured:
+        for part in screen(shown, terminal=True, now=shown["wall"] + 5.0):
+            say(out, part)
+    text = captured.get()
+    assert "\x1b[" in text
+    lines = Text.from_ansi(text).plain.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert any("(5s ago)" in line for line in lines)

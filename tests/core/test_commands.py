@@ -1,0 +1,238 @@
+"""Whom a command names, and what is answered to it (SAFETY.md O1-O4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core import commands
+from nodemanager.core.commands import RULES, Command, Known, Named, Reply, Result, Verb, find
+from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model import CloudState
+from nodemanager.core.pairing import NO_PAIRS
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.snapshot import Expected
+from nodemanager.core.verdict import keep
+from tests.core.build import EPOCH, START, World, node, world
+
+MARK = Mark("ann", EPOCH + START, "new image")
+PAIR = Named("r1", "i-r1", "r1")
+BY_NODE = Named("i-r1", "i-r1", "r1")
+
+
+def pair_and_leak() -> World:
+    made = world()
+    made.add_record("r1", slot=1, quiet=100.0)
+    made.add_node("r1")
+    made.add_record("r2", slot=2, quiet=100.0)
+    made.round()
+    return made
+
+
+def known(made: World, *others: str) -> Known:
+    assert made.last is not None
+    return Known(made.history, made.last.pairs, frozenset(others))
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param("r1", PAIR, id="a-record"),
+        pytest.param("i-r1", BY_NODE, id="a-node"),
+        pytest.param("compute1", PAIR, id="a-hostname"),
+        pytest.param("r2", Named("r2", "i-r2", "r2"), id="a-record-whose-node-is-gone"),
+        pytest.param("i-r2", Named("i-r2", "i-r2", "r2"), id="the-node-that-is-gone"),
+        pytest.param("vol-9", Named("vol-9", "vol-9"), id="a-leftover"),
+    ],
+)
+def test_a_command_names_by_id_or_by_hostname(given: str, expected: Named) -> None:
+    assert find(given, known(pair_and_leak(), "vol-9")) == expected
+
+
+def test_a_node_s_own_name_names_it() -> None:
+    made = pair_and_leak()
+    made.nodes = [replace(made.nodes[0], name="worker-a"), node(id="i-lone", name="worker-b")]
+    made.round()
+    assert find("worker-a", known(made)) == PAIR
+    assert find("worker-b", known(made)) == Named("i-lone", "i-lone")
+
+
+def test_a_hostname_of_two_names_neither() -> None:
+    made = pair_and_leak()
+    made.change("r2", hostname="compute1")
+    made.round()
+    said = find("compute1", known(made))
+    assert isinstance(said, Reply)
+    assert (said.result, said.reason) == (Result.REFUSED, Reason.AMBIGUOUS_NAME)
+    assert "r1" in said.text
+    assert "r2" in said.text
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [("i-r11", "i-r1"), ("compute11", "compute1"), ("nothing-like-it-at-all", None)],
+)
+def test_an_unknown_id_is_told_with_the_nearest_one(given: str, nearest: str | None) -> None:
+    said = find(given, known(pair_and_leak()))
+    assert isinstance(said, Reply)
+    assert (said.result, said.nearest) == (Result.UNKNOWN, nearest)
+    assert (nearest or given) in said.text
+
+
+def test_a_record_that_was_freed_is_still_named_by_what_it_was_until_it_is_used_again() -> None:
+    made = pair_and_leak()
+    made.free("r2")
+    made.round()
+    freed = Named("r2", "i-r2", "r2")
+    assert find("i-r2", known(made)) == freed
+    assert find("compute2", known(made)) == freed
+    made.change("r2", slot_number=2, hostname="compute2b", claim=made.record("r1").claim)
+    made.round()
+    said = find("i-r2", known(made))
+    assert isinstance(said, Reply)
+    assert said.result is Result.UNKNOWN
+
+
+def test_before_there_is_a_listing_nobody_is_known_to_be_unknown() -> None:
+    assert not Known(world().history, NO_PAIRS).is_complete
+    assert known(pair_and_leak()).is_complete
+
+
+# Rules.
+
+
+@pytest.mark.parametrize("reason", sorted(RULES), ids=str)
+def test_the_rule_behind_a_refusal_is_the_one_that_its_docs_name(reason: Reason) -> None:
+    assert RULES[reason] in re.findall(r"[A-Z]\d+", reason.doc)
+
+
+@pytest.mark.parametrize("rule", sorted(FORCIBLE))
+def test_what_may_be_broken_by_name_is_not_refused(rule: str) -> None:
+    assert commands.forcing((rule,)) is None
+
+
+NEVER = "C0 C1 C4 C6 C7 C8 C9 C10 C11 C12 C20 C21 T1 T3 L5 B2 O4 P6 c3 everything"
+
+
+@pytest.mark.parametrize("rule", [*NEVER.split(), ""])
+def test_no_other_rule_may_be_broken_and_the_refusal_says_which_may(rule: str) -> None:
+    said = commands.forcing(("C3", rule))
+    assert said is not None
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.NEVER_FORCED, "O3")
+    assert all(one in said.text for one in FORCIBLE)
+
+
+@pytest.mark.parametrize(
+    ("command", "lacks"),
+    [
+        pytest.param(Command(Verb.KILL, "ann", id="i-1"), True, id="kill"),
+        pytest.param(Command(Verb.KILL, "ann", "it hangs", id="i-1"), False, id="kill-for-one"),
+        pytest.param(Command(Verb.PAUSE, "ann"), True, id="pause"),
+        pytest.param(Command(Verb.CLEAN, "ann", id="r1", forced=("C3",)), True, id="forced-clean"),
+        pytest.param(Command(Verb.CLEAN, "ann", id="r1"), False, id="clean"),
+        pytest.param(Command(Verb.DRAIN, "ann", id="i-1"), False, id="drain"),
+        pytest.param(Command(Verb.RESUME, "ann"), False, id="resume"),
+    ],
+)
+def test_what_is_only_done_for_a_reason(command: Command, lacks: bool) -> None:
+    assert (commands.lacks_reason(command) is not None) is lacks
+
+
+def test_a_refusal_names_reason_rule_and_measures_and_how_to_break_it() -> None:
+    said = commands.refused(
+        Verb.CLEAN, keep("r1", Reason.WITHIN_WINDOW, idle_s=812.25, window_s=7200.0), PAIR
+    )
+    assert (said.reason, said.rule) == (Reason.WITHIN_WINDOW, "C3")
+    assert said.measures == {"idle_s": 812.25, "window_s": 7200.0}
+    assert "idle_s=812.2, window_s=7200.0" in said.text
+    assert "`--force C3`" in said.text
+    blind = commands.refused(Verb.CLEAN, keep("r1", Reason.UNVERIFIABLE), PAIR)
+    assert f"`--force {UNVERIFIABLE}`" in blind.text
+    listed = commands.refused(Verb.CLEAN, keep("r1", Reason.PAIRED), PAIR)
+    assert "--force" not in listed.text
+
+
+# What a plan makes of it.
+
+
+def test_a_kill_stands_when_the_plan_orders_it_and_is_refused_by_what_keeps_the_node() -> None:
+    made = pair_and_leak()
+    made.flags["kills"] = {"i-r1": MARK}
+    assert commands.of_kill(BY_NODE, made.plan(), made.snapshot()).result is Result.DONE
+    made.flags["holds"] = frozenset({"i-r1"})
+    said = commands.of_kill(BY_NODE, made.plan(), made.snapshot())
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.HELD, "C9")
+
+
+def test_a_kill_that_the_cap_puts_off_stands() -> None:
+    """D9."""
+    made = pair_and_leak().with_settings(max_shutdowns_per_cycle=0)
+    made.flags["kills"] = {"i-r1": MARK}
+    assert made.round().shutdowns == ()
+    assert made.last is not None
+    assert commands.of_kill(BY_NODE, made.last, made.snapshot()).result is Result.DONE
+
+
+def test_a_node_that_is_no_more_needs_no_order() -> None:
+    made = pair_and_leak()
+    made.change_node("i-r1", state=CloudState.TERMINATED)
+    plan = made.round()
+    for of in (commands.of_kill, commands.of_drain):
+        assert of(BY_NODE, plan, made.snapshot()).result is Result.ALREADY
+        assert of(Named("i-r2", "i-r2"), plan, made.snapshot()).result is Result.ALREADY
+
+
+def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
+    """P4."""
+    made = pair_and_leak()
+    snapshot = made.snapshot(expected={"r5": Expected("i-r5", "small", made.now)})
+    assert made.last is not None
+    for of in (commands.of_kill, commands.of_drain):
+        said = of(Named("i-r5", "i-r5"), made.last, snapshot)
+        assert (said.result, said.rule) == (Result.REFUSED, "P4")
+
+
+def test_a_plan_that_was_not_taken_refuses_with_its_reason() -> None:
+    """L1."""
+    made = world()
+    plan = made.plan()
+    said = commands.of_kill(BY_NODE, plan, made.snapshot())
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.NO_LISTING, "L1")
+    assert commands.of_drain(BY_NODE, plan, made.snapshot()).reason is Reason.NO_LISTING
+    refused = commands.of_clean(PAIR, plan)
+    assert refused is not None
+    assert refused.reason is Reason.NO_LISTING
+
+
+def test_a_clean_that_is_ordered_is_not_answered_yet() -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.settle()
+    made.flags["by_hand"] = {"r1": HandClean("ann", EPOCH + START)}
+    plan = made.plan()
+    assert made.of_record("r1").kind is Kind.CLEAN
+    assert commands.of_clean(Named("r1", None, "r1"), plan) is None
+
+
+def test_a_record_that_is_clean_already_needs_no_clean() -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.free("r1")
+    plan = made.round()
+    said = commands.of_clean(Named("r1", None, "r1"), plan)
+    assert said is not None
+    assert said.result is Result.ALREADY
+
+
+def test_marks_of_nodes_that_are_no_more_are_forgotten_and_others_stand() -> None:
+    """A listing that only lacks a node may be short."""
+    made = pair_and_leak()
+    made.nodes.append(node(id="i-over", state=CloudState.TERMINATED))
+    made.round()
+    marks = ("i-r1", "i-over", "i-unlisted", "i-ours")
+    assert commands.ended(marks, made.history, {"i-ours"}) == {"i-over", "i-ours"}

@@ -1,0 +1,352 @@
+"""What operators' orders make of nodes, and of a pool (SAFETY.md O1, O2, O4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.explain import explain
+from nodemanager.core.findings import Status
+from nodemanager.core.marks import Mark
+from nodemanager.core.model import CloudState, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from tests.core.build import EPOCH, SMALL, START, Flight, Job, World, node, world
+from tests.core.nodes import live, pinging, unpaired, verdict
+
+NODE = "i-r1"
+MARK = Mark("ann", EPOCH + START, "new image")
+KILL = {"kills": {NODE: MARK}}
+DRAIN = {"drains": {NODE: MARK}}
+PAUSED = {"paused": MARK}
+
+
+def marked(made: World, **flags: Any) -> World:
+    made.flags |= flags
+    made.plan()
+    return made
+
+
+# O1: drain.
+
+
+def test_o1_a_drained_node_goes_as_soon_as_it_is_idle_whatever_demand_says() -> None:
+    """No idle count, no window, no min_nodes, no job keeps it."""
+    made = live(
+        WorkerState.IDLE,
+        polls=1,
+        consecutive_idle_count=99,
+        min_nodes=5,
+        shutdown_windows=(1e9, 1.0),
+    )
+    made.flags["demand"] = (Job("j", count=5),)
+    marked(made, **DRAIN)
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.DRAINED)
+    assert made.destroyed == [NODE]
+    measures = made.of_node(NODE).measures
+    assert measures is not None
+    assert (measures["by"], measures["cause"]) == ("ann", "new image")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        pytest.param(WorkerState.BUSY, Reason.DRAINING, id="busy"),
+        pytest.param(None, Reason.WORKER_UNKNOWN, id="pings-without-a-word"),
+    ],
+)
+def test_o1_a_drained_node_is_never_shut_down_while_it_may_be_busy(
+    state: WorkerState | None, reason: Reason
+) -> None:
+    made = marked(live(state), **DRAIN)
+    assert verdict(made) == (Kind.KEEP, reason)
+    assert not made.view(NODE).counts
+    pinging(made, state, polls=20)
+    assert made.destroyed == []
+    pinging(made, WorkerState.IDLE)
+    assert made.destroyed == [NODE]
+
+
+def test_o1_another_node_is_booted_for_one_that_drains() -> None:
+    """No new work is meant for it, so it is no supply; it exists, and counts against max_nodes."""
+    made = live(WorkerState.BUSY, min_nodes=1, max_nodes=2, sizes=(SMALL,))
+    made.flags["slots"] = 10
+    made.plan()
+    assert made.booted == []
+    marked(made, **DRAIN)
+    assert made.booted == ["small"]
+    made.with_settings(max_nodes=1)
+    made.plan()
+    assert made.booted == []
+
+
+def test_o1_an_old_word_that_a_node_is_idle_drains_nothing() -> None:
+    made = live(WorkerState.IDLE, polls=3, node_stale_after=600.0)
+    made.advance(601.0)
+    made.poll()
+    marked(made, **DRAIN)
+    assert made.of_node(NODE).kind is Kind.KEEP
+
+
+def test_o1_a_drain_is_counted_in_the_cycles_summary() -> None:
+    made = marked(live(WorkerState.BUSY), **DRAIN)
+    assert made.last is not None
+    assert made.last.counts["nodes_draining"] == 1
+
+
+# O2: kill.
+
+
+@pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.IDLE, None])
+def test_o2_a_killed_node_goes_at_once_busy_or_not(state: WorkerState | None) -> None:
+    made = marked(live(state), **KILL)
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.KILLED)
+    order = made.shutdown_order(NODE)
+    assert order.record == "r1"
+    assert not order.cancellable
+
+
+def test_o2_a_node_that_never_pinged_or_has_no_record_can_be_killed() -> None:
+    made = world()
+    made.add_record("r1", pinged=False, quiet=10.0)
+    made.add_node("r1")
+    made.round()
+    assert marked(made, **KILL).destroyed == [NODE]
+    lone = unpaired()
+    lone.round()
+    assert marked(lone, **KILL).destroyed == [NODE]
+
+
+def held(made: World) -> None:
+    made.flags["holds"] = frozenset({NODE})
+
+
+def record_held(made: World) -> None:
+    made.flags["holds"] = frozenset({"r1"})
+
+
+def without_our_tag(made: World) -> None:
+    """It pairs by its id."""
+    made.nodes = [node(id=NODE, pool=None, created_at=made.ago(10_000.0))]
+    made.with_settings(ids_unique=True)
+
+
+def of_another_pool(made: World) -> None:
+    made.nodes = [node("r1", pool="other", created_at=made.ago(10_000.0))]
+
+
+def malformed(made: World) -> None:
+    made.change_node(NODE, problems=("no state",))
+
+
+def twins(made: World) -> None:
+    made.nodes.append(node("r1", id="i-twin", created_at=made.ago(10_000.0)))
+
+
+@pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        pytest.param(held, Reason.HELD, id="held"),
+        pytest.param(record_held, Reason.HELD, id="its-record-held"),
+        pytest.param(without_our_tag, Reason.UNTAGGED, id="untagged-D11"),
+        pytest.param(of_another_pool, Reason.FOREIGN_NODE, id="other-pool-T3"),
+        pytest.param(malformed, Reason.UNREADABLE, id="malformed-P3"),
+        pytest.param(twins, Reason.AMBIGUOUS, id="ambiguous-P2"),
+    ],
+)
+def test_no_order_reaches_a_node_that_a_rule_keeps(
+    order: dict[str, Any], happens: Callable[[World], None], reason: Reason
+) -> None:
+    """C9, D11, T3, P3 and P2 stand above O1 and O2."""
+    made = live(WorkerState.IDLE)
+    happens(made)
+    made.advance(30.0)
+    made.poll()
+    marked(made, **order)
+    assert made.of_node(NODE).reason is reason
+    assert made.destroyed == []
+
+
+def no_lease(made: World) -> dict[str, Any]:
+    return {"lease": False}
+
+
+def read_only(made: World) -> dict[str, Any]:
+    return {"read_only": "another account"}
+
+
+def open_breaker(made: World) -> dict[str, Any]:
+    made.breaker = Breaker(Cause.RECORDS_COLLAPSED, frozenset({"r9"}))
+    return {}
+
+
+def old_polls(made: World) -> dict[str, Any]:
+    made.advance(made.settings.poll_stale_after + 1.0)
+    return {}
+
+
+def paused(made: World) -> dict[str, Any]:
+    return PAUSED
+
+
+@pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [
+        pytest.param(no_lease, Reason.NO_LEASE, id="lease-L6"),
+        pytest.param(read_only, Reason.READ_ONLY, id="read-only-L5"),
+        pytest.param(open_breaker, Reason.BREAKER_OPEN, id="breaker-B2"),
+        pytest.param(old_polls, Reason.POLL_STALE, id="old-polls-C7"),
+        pytest.param(paused, Reason.PAUSED, id="paused-O4"),
+    ],
+)
+def test_what_forbids_every_shutdown_forbids_an_operators_too(
+    order: dict[str, Any], standing: Callable[[World], dict[str, Any]], reason: Reason
+) -> None:
+    made = live(WorkerState.IDLE)
+    marked(made, **order, **standing(made))
+    assert made.of_node(NODE).reason is reason
+    assert made.destroyed == []
+
+
+def test_orders_count_against_the_cycles_cap_of_shutdowns() -> None:
+    """D9: for any reason but idle beyond demand."""
+    made = world(max_nodes=9, max_shutdowns_per_cycle=2)
+    for number in range(4):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}")
+    made.round()
+    marked(made, kills={f"i-r{number}": MARK for number in range(4)})
+    assert len(made.destroyed) == 2
+    reasons = [made.of_node(f"i-r{number}").reason for number in range(4)]
+    assert reasons.count(Reason.SHUTDOWN_CAP) == 2
+
+
+# The last look (D2).
+
+
+def look(made: World, reason: Reason, **flags: Any) -> tuple[Kind, Reason]:
+    order = made.shutdown_order(NODE)
+    assert order.reason is reason
+    found = ShutdownEvidence(made.record("r1"))
+    said = confirm_shutdown(order, found, made.snapshot(**flags), made.settings, wanted=True)
+    return said.kind, said.reason
+
+
+def test_demand_that_comes_back_does_not_call_off_a_drain() -> None:
+    made = marked(live(WorkerState.IDLE), **DRAIN)
+    assert look(made, Reason.DRAINED) == (Kind.SHUTDOWN, Reason.DRAINED)
+
+
+def test_a_drained_node_that_took_work_again_is_left_alone_at_the_last_look() -> None:
+    made = marked(live(WorkerState.IDLE), **DRAIN)
+    made.ping("r1", WorkerState.BUSY)
+    assert look(made, Reason.DRAINED) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+def test_a_killed_node_goes_also_when_its_record_moved() -> None:
+    made = marked(live(WorkerState.IDLE), **KILL)
+    made.ping("r1", WorkerState.BUSY)
+    assert look(made, Reason.KILLED) == (Kind.SHUTDOWN, Reason.KILLED)
+
+
+@pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
+def test_an_order_that_was_undone_is_left_at_the_last_look(order: dict[str, Any]) -> None:
+    made = marked(live(WorkerState.IDLE), **order)
+    reason = made.shutdown_order(NODE).reason
+    assert look(made, reason, kills={}, drains={}) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+@pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
+        pytest.param(PAUSED, Reason.PAUSED, id="paused"),
+        pytest.param({"lease": False}, Reason.NO_LEASE, id="no-lease"),
+    ],
+)
+def test_what_came_after_the_order_stops_it_at_the_last_look(
+    order: dict[str, Any], flags: dict[str, Any], reason: Reason
+) -> None:
+    made = marked(live(WorkerState.IDLE), **order)
+    ordered = made.shutdown_order(NODE).reason
+    assert look(made, ordered, **flags) == (Kind.KEEP, reason)
+
+
+# O4: pause.
+
+
+def test_o4_a_paused_pool_boots_destroys_and_frees_nothing_and_says_who_paused_it() -> None:
+    made = world(min_nodes=3, max_nodes=5, sizes=(SMALL,))
+    made.add_record("dead", quiet=10_000.0)
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1", state=CloudState.STOPPED)
+    made.flags |= PAUSED | {"slots": 10}
+    made.settle()
+    assert (made.cleaned, made.destroyed, made.booted) == ([], [], [])
+    kept = made.of_record("dead")
+    assert (kept.kind, kept.reason) == (Kind.KEEP, Reason.PAUSED)
+    assert kept.measures is not None
+    assert (kept.measures["by"], kept.measures["cause"]) == ("ann", "new image")
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert {reason for _, reason in made.last.wants.refused} == {Reason.PAUSED}
+    assert made.last.paused == MARK
+
+    del made.flags["paused"]
+    made.round()
+    assert (made.cleaned, made.destroyed) == (["dead"], [NODE])
+    assert made.booted == ["small"] * 3
+
+
+def test_o4_a_pause_judges_on_so_that_nothing_starts_anew_after_it() -> None:
+    """Absence goes on to be counted, and verdicts of their own are told."""
+    made = world()
+    made.add_record("young", quiet=100.0)
+    made.flags |= PAUSED
+    made.settle()
+    assert made.of_record("young").reason is Reason.WITHIN_WINDOW
+    made.add_record("dead", quiet=10_000.0)
+    made.settle()
+    del made.flags["paused"]
+    made.plan()
+    assert made.cleaned == ["dead"]
+
+
+def test_a_node_in_flight_is_left_to_its_flight() -> None:
+    made = live(WorkerState.IDLE)
+    marked(made, **KILL, node_flights={NODE: Flight("shutdown:idle", made.now)})
+    assert made.of_node(NODE).reason is Reason.SHUTTING_DOWN
+    assert made.destroyed == []
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "rule", "status"),
+    [
+        pytest.param(WorkerState.BUSY, KILL, "O2", Status.CALLS, id="killed"),
+        pytest.param(WorkerState.IDLE, DRAIN, "O1", Status.CALLS, id="drained"),
+        pytest.param(WorkerState.BUSY, DRAIN, "O1", Status.BLOCKS, id="draining"),
+        pytest.param(WorkerState.IDLE, KILL | PAUSED, "O4", Status.BLOCKS, id="paused"),
+    ],
+)
+def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
+    state: WorkerState, flags: dict[str, Any], rule: str, status: Status
+) -> None:
+    made = marked(live(state), **flags)
+    assert made.last is not None
+    told = explain(made.snapshot(), made.last, made.settings, NODE)
+    (found,) = [one for one in told.findings if one.rule == rule]
+    assert found.status is status
+    assert (found.measures or {}).get("by", "ann") == "ann"
+    blocked = [one.rule for one in told.blocks]
+    assert blocked == ([rule] if status is Status.BLOCKS else [])
+    assert told.verdict == made.of_node(NODE)
+
+
+def test_marks_tell_for_how_long_they_have_stood() -> None:
+    assert Mark("ann", 100.0).measures(130.0) == {"by": "ann", "age_s": 30.0}

@@ -1,0 +1,109 @@
+"""An explanation from a journal: of the same decision, the same as the daemon gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodemanager.core.explain import DRY_RUN, UnknownIdError
+from nodemanager.errors import JournalError
+from nodemanager.journal import recording
+from nodemanager.journal.explained import Json, Picture, picture_at, told
+from nodemanager.journal.sqlite import SqliteJournal
+from tests.core.build import EPOCH
+from tests.journal.random_world import RandomWorld, bare_history
+
+Opener = Callable[..., SqliteJournal]
+ROUNDS = 40
+
+
+@pytest.fixture
+def world(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> RandomWorld:
+    """Forty decisions about a world that changes at random, in segments of seven."""
+    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 7)
+    journal = opened()
+    made = RandomWorld(11, journal)
+    for decision in made.run(ROUNDS):
+        journal.decided(decision)
+    return made
+
+
+def in_memory(world: RandomWorld, number: int) -> Picture:
+    snapshot, settings, _ = world.snapshots[number]
+    bare = replace(snapshot, history=bare_history(snapshot.history))
+    return Picture(bare, world.plans[number], settings)
+
+
+def ids(picture: Picture) -> list[str]:
+    history = picture.snapshot.history
+    assert history.cloud is not None
+    assert history.records is not None
+    listed = [one.uuid for one in history.records.items] + [one.id for one in history.cloud.items]
+    return sorted(set(listed) - history.twice)
+
+
+def all_told(picture: Picture) -> list[Json]:
+    return [told(picture, one, source="test", journal=None) for one in ids(picture)]
+
+
+@pytest.mark.parametrize("number", [5, 17, 18, 39])
+def test_a_decision_of_the_journal_is_explained_as_it_was_in_memory(
+    number: int, world: RandomWorld, path: Path
+) -> None:
+    at = world.snapshots[number][0].wall
+    picture = picture_at(path, at + 0.001)
+    assert picture.snapshot.plan_id == world.snapshots[number][0].plan_id
+    assert all_told(picture) == all_told(in_memory(world, number))
+
+
+def test_without_a_time_it_is_the_newest_decision(world: RandomWorld, path: Path) -> None:
+    steps: list[int] = []
+    picture = picture_at(path, step=steps.append)
+    assert picture.snapshot.plan_id == world.snapshots[-1][0].plan_id
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) < ROUNDS / 2, "only its own segment is replayed"
+
+
+def test_before_the_first_decision_nothing_is_known(world: RandomWorld, path: Path) -> None:
+    with pytest.raises(JournalError, match="begins at"):
+        picture_at(path, EPOCH)
+
+
+def test_a_dry_runs_journal_says_so_s3(world: RandomWorld, path: Path) -> None:
+    copy = path.with_name("pool-dry-run.db")
+    copy.write_bytes(path.read_bytes())
+    path.with_name("journal.db-wal").rename(copy.with_name(f"{copy.name}-wal"))
+    assert picture_at(copy).mode == DRY_RUN
+
+
+def test_its_history_is_its_own_and_ends_with_the_decision(world: RandomWorld, path: Path) -> None:
+    at = world.snapshots[30][0].wall
+    picture = picture_at(path, at)
+    id = ids(picture)[0]
+    shown = told(picture, id, source="test", journal=path, since=0.0)
+    assert shown["history"], "the first verdict at least"
+    assert all(id in (one["record"], one["node"]) for one in shown["history"])
+    assert all(one["at"] <= shown["at"] for one in shown["history"])
+    assert shown["history_problem"] is None
+
+
+def test_what_is_listed_no_more_is_refused_with_its_last_mention(
+    world: RandomWorld, path: Path
+) -> None:
+    last = picture_at(path)
+    earlier = {one for number in range(5, ROUNDS) for one in ids(in_memory(world, number))}
+    gone = sorted(one for one in earlier - set(ids(last)) if one.startswith("r-"))
+    with pytest.raises(UnknownIdError, match="the journal last told of it at"):
+        told(last, gone[0], source="test", journal=path)
+
+
+def test_a_journal_that_can_not_be_read_costs_the_history_alone(
+    world: RandomWorld, path: Path
+) -> None:
+    picture = in_memory(world, 30)
+    shown = told(picture, ids(picture)[0], source="test", journal=path.with_name("none.db"))
+    assert shown["history"] == []
+    assert "none.db" in shown["history_problem"]

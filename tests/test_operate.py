@@ -1,0 +1,194 @@
+"""The operators' commands as typed: what they print, what they refuse, and with what they exit."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodemanager.clock import ManualClock
+from nodemanager.core.commands import Command, Reply, Result, Verb
+from nodemanager.core.marks import FORCIBLE, Mark, Marks
+from nodemanager.core.reasons import Reason
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board, Status
+from tests.test_cli import invoke
+
+TOKEN = "correct-horse-battery"
+MARK = Mark("ann", 1_700_000_000.0, "I am logged in")
+ME = getpass.getuser()
+
+
+class Served:
+    """A management server with a daemon that answers what the test wants."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock()
+        self.board = Board(self.clock)
+        self.heard: list[Command] = []
+        self.reply = Reply(Result.DONE, "i-1 is so")
+        self.server = ManagementServer(
+            self.board,
+            Metrics("pool", self.clock),
+            listen=("127.0.0.1", 0),
+            token=TOKEN,
+            healthy_for=600.0,
+            commands=self,
+        )
+        self.server.start()
+        self.config = directory / "pool.cfg"
+        self.config.write_text(
+            f"[Daemon]\nmax_nodes = 3\nstate_dir = {directory}/state\n[Cloud]\nprovider = dummy\n"
+            f"[Manage]\nport = {self.server.address[1]}\nManagementToken = {TOKEN}\n",
+            encoding="utf-8",
+        )
+
+    def give(self, command: Command) -> Reply:
+        self.heard.append(command)
+        return self.reply
+
+    def types(self, *words: str) -> tuple[int, str, str]:
+        done = invoke(*words, "--config", self.config)
+        return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.delenv("NODEMANAGER_CONFIG", raising=False)
+    made = Served(tmp_path)
+    yield made
+    made.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        pytest.param("hold i-1 --reason why", Command(Verb.HOLD, ME, "why", "i-1"), id="hold"),
+        pytest.param(
+            "hold i-1 --unlisted", Command(Verb.HOLD, ME, "", "i-1", unlisted=True), id="unlisted"
+        ),
+        pytest.param("release i-1", Command(Verb.RELEASE, ME, "", "i-1"), id="release"),
+        pytest.param("drain i-1", Command(Verb.DRAIN, ME, "", "i-1"), id="drain"),
+        pytest.param("undrain i-1", Command(Verb.RUN, ME, "", "i-1"), id="undrain"),
+        pytest.param("run i-1", Command(Verb.RUN, ME, "", "i-1"), id="run-a-node"),
+        pytest.param("kill i-1 --reason why", Command(Verb.KILL, ME, "why", "i-1"), id="kill"),
+        pytest.param("clean r-1", Command(Verb.CLEAN, ME, "", "r-1"), id="clean"),
+        pytest.param(
+            "clean r-1 --force C3 --force C2 --reason why",
+            Command(Verb.CLEAN, ME, "why", "r-1", forced=("C3", "C2")),
+            id="forced-clean",
+        ),
+        pytest.param("pause --reason why", Command(Verb.PAUSE, ME, "why"), id="pause"),
+        pytest.param("resume", Command(Verb.RESUME, ME), id="resume"),
+        pytest.param("breaker reset", Command(Verb.BREAKER_RESET, ME), id="breaker-reset"),
+        pytest.param("hold a/b?c", Command(Verb.HOLD, ME, "", "a/b?c"), id="an-id-that-is-a-path"),
+    ],
+)
+def test_what_is_typed_is_what_the_daemon_hears(
+    words: str, command: Command, served: Served
+) -> None:
+    code, out, err = served.types(*words.split())
+    assert (code, err) == (0, "")
+    assert out.startswith("i-1 is so")
+    assert served.heard == [command]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param("kill i-1", "--reason", id="kill"),
+        pytest.param("pause", "--reason", id="pause"),
+        pytest.param("clean r-1 --force C3", "--reason", id="forced-clean"),
+    ],
+)
+def test_without_a_needed_reason_it_is_a_usage_error_and_nothing_is_sent(
+    words: str, says: str, served: Served
+) -> None:
+    code, out, err = served.types(*words.split())
+    assert (code, out) == (2, "")
+    assert says in err
+    assert served.heard == []
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.UNKNOWN, Result.FAILED])
+def test_what_was_not_done_is_told_on_stderr_and_exits_1(result: Result, served: Served) -> None:
+    served.reply = Reply(result, "held (C9)")
+    code, out, err = served.types("drain", "i-1")
+    assert (code, out) == (1, "")
+    assert err.startswith("nodemanager: ")
+    assert err.endswith(": held (C9)\n")
+
+
+@pytest.mark.parametrize("result", [Result.ALREADY, Result.UNDER_WAY])
+def test_what_needs_no_doing_or_goes_on_exits_0(result: Result, served: Served) -> None:
+    served.reply = Reply(result, "i-1 is draining already, by ann")
+    assert served.types("drain", "i-1") == (0, "i-1 is draining already, by ann\n", "")
+
+
+def test_after_a_hold_it_says_how_to_end_it(served: Served) -> None:
+    _, out, _ = served.types("hold", "i-1")
+    assert out == "i-1 is so; `nodemanager release i-1` ends that\n"
+
+
+def test_what_the_daemon_says_can_move_no_cursor(served: Served) -> None:
+    served.reply = Reply(Result.ALREADY, "on hold: \x1b[2Jgone\u202e")
+    _, out, _ = served.types("hold", "i-1")
+    assert out == "on hold: \\x1b[2Jgone\\u202e\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (Reply(Result.DONE, "it is", node="i-1"), 0),
+        (Reply(Result.REFUSED, "no", reason=Reason.HELD, rule="C9"), 1),
+    ],
+    ids=["done", "refused"],
+)
+def test_as_json_it_prints_the_daemon_s_answer(reply: Reply, code: int, served: Served) -> None:
+    served.reply = reply
+    done, out, err = served.types("drain", "i-1", "--json")
+    assert (done, err) == (code, "")
+    told = json.loads(out)
+    assert told["result"] == reply.result
+    assert told.get("rule") == reply.rule
+
+
+def test_the_help_of_clean_lists_what_may_be_broken_and_what_never(served: Served) -> None:
+    text = invoke("clean", "--help").stdout
+    for rule in FORCIBLE:
+        assert f"  {rule} " in text
+    for never in ("C4", "C11", "C12"):
+        assert never in text
+
+
+def test_orders_lists_what_stands_and_by_whom(served: Served) -> None:
+    served.board.replace(Status(made_at=0.0, pool="pool"))
+    assert served.types("orders") == (0, "no orders stand\n", "")
+    marks = Marks({"i-1": MARK}, {"i-2": Mark("bob", 1_700_000_000.0)}, paused=MARK)
+    served.board.replace(Status(made_at=0.0, pool="pool", marks=marks, paused_at=0.0))
+    _, out, _ = served.types("orders")
+    assert out.splitlines() == [
+        "pause  the whole pool  by ann since 2023-11-14T22:13:20.000Z: I am logged in",
+        "hold  i-1  by ann since 2023-11-14T22:13:20.000Z: I am logged in",
+        "drain  i-2  by bob since 2023-11-14T22:13:20.000Z",
+    ]
+    told = json.loads(served.types("orders", "--json")[1])
+    assert [mark["kind"] for mark in told["marks"]] == ["hold", "drain"]
+    assert told["pause"]["by"] == "ann"
+
+
+def test_a_path_that_is_not_there_is_no_node_to_run(tmp_path: Path) -> None:
+    done = invoke("run", tmp_path / "missing.cfg")
+    assert done.exit_code == 2
+    assert "missing.cfg" in done.stderr
+
+
+def test_without_a_daemon_it_says_how_to_start_one(served: Served) -> None:
+    served.server.stop()
+    code, _, err = served.types("drain", "i-1")
+    assert code == 1
+    assert "nodemanager run --config" in err

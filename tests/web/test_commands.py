@@ -1,0 +1,220 @@
+"""The operators' commands over real sockets: bodies, the token, and what each answer looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager.clock import ManualClock
+from nodemanager.core.commands import Command, Reply, Result, Verb
+from nodemanager.core.marks import Mark, Marks
+from nodemanager.core.reasons import Reason
+from nodemanager.operators import OperatorCommands
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board, Status
+
+TOKEN = "correct-horse-battery"
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
+ABOUT = ["hold", "release", "drain", "run", "kill", "clean"]
+PATHS = [*(f"/api/{verb}/i-1" for verb in ABOUT), "/api/pause", "/api/resume", "/api/breaker/reset"]
+
+
+class Daemon:
+    """Hears commands, and answers what the test wants."""
+
+    def __init__(self) -> None:
+        self.heard: list[Command] = []
+        self.reply = Reply(Result.DONE, "it is so", record="r-1", node="i-1")
+
+    def give(self, command: Command) -> Reply:
+        self.heard.append(command)
+        return self.reply
+
+
+class Manager:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.board = Board(self.clock)
+        self.metrics = Metrics("prod", self.clock)
+        self.daemon = Daemon()
+        self.server = ManagementServer(
+            self.board,
+            self.metrics,
+            listen=("127.0.0.1", 0),
+            token=TOKEN,
+            healthy_for=600.0,
+            commands=self.daemon,
+        )
+
+    def post(self, path: str, body: Any = None, **how: Any) -> requests.Response:
+        how.setdefault("headers", WITH_TOKEN)
+        return requests.post(self.server.url + path, json=body, timeout=5, **how)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> requests.Response:
+        return requests.get(self.server.url + path, headers=headers, timeout=5)
+
+
+@pytest.fixture
+def manager() -> Iterator[Manager]:
+    made = Manager()
+    made.server.start()
+    yield made
+    made.server.stop()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({}, 401), ({"Authorization": "Bearer wrong"}, 403)],
+    ids=["no-token", "a-wrong-one"],
+)
+def test_without_the_token_no_command_is_heard(
+    path: str, headers: dict[str, str], status: int, manager: Manager
+) -> None:
+    assert manager.post(path, {"reason": "x"}, headers=headers).status_code == status
+    assert manager.daemon.heard == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_command_is_given_with_all_that_was_said(path: str, manager: Manager) -> None:
+    answer = manager.post(path, {"by": "ann", "reason": " it hangs "})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "done": True,
+        "result": "done",
+        "message": "it is so",
+        "record": "r-1",
+        "node": "i-1",
+    }
+    (command,) = manager.daemon.heard
+    verb = path.removeprefix("/api/").removesuffix("/i-1").replace("/", "_")
+    about = "i-1" if path.endswith("/i-1") else None
+    assert command == Command(Verb(verb), "ann", "it hangs", about)
+
+
+def test_what_is_forced_and_unlisted_is_said_too(manager: Manager) -> None:
+    body = {"by": "ann", "reason": "it burned", "force": ["C3", "C2", "C3"]}
+    manager.post("/api/clean/r-1", body)
+    manager.post("/api/hold/i-9", {"unlisted": True})
+    assert manager.daemon.heard == [
+        Command(Verb.CLEAN, "ann", "it burned", "r-1", forced=("C3", "C2")),
+        Command(Verb.HOLD, "", "", "i-9", unlisted=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/api/hold/i-1", ["by"], id="no-object"),
+        pytest.param("/api/hold/i-1", {"who": "ann"}, id="unknown-key"),
+        pytest.param("/api/hold/i-1", {"by": 7}, id="not-a-text"),
+        pytest.param("/api/hold/i-1", {"reason": "x" * 1001}, id="too-long"),
+        pytest.param("/api/hold/i-1", {"unlisted": "yes"}, id="unlisted-is-no-text"),
+        pytest.param("/api/drain/i-1", {"force": ["C3"]}, id="nothing-to-force"),
+        pytest.param("/api/drain/i-1", {"unlisted": True}, id="no-unlisted-drain"),
+        pytest.param(f"/api/drain/{'i' * 1001}", {}, id="a-long-id"),
+        pytest.param("/api/clean/r-1", {"force": "C3", "reason": "x"}, id="force-is-a-list"),
+        pytest.param("/api/clean/r-1", {"force": [3], "reason": "x"}, id="force-is-of-texts"),
+        pytest.param("/api/clean/r-1", {"force": ["C3"] * 21, "reason": "x"}, id="too-many"),
+        pytest.param("/api/clean/r-1", {"force": ["C3"]}, id="a-force-without-a-reason"),
+        pytest.param("/api/kill/i-1", {"by": "ann"}, id="a-kill-without-a-reason"),
+        pytest.param("/api/kill/i-1", {"reason": "  "}, id="a-kill-with-a-blank-one"),
+        pytest.param("/api/pause", {}, id="a-pause-without-a-reason"),
+    ],
+)
+def test_a_bad_body_is_400_and_nothing_is_done(path: str, body: Any, manager: Manager) -> None:
+    answer = manager.post(path, body)
+    assert (answer.status_code, answer.json()["title"]) == (400, "bad request")
+    assert answer.json()["description"]
+    assert manager.daemon.heard == []
+
+
+def test_what_is_no_json_is_400(manager: Manager) -> None:
+    url = f"{manager.server.url}/api/hold/i-1"
+    headers = {**WITH_TOKEN, "Content-Type": "application/json"}
+    assert requests.post(url, data=b"{", headers=headers, timeout=5).status_code == 400
+    assert manager.daemon.heard == []
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "title"),
+    [
+        (Result.DONE, 200, None),
+        (Result.ALREADY, 200, None),
+        (Result.UNDER_WAY, 202, None),
+        (Result.REFUSED, 409, "refused"),
+        (Result.UNKNOWN, 404, "unknown id"),
+        (Result.FAILED, 503, "not done"),
+    ],
+)
+def test_each_result_has_its_status(
+    result: Result, status: int, title: str | None, manager: Manager
+) -> None:
+    manager.daemon.reply = Reply(result, "so it is")
+    answer = manager.post("/api/drain/i-1")
+    assert answer.status_code == status
+    told = answer.json()
+    assert (told["result"], told["message"], told.get("title")) == (result, "so it is", title)
+    assert told["done"] is (status == 200)
+
+
+def test_a_refusal_has_reason_rule_and_measures_and_an_unknown_id_the_nearest(
+    manager: Manager,
+) -> None:
+    measures = {"idle_s": 812.25049, "age_s": float("inf"), "nodes": ("i-1",), "state": None}
+    manager.daemon.reply = Reply(
+        Result.REFUSED, "no", reason=Reason.WITHIN_WINDOW, rule="C3", measures=measures
+    )
+    told = manager.post("/api/clean/r-1").json()
+    assert (told["reason"], told["rule"]) == ("within_window", "C3")
+    assert told["measures"] == {"idle_s": 812.25, "age_s": None, "nodes": ["i-1"], "state": None}
+    manager.daemon.reply = Reply(Result.UNKNOWN, "no", nearest="i-1")
+    assert manager.post("/api/drain/i-11").json()["nearest"] == "i-1"
+
+
+def test_commands_are_posted(manager: Manager) -> None:
+    assert manager.get("/api/pause", WITH_TOKEN).status_code == 405
+    assert manager.daemon.heard == []
+
+
+def test_before_the_daemon_runs_a_command_is_told_to_try_again() -> None:
+    said = OperatorCommands().give(Command(Verb.PAUSE, "ann", "upgrade"))
+    assert said.result is Result.FAILED
+    assert "starting" in said.text
+
+
+# What stands is shown.
+
+
+def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> None:
+    mark = Mark("name-of-ann", 1_700_000_000.0, "name-of-reason")
+    marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, mark)
+    status = Status(made_at=10.0, pool="prod", marks=marks, paused_at=4.0)
+    manager.board.replace(status)
+    manager.metrics.show(status)
+
+    shown = manager.get("/status.json")
+    assert "name-of" not in shown.text
+    assert shown.json()["orders"] == {"hold": 1, "drain": 2, "kill": 0}
+    assert shown.json()["pause"]["paused"] is True
+    told = manager.get("/status.json", WITH_TOKEN).json()
+    who = {"by": "name-of-ann", "since": "2023-11-14T22:13:20.000Z", "reason": "name-of-reason"}
+    assert {key: told["pause"][key] for key in who} == who
+    assert {"kind": "drain", "id": "name-of-b", **who} in told["marks"]
+    assert len(told["marks"]) == 3
+    metrics = manager.get("/metrics").text
+    assert "nodemanager_paused 1.0" in metrics
+    assert 'nodemanager_orders{kind="drain"} 2.0' in metrics
+    assert "name-of" not in metrics
+
+
+def test_a_paused_daemon_is_healthy(manager: Manager) -> None:
+    """Or systemd would restart it for having been told to stand still."""
+    status = Status(made_at=manager.clock.boottime(), pool="prod", marks=Marks(paused=Mark("a", 1)))
+    manager.board.replace(status)
+    assert manager.get("/_health/ping", WITH_TOKEN).json() == {"health": "OK"}
+    assert manager.get("/status.json").json()["pause"] == {"paused": True, "paused_s": None}
