@@ -70,12 +70,19 @@ class People:
             self._say(pool, verb, deed, random.choice(nodes), "why")
 
     def go_home(self) -> None:
-        """The calm: nothing of theirs stands."""
+        """The calm: nothing of theirs stands. What could not be written down is said again."""
         for pool in self.world.pools.values():
-            self._say(pool, "resume", ResumePool, "go")
-            manager = pool.manager
-            for node_id in sorted(one.id for one in self.world.cloud.living()) if manager else ():
+            self._insist(pool, ResumePool, "go")
+            for node_id in sorted(one.id for one in self.world.cloud.living()):
                 self._say(pool, "run", RunNode, node_id, "go")
+
+    def _insist(self, pool: Pool, make: Any, *given: Any) -> None:
+        def answered(reply: Reply) -> None:
+            if not reply.ok:
+                self.world.engine.after(30.0, lambda: self._insist(pool, make, *given))
+
+        assert pool.manager is not None
+        pool.manager.daemon.tell(make(*given, by="ann", answered=answered))
 
     def _say(self, pool: Pool, verb: str, make: Any, *given: Any, **more: Any) -> None:
         def answered(reply: Reply) -> None:
