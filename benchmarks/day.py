@@ -7,14 +7,22 @@ plan calls for is done: a record that is freed is claimed by the next node.
 
 from __future__ import annotations
 
+import argparse
+import os
 import random
 import resource
+import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
 from benchmarks import pools
-from nodemanager.clock import ManualClock
+from nodemanager.clock import ManualClock, SystemClock
 from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.snapshot import Snapshot
@@ -36,6 +44,7 @@ from nodemanager.journal.facts import (
 from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
+from nodemanager.memory import collecting
 
 POLL_S = 60.0
 WINDOW_S = 7200.0
@@ -226,7 +235,7 @@ def recorded(path: Path, count: int, hours: float = 24.0) -> Day:
     return day
 
 
-def cost(path: Path, values: list[dict[str, float]], jobs: int | None = None) -> Cost:
+def cost(path: Path, values: Sequence[Mapping[str, float]], jobs: int | None = None) -> Cost:
     """Replay the journal at `path` under each of `values`."""
     began, spent = time.monotonic(), _cpu()
     seen = outline(path)
@@ -245,3 +254,39 @@ def _cpu() -> float:
     """CPU seconds of this process and of those that it ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.day", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--hours", type=float, default=24.0)
+    given = parser.parse_args()
+    console = Console()
+    table = Table(title=f"{given.hours:g} hours of {given.nodes:,} nodes, replayed")
+    headings = ("decisions", "journal MB", "settings", "processes", "s", "CPU s", "us a node")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    with tempfile.TemporaryDirectory(prefix="nodemanager-bench-") as home:
+        path = Path(home, "journal.db")
+        console.log("recording")
+        with collecting(SystemClock()):
+            recorded(path, given.nodes, given.hours)
+        for values, jobs in (((), 1), (({"node_stale_after": 1800.0},), None)):
+            console.log(f"replaying by {1 + len(values)} lot(s) of settings")
+            spent = cost(path, values, jobs)
+            each = spent.cpu_s * 1e6 / (spent.decisions * given.nodes * (1 + len(values)))
+            table.add_row(
+                f"{spent.decisions:,}",
+                f"{spent.megabytes:.1f}",
+                str(1 + len(values)),
+                str(jobs or len(os.sched_getaffinity(0))),
+                f"{spent.wall_s:.1f}",
+                f"{spent.cpu_s:.1f}",
+                f"{each:.1f}",
+            )
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

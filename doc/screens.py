@@ -1,8 +1,8 @@
 """Show what commands say about the recorded incident: python doc/screens.py
 
-Each is run on doc/incident/journal.db.xz, unpacked to journal.db: on a terminal of its own, drawn
-as doc/incident/NAME.svg; and in a pipe, for doc/incident/NAME.txt. Run it again when what a command
-says has changed.
+Each is run on doc/incident/journal.db.xz, unpacked to journal.db: in a pipe, for
+doc/incident/NAME.txt, and some on a terminal of their own, drawn as doc/incident/NAME.svg. Run it
+again when what a command says has changed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,25 @@ from rich.text import Text
 HERE = Path(__file__).parent
 INCIDENT = HERE / "incident"
 WIDTH = 150
+_AGO = re.compile(r" \([^()\n]* ago\)")
 PROGRAM = "nodemanager"
 JOURNAL = "journal.db"
 
+AMID_SILENCE, AMID_BREAKER = "2026-11-21T08:51:40Z", "2026-11-21T08:52:25Z"
+WINDOWS = [f"--node-stale-after={value}" for value in ("30s", "45s", "90s")]
+
 SCREENS: dict[str, list[str]] = {
     "log-killed": ["log", "compute7", "--journal", JOURNAL],
+    "explain-cut-off": ["explain", "compute18", "--journal", JOURNAL, "--at", AMID_SILENCE],
+    "explain-breaker": ["explain", "compute7", "--journal", JOURNAL, "--at", AMID_BREAKER],
+    "replay": ["replay", JOURNAL],
+    "replay-windows": ["replay", JOURNAL, *WINDOWS],
+    "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=15s..2m"],
 }
-"""What is run, by the name of its picture."""
+"""What is run, by its name."""
+
+DRAWN = ("log-killed", "explain-cut-off", "replay-sweep")
+"""Where the colours say something, or there is a chart."""
 
 
 def on_a_terminal(command: list[str], cwd: Path) -> str:
@@ -59,14 +71,22 @@ def on_a_terminal(command: list[str], cwd: Path) -> str:
 
 def in_a_pipe(command: list[str], cwd: Path) -> str:
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd, check=True, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=cwd,
+        env={**os.environ, "TZ": "UTC"},
+        check=True,
+        text=True,
     )
-    return done.stdout
+    # How long ago that was is another matter each day.
+    return _AGO.sub("", done.stdout)
 
 
 def picture(shown: str, title: str) -> str:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(shown.rstrip("\n")), highlight=False)
+    shown = _AGO.sub("", shown).rstrip("\n")
+    console.print(Text.from_ansi(shown), highlight=False)
     # Without the web fonts that the template would fetch: a document asks nobody for anything.
     svg = re.sub(r"\s*@font-face {.*?}", "", console.export_svg(title=title), flags=re.DOTALL)
     return _LEADING.sub(_moved, svg).replace("Fira Code,", "")
@@ -105,8 +125,9 @@ def main() -> None:
         for name, arguments in SCREENS.items():
             told = " ".join((PROGRAM, *arguments))
             (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
-            svg = picture(on_a_terminal(command_of(name), home), told)
-            (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
+            if name in DRAWN:
+                svg = picture(on_a_terminal(command_of(name), home), told)
+                (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
             print(f"{name}: {told}")
 
 

@@ -68,7 +68,7 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
     made = client(config).backlog()
     if out is not None:
-        out.write_text(backlog_file.render(made), encoding="utf-8")
+        backlog_file.write(out, made)
     if as_json:
         click.echo(json.dumps(made, indent=2))
     elif out is None and not sys.stdout.isatty():

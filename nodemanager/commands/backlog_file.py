@@ -28,6 +28,7 @@ BOUND_TO = ("pool", "store", "account")
 DOCS = {reason.value: reason.doc for reason in Reason}
 
 _HEADER = re.compile(r"([a-z_]+) = (.*)")
+_ID = re.compile(r"[!-<>-~]+")
 _FIELD = re.compile(r'\s+(?:([A-Za-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)|(#.*))')
 _ESCAPE = re.compile(r"\\(.)")
 _SAYS = {
@@ -66,6 +67,14 @@ def render(plan: Mapping[str, Any]) -> str:
     return "\n".join((*_head(plan), *_body(plan["items"]), ""))
 
 
+def write(path: Path, plan: Mapping[str, Any]) -> None:
+    """Put the file of a plan there. Raises PlanFileError."""
+    try:
+        path.write_text(render(plan), encoding="utf-8")
+    except OSError as error:
+        raise PlanFileError(f"{path}: can't be written: {error.strerror}") from error
+
+
 def _head(plan: Mapping[str, Any]) -> Iterator[str]:
     yield "# A backlog plan of nodemanager. Nothing has been done yet."
     yield "#"
@@ -102,6 +111,9 @@ def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _line(item: Mapping[str, Any]) -> str:
+    if _ID.fullmatch(item["id"]) is None:
+        # It would read back as something else; nothing is done to it.
+        return f"# not written down, for its id is odd: {item['deed']} {item['id']!a}"
     fields = {"version": item["version"], "reason": item["reason"]}
     fields |= {key: item.get(key) for key in _TOLD} | dict(item["measures"])
     return f"{item['deed']} {item['id']} {logfmt(fields)}"

@@ -19,6 +19,7 @@ from nodemanager.commands.common import (
     journal_of,
 )
 from nodemanager.commands.explain_screen import screen
+from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
 from nodemanager.config import Config, load
 from nodemanager.errors import NodeManagerError
@@ -33,7 +34,7 @@ class UnknownError(NodeManagerError):
     "nodemanager explain 7 --journal copy.db --at '2026-03-01 02:30'; "
     "nodemanager explain compute7 --json | jq .earliest"
 )
-@click.argument("id")
+@click.argument("id", shell_complete=complete_id)
 @click.option(
     "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; from a journal."
 )

@@ -144,6 +144,8 @@ def _rules(rules: Iterable[Shown], *, terminal: bool) -> Table:
         measured, threshold = _beside(one["measures"])
         if one["status"] == "not_asked":
             measured = f"({one['why']})" + (f" {measured}" if measured else "")
+        elif one["status"] == "passed" and one["why"]:
+            measured = f"({one['why']}) {measured}".rstrip()
         elif one["reason"] is not None and not measured:
             measured = one["reason"]
         table.add_row(

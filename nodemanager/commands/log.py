@@ -21,6 +21,7 @@ from nodemanager.commands.common import (
     existing_journal,
     journal_of,
 )
+from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given, local, span
 from nodemanager.config import load
 from nodemanager.config.kinds import did_you_mean
@@ -66,7 +67,7 @@ def _known_reasons(
     epilog="Examples: nodemanager log compute7; nodemanager log --since 2h --reason stale_slot; "
     "nodemanager log i-0abc --follow; nodemanager log --journal copy.db --json | jq .reason"
 )
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
     "--since", type=given, metavar="TIME", help="Not before 2h (ago), 14:05, RFC 3339 ..."
 )

@@ -9,6 +9,7 @@ import click
 
 from nodemanager.client import Client
 from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import json_option, print_json
 from nodemanager.core.commands import Verb
 from nodemanager.core.marks import FORCIBLE
@@ -76,7 +77,7 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 @click.command(
     epilog=_examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
 )
-@click.argument("id")
+@click.argument("id", shell_complete=complete_id)
 @_reason
 @click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
 @json_option
@@ -91,7 +92,7 @@ def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete_id)
 @_reason
 @json_option
 @config_flag
@@ -101,7 +102,7 @@ def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
 
 
 @click.command(epilog=_examples("drain i-0abc --reason 'new image'", "drain compute7"))
-@click.argument("node")
+@click.argument("node", shell_complete=complete_id)
 @_reason
 @json_option
 @config_flag
@@ -115,7 +116,7 @@ def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=complete_id)
 @_reason
 @json_option
 @config_flag
@@ -128,7 +129,7 @@ def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 
 
 @click.command(epilog=_examples("kill i-0abc --reason 'its kernel hangs'"))
-@click.argument("node")
+@click.argument("node", shell_complete=complete_id)
 @_why
 @json_option
 @config_flag
@@ -166,7 +167,7 @@ _NEVER = (
         )
     )
 )
-@click.argument("record")
+@click.argument("record", shell_complete=complete_id)
 @click.option(
     "--force",
     "forced",

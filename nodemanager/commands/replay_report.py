@@ -22,6 +22,7 @@ from nodemanager.commands.replay_screen import (
     sign_of,
     signed_span,
     stairs,
+    unit_of,
     whole_ticks,
 )
 from nodemanager.commands.times import span, told
@@ -79,13 +80,15 @@ def page(result: Result) -> str:
         heading=result.heading,
         columns=COLUMNS,
         rows=[
-            (visible(label), numbers_of(balance), is_recorded)
+            (visible(label), numbers_of(balance, result.decimals), is_recorded)
             for label, balance, is_recorded in result.in_order
         ],
         tried=bool(result.rows),
         chart=Markup(_chart(result)),  # noqa: S704 - pygal escapes, and no script is left in it
         chart_title=_chart_title(result),
-        moves=[(visible(row.tried.label), *_moves(row.balance.moves)) for row in result.rows],
+        moves=[
+            (visible(row.tried.label), *_moves(result, row.balance.moves)) for row in result.rows
+        ],
         hits=_hits(result),
         warnings=list(
             dict.fromkeys(
@@ -96,7 +99,7 @@ def page(result: Result) -> str:
     )
 
 
-def _moves(moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
+def _moves(result: Result, moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
     """The rows, and how many more there are."""
     rows: list[tuple[str, ...]] = [
         (
@@ -106,8 +109,8 @@ def _moves(moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
             visible(move.life.node_id or "-"),
             move.by.value,
             move.reason.value if move.reason else "-",
-            moment_of(move.before, terminal=False),
-            moment_of(move.after, terminal=False),
+            moment_of(result, move.before, terminal=False),
+            moment_of(result, move.after, terminal=False),
             signed_span(move.gain_s),
         )
         for move in moves[:MOVES]
@@ -124,7 +127,7 @@ def _hits(result: Result) -> list[tuple[str, ...]]:
             visible(one.first.life.node_id or "-"),
             one.first.by.value,
             told(one.first.freed_at, terminal=False),
-            sign_of(one.first, terminal=False),
+            sign_of(result, one.first, terminal=False),
             span((one.first.pinged_at or one.first.alive_at) - one.first.freed_at),
             visible(", ".join(one.labels)),
         )
@@ -138,7 +141,7 @@ def _hits(result: Result) -> list[tuple[str, ...]]:
 def _chart_title(result: Result) -> str:
     if result.sweep is not None:
         return f"Gain and cost over {result.heading}"
-    return "Slots more that are free than recorded, over the hours of the recording"
+    return "Slots more that are free than recorded, over its time"
 
 
 def _chart(result: Result) -> str:
@@ -166,7 +169,7 @@ def _sweep_chart(result: Result) -> Any:
         return None
     chart = pygal.Line(x_title=result.heading, **_options())
     chart.x_labels = [visible(label.split(" ")[0]) for label, _, _ in ordered]
-    gains = [round(balance.slot_s / 3600, 2) for _, balance, _ in ordered]
+    gains = [round(balance.slot_s / 3600, 3) for _, balance, _ in ordered]
     costs = [len(balance.hits) for _, balance, _ in ordered]
     chart.add("slot-hours free sooner (left)", gains)
     chart.add("hits (right)", costs, secondary=True)
@@ -176,7 +179,8 @@ def _sweep_chart(result: Result) -> Any:
 
 def _time_chart(result: Result) -> Any:
     walls = result.replayed.walls
-    chart = pygal.XY(x_title="hours since the recording began", show_dots=False, **_options())
+    unit, unit_s = unit_of(walls[-1] - walls[0])
+    chart = pygal.XY(x_title=f"{unit} since the recording began", show_dots=False, **_options())
     drawn = False
     for row in result.rows:
         steps = free_sooner(row.balance.moves, walls[0], walls[-1])
@@ -185,7 +189,7 @@ def _time_chart(result: Result) -> Any:
         drawn = True
         xs, ys = stairs(steps)
         points = [
-            (round((at - walls[0]) / 3600, 4), value) for at, value in zip(xs, ys, strict=True)
+            (round((at - walls[0]) / unit_s, 4), value) for at, value in zip(xs, ys, strict=True)
         ]
         chart.add(visible(row.tried.label), points)
     return chart if drawn else None

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.replay_values import Sweep, Tried, shown
-from nodemanager.commands.times import span, told
+from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
+from nodemanager.commands.times import local, span, told
 from nodemanager.core.whatif import Balance, Hit, Move, Outcome, free_sooner, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
@@ -25,6 +25,7 @@ CHART_WIDTH = 100
 ROOM = 0.25
 COLORS = ("green", "blue", "magenta", "cyan", "yellow")
 RECORDED = "recorded"
+WINDOW = "node_stale_after"
 
 NOTES = (
     "Each hit is the most it can be: before a clean the cloud is asked about that very node (C11), "
@@ -58,13 +59,27 @@ class Result:
 
     @property
     def heading(self) -> str:
-        return self.sweep.option.option if self.sweep is not None else "settings"
+        if self.sweep is not None:
+            return self.sweep.option.option
+        return WINDOW if self._are_windows else "settings"
+
+    @property
+    def _are_windows(self) -> bool:
+        return all(row.tried.value is not None for row in self.rows)
 
     @property
     def recorded_label(self) -> str:
+        if self.sweep is None and self._are_windows:
+            return f"{duration(self.outline.settings.node_stale_after)} ({RECORDED})"
         if self.sweep is None:
             return RECORDED
         return f"{shown(self.sweep.option, self.sweep.recorded)} ({RECORDED})"
+
+    @property
+    def decimals(self) -> int:
+        """How many an hour is shown with: a short recording has only parts of one."""
+        most = max((abs(row.balance.slot_s) / 3600 for row in self.rows), default=0.0)
+        return 1 if most >= 10 else 2 if most >= 1 else 3
 
     @property
     def in_order(self) -> list[tuple[str, Balance, bool]]:
@@ -93,13 +108,21 @@ def result_of(
     return Result(path, outline, replayed, recorded, rows, sweep)
 
 
-# Numbers as they are shown.
+# Numbers and times as they are shown.
 
 
-def hours(seconds: float) -> str:
-    """Signed hours, to a tenth: `+12.5`, `0.0`."""
-    value = round(seconds / 3600, 1)
-    return f"{value:+.1f}" if value else "0.0"
+def when(result: Result, at: float, *, terminal: bool) -> str:
+    """On a terminal the time of day alone, where all of the recording is of one day."""
+    first, last = (local(one)[:10] for one in (result.outline.first, result.outline.last))
+    if terminal and first == last == local(at)[:10]:
+        return local(at)[11:]
+    return told(at, terminal=terminal)
+
+
+def hours(seconds: float, decimals: int = 1) -> str:
+    """Signed hours: `+12.5`, `0.0`."""
+    value = round(seconds / 3600, decimals)
+    return f"{value:+.{decimals}f}" if value else f"{0:.{decimals}f}"
 
 
 def signed(number: int) -> str:
@@ -117,15 +140,15 @@ def signed_span(seconds: float) -> str:
 COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-hours", "hits")
 
 
-def numbers_of(balance: Balance) -> tuple[str, ...]:
+def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
     return (
         str(balance.cleans),
         str(balance.earlier),
         str(balance.later),
         str(balance.never),
-        hours(balance.slot_s),
+        hours(balance.slot_s, decimals),
         signed(boots_of(balance)),
-        hours(balance.boot_wait_s),
+        hours(balance.boot_wait_s, decimals),
         str(len(balance.hits)),
     )
 
@@ -147,15 +170,24 @@ def print_result(result: Result, out: Console) -> None:
         if chart:
             out.print(Text.from_ansi(chart))
     if len(result.rows) == 1 and result.rows[0].balance.moves:
-        show.say(out, _moves(result.rows[0].balance.moves, terminal=terminal))
+        _gap(out)
+        show.say(out, _moves(result, result.rows[0].balance.moves, terminal=terminal))
         more = len(result.rows[0].balance.moves) - ROWS
         if more > 0:
             show.say(out, show.cell(f"... and {more} more; --json and --report have all"))
     hits = hits_by_life(result)
     if hits:
+        _gap(out)
         show.say(out, _hits(result, hits, terminal=terminal))
+    _gap(out)
     for note in NOTES:
         show.say(out, show.cell(f"* {note}", "dim"))
+
+
+def _gap(out: Console) -> None:
+    """Between two tables of a pipe; on a terminal each has its title and rules."""
+    if not out.is_terminal:
+        out.file.write("\n")
 
 
 def _headline(result: Result, *, terminal: bool) -> Text:
@@ -195,7 +227,7 @@ def _comparison(result: Result, *, terminal: bool) -> Table:
     made = show.table(result.heading, *COLUMNS, terminal=terminal, right=",".join(COLUMNS))
     for label, balance, is_recorded in result.in_order:
         style = "bold" if is_recorded else ""
-        cells = [Text(text, style) for text in numbers_of(balance)]
+        cells = [Text(text, style) for text in numbers_of(balance, result.decimals)]
         if balance.hits:
             cells[-1].stylize("red")
         gain = cells[COLUMNS.index("slot-hours")]
@@ -205,7 +237,7 @@ def _comparison(result: Result, *, terminal: bool) -> Table:
     return made
 
 
-def _moves(moves: Sequence[Move], *, terminal: bool) -> Table:
+def _moves(result: Result, moves: Sequence[Move], *, terminal: bool) -> Table:
     headings = ("record", "slot", "host", "by", "reason", RECORDED, "then", "sooner by")
     made = show.table(
         *headings, title="Slots free at another time", terminal=terminal, right="sooner by"
@@ -218,15 +250,15 @@ def _moves(moves: Sequence[Move], *, terminal: bool) -> Table:
             show.cell(life.hostname or "-"),
             move.by.value,
             move.reason.value if move.reason else "-",
-            moment_of(move.before, terminal=terminal),
-            moment_of(move.after, terminal=terminal),
+            moment_of(result, move.before, terminal=terminal),
+            moment_of(result, move.after, terminal=terminal),
             signed_span(move.gain_s),
         )
     return made
 
 
-def moment_of(at: float | None, *, terminal: bool) -> str:
-    return "not in the recording" if at is None else told(at, terminal=terminal)
+def moment_of(result: Result, at: float | None, *, terminal: bool) -> str:
+    return "not yet" if at is None else when(result, at, terminal=terminal)
 
 
 @dataclass(frozen=True)
@@ -251,11 +283,11 @@ def hits_by_life(result: Result) -> list[LifeHit]:
     return sorted(hits, key=lambda one: one.first.freed_at - one.first.alive_at)
 
 
-def sign_of(hit: Hit, *, terminal: bool) -> str:
+def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
     """When it pinged; or, where no ping is recorded, when it was listed."""
     if hit.pinged_at is not None:
-        return told(hit.pinged_at, terminal=terminal)
-    return f"listed {told(hit.alive_at, terminal=terminal)}"
+        return when(result, hit.pinged_at, terminal=terminal)
+    return f"listed {when(result, hit.alive_at, terminal=terminal)}"
 
 
 def _hits(result: Result, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
@@ -274,8 +306,8 @@ def _hits(result: Result, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
             show.cell(life.hostname or "-"),
             show.cell(life.node_id or "-"),
             hit.by.value,
-            told(hit.freed_at, terminal=terminal),
-            sign_of(hit, terminal=terminal),
+            when(result, hit.freed_at, terminal=terminal),
+            sign_of(result, hit, terminal=terminal),
             span((hit.pinged_at or hit.alive_at) - hit.freed_at),
             show.cell(", ".join(one.labels)),
         )
@@ -327,6 +359,7 @@ def whole_ticks(most: int) -> list[int]:
 def _time_chart(result: Result, plotext: Any) -> bool:
     """How many slots more are free than in the recording, over its time."""
     walls = result.replayed.walls
+    unit, unit_s = unit_of(walls[-1] - walls[0])
     drawn = False
     for row, color in zip(result.rows, itertools.cycle(COLORS), strict=False):
         steps = free_sooner(row.balance.moves, walls[0], walls[-1])
@@ -334,11 +367,16 @@ def _time_chart(result: Result, plotext: Any) -> bool:
             continue
         drawn = True
         xs, ys = stairs(steps)
-        at = [(one - walls[0]) / 3600 for one in xs]
+        at = [(one - walls[0]) / unit_s for one in xs]
         plotext.plot(at, ys, label=row.tried.label, color=color, marker="braille")
-    plotext.xlabel("hours since the recording began")
+    plotext.xlabel(f"{unit} since the recording began")
     plotext.ylabel("slots more that are free")
     return drawn
+
+
+def unit_of(seconds: float) -> tuple[str, float]:
+    """What to count so long a time in."""
+    return ("hours", 3600.0) if seconds > 3 * 3600.0 else ("minutes", 60.0)
 
 
 def stairs(steps: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:

@@ -25,7 +25,8 @@ ROUND_S = (
 
 @dataclass(frozen=True)
 class Tried:
-    """One lot of other settings. `value` is the swept option's, None without a sweep."""
+    """One lot of other settings. `value` is the one option's that is tried, None where it is more
+    than one option."""
 
     label: str
     variation: Variation
@@ -54,8 +55,11 @@ def one_by_one(
         texts = list(given) if window is None else [f"Daemon.node_stale_after={window}", *given]
         source = "--set" if window is None else "--node-stale-after/--set"
         variation = varied(settings, texts, poll_s=poll_s, source=source)
-        label = " ".join(_short(text) for text in texts)
-        tried.append(Tried(label, variation))
+        if window is not None and not given:
+            value = variation.changes.get("node_stale_after", settings.node_stale_after)
+            tried.append(Tried(duration(value), variation, value))
+        else:
+            tried.append(Tried(" ".join(_short(text) for text in texts), variation))
     return tried
 
 

@@ -82,23 +82,24 @@ def _repeat(daemon: Client, every: float, *, as_json: bool) -> None:
 def _refresh(daemon: Client, every: float) -> None:
     """For a terminal: in its place, and the last one left behind at the end."""
     out = show.console()
-    shown, trouble = daemon.status(), ""
+    shown, of, trouble = daemon.status(), time.time(), ""
     try:
         with Live(console=out, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(_framed(shown, trouble, every), refresh=True)
+                live.update(_framed(shown, of, trouble, every), refresh=True)
                 time.sleep(every)
                 try:
-                    shown, trouble = daemon.status(), ""
+                    shown, of, trouble = daemon.status(), time.time(), ""
                 except ClientError as error:
                     trouble = str(error)
     finally:
         show.say(out, screen(shown))
 
 
-def _framed(shown: dict[str, Any], trouble: str, every: float) -> RenderableType:
+def _framed(shown: dict[str, Any], of: float, trouble: str, every: float) -> RenderableType:
     """The picture, when it is of, and that it is an old one where nobody answers any more."""
-    foot = Text(f"{local(time.time())}, every {every:g} s; Ctrl-C ends", style="dim")
+    foot = Text(f"{local(of)}, every {every:g} s; Ctrl-C ends", style="dim")
     if trouble:
-        return Group(show.cell(trouble, "bold red"), screen(shown), foot)
+        old = Text(f"what follows is of {local(of)}", style="bold red")
+        return Group(show.cell(trouble, "bold red"), old, screen(shown), foot)
     return Group(screen(shown), foot)

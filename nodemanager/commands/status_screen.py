@@ -24,7 +24,7 @@ HELD_FOR = {
     "claim_without_slot": "being set up",
     "other_pool": "other pools'",
 }
-MOST_IDS = 5
+MOST_IDS, MOST_MARKS = 5, 10
 
 Shown = Mapping[str, Any]
 
@@ -44,18 +44,14 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "slots", _slots(status["slots"])
     yield "nodes", _nodes(status)
     yield "boots", _boots(status)
-    yield "records", [_counts(status["records"]) or Text("none", style=FAINT)]
+    yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
     yield "breaker", _breaker(status["breaker"])
     yield "lease", [_lease(status["lease"])]
     yield "waiting", _waiting(status)
-    yield "holds", [_holds(status["holds"])]
-    orders = status["orders"]
-    ordered = {"draining": orders["drain"], "to be killed": orders["kill"]}
-    if any(ordered.values()):
-        yield "orders", [_counts({word: count for word, count in ordered.items() if count})]
+    yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
-    yield "leftovers", [_counts(leftovers, bad=("failed",)) or Text("none", style=FAINT)]
+    yield "leftovers", [_counts(leftovers, bad=("failed",)) or _none()]
 
 
 def _head(status: Shown) -> RenderableType:
@@ -69,11 +65,11 @@ def _head(status: Shown) -> RenderableType:
         head.append(" (nothing is written)", style=FAINT)
     elif mode == "read-only":
         head.append(": ").append(cell(status.get("read_only") or "look at its log", ODD))
-    pause = status["pause"]
+    pause = status.get("pause", {"paused": False})
     if pause["paused"]:
         head.append(f"  PAUSED for {span(pause['paused_s'])}", style=BAD)
         if "by" in pause:
-            head.append(f" by {visible(pause['by'])}: {visible(pause['reason'])}", style=ODD)
+            head.append(" by ").append(cell(f"{pause['by']}: {pause['reason']}", ODD))
     plan = status["plan"]
     head.append(f"  plan {plan['id']}, {span(status['cycle_age_s'])} ago", style=FAINT)
     if plan["aborted"] is not None:
@@ -124,7 +120,7 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
     counts = {one: status[f"nodes_{one}"] for one in NODE_STATES}
     present = {_WORDS.get(one, one): count for one, count in counts.items() if count}
     trouble = [_WORDS.get(one, one) for one in _TROUBLE]
-    line = _counts(present, bad=trouble) or Text("none", style=FAINT)
+    line = _counts(present, bad=trouble) or _none()
     line.append(f"; {status['nodes_wish']} wished for", style=FAINT)
     line.append(f", at most {status['config_max_nodes']}", style=FAINT)
     if status["node_quota"] != status["config_max_nodes"]:
@@ -207,16 +203,31 @@ def _waiting(status: Shown) -> Sequence[RenderableType]:
     return lines or [Text("nothing", style=FAINT)]
 
 
-def _holds(holds: Shown) -> Text:
-    if not holds["count"]:
-        return Text("none", style=FAINT)
-    line = Text(str(holds["count"]), style=ODD)
-    ids = holds.get("ids", [])
+def _holds(status: Shown) -> Sequence[RenderableType]:
+    """What operators hold, and their orders that stand, with who and why for who may see it."""
+    marks = status.get("marks", ())
+    if marks:
+        return [_mark(one) for one in marks[:MOST_MARKS]] + [Text("...")] * (
+            len(marks) > MOST_MARKS
+        )
+    ids = status["holds"].get("ids", [])
     if ids:
-        line.append(": ").append(cell(" ".join(ids[:MOST_IDS])))
-    if len(ids) > MOST_IDS:
-        line.append(" ...")
+        more = " ..." if len(ids) > MOST_IDS else ""
+        return [cell(f"{len(ids)}: {' '.join(ids[:MOST_IDS])}{more}", ODD)]
+    orders = status.get("orders", {"hold": status["holds"]["count"]})
+    return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
+
+
+def _mark(mark: Shown) -> Text:
+    line = Text.assemble((f"{mark['kind']:<5}", ODD), "  ", cell(mark["id"]), "  ")
+    line.append(cell(f"by {mark['by']} since {mark['since']}", FAINT))
+    if mark["reason"]:
+        line.append(": ").append(cell(mark["reason"]))
     return line
+
+
+def _none() -> Text:
+    return Text("none", style=FAINT)
 
 
 def _counts(counts: Mapping[str, int], bad: Sequence[str] = ()) -> Text:

@@ -15,6 +15,7 @@ HOW = "write 14:05, 2026-03-01 14:05, 2026-03-01T14:05:00Z, or 2h for two hours 
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}.*", re.ASCII)
+_DAYS = {"today": 0, "yesterday": 1}
 _duration = kinds.duration()
 
 
@@ -22,12 +23,14 @@ def moment(text: str, now: float) -> float:
     """The epoch seconds that `text` means at `now` (epoch seconds).
 
     RFC 3339, with a blank for the T, local time without an offset, and with any end left out down
-    to the date; `14:05`, the newest one that is not to come; `2h` or `2h ago`; `now`. Raises
-    ValueError, whose text says how one is written.
+    to the date; `14:05`, the newest one that is not to come; `2h` or `2h ago`; `now`; `today` and
+    `yesterday`, from midnight on. Raises ValueError, whose text says how one is written.
     """
     written = text.strip()
     if written.lower() == "now":
         return now
+    if written.lower() in _DAYS:
+        return _midnight(now, _DAYS[written.lower()])
     clock = _CLOCK.fullmatch(written)
     if clock is not None:
         return _last(int(clock[1]), int(clock[2]), int(clock[3] or 0), now)
@@ -48,6 +51,11 @@ def _dated(written: str) -> float:
         return datetime.fromisoformat(written.upper().replace(" ", "T")).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"{written!r} is no time: {HOW}") from error
+
+
+def _midnight(now: float, days_ago: int) -> float:
+    day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (day - timedelta(days=days_ago)).timestamp()
 
 
 def _last(hour: int, minute: int, second: int, now: float) -> float:

@@ -112,6 +112,10 @@ def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
 def standing_of(item: Item, seen: Picture) -> Standing:
     """How a record stands that a plan wanted cleaned at that version."""
     record = seen.records.get(item.id)
+    flight = seen.snapshot.record_flights.get(item.id)
+    if flight is not None:
+        # Our own fence moves the version, too (C12): it is judged when this is over.
+        return Standing(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
     if record is None:
         return Standing(Stand.CHANGED, Reason.RECORD_GONE)
     if record.version != item.version:

@@ -6,6 +6,7 @@ The questions are RecordJudge's own; what is added here is how they are told.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.core.bearers import node_of
@@ -249,6 +250,7 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
         findings.append(found(rule, check.name, asking, judge, record, _answer(kept)))
         if kept is not None and check.name in DECISIVE:
             over = f"it is decided by {check.rule}"
+    hand = judge.snapshot.by_hand.get(record.uuid)
     for in_time in IN_TIME:
         asking = ASKINGS[in_time.name]
         is_claim = in_time.name == "past_its_window" and judge.is_waiting_claim(record)
@@ -259,6 +261,11 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
             continue
         has_time = _timeless(judge, record) is None
         kept = in_time.ask(judge, record, judge.quiet(record) if has_time else {})
+        if kept is not None and hand is not None and hand.breaks(kept.reason):
+            passed = found(rule, in_time.name, asking, judge, record, None)
+            why = f"{hand.by} broke it by name ({hand.reason})"
+            findings.append(replace(passed, reason=kept.reason, why=why))
+            continue
         findings.append(found(rule, in_time.name, asking, judge, record, _answer(kept)))
     findings += ask_standing(judge.snapshot, judge.settings)
     short = Answer(Reason.LISTING_SHORT, {}) if judge.unlisted.short else None

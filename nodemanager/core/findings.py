@@ -25,8 +25,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule's answer. `asks` is what must hold, `why` what a no waits for, or why it was not
-    asked; `wait_s` is set where time and polls alone will end the no."""
+    """One rule's answer. `asks` is what must hold, `why` what a no waits for, who broke the rule
+    by hand, or why it was not asked; `wait_s` is set where time and polls alone will end the no."""
 
     rule: str
     name: str

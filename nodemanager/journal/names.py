@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from nodemanager.journal.opened import opened, told_as_damage, unpacked
 
 Data = Mapping[str, Any]
 _NEW = -1
@@ -86,6 +89,13 @@ class Names:
         for listing in history["record_listings"][: newest + 1]:
             self.records_listed(listing)
 
+    def seen(self, fact: str, data: Any) -> None:
+        """Take a recorded fact in, by the name of its class."""
+        if fact == "CloudSeen":
+            self.nodes_listed(data[0])
+        elif fact == "RecordsSeen":
+            self.records_listed(data[0])
+
     def records_listed(self, listing: Data) -> None:
         for uuid, field, value in self._records.take(listing):
             known = self._known.setdefault(uuid, Known())
@@ -117,8 +127,17 @@ class Names:
     def of_record(self, uuid: str) -> Known:
         return self._known.get(uuid, Known())
 
-    def is_record(self, id: str) -> bool:
-        return id in self._known
+    def find(self, name: str) -> tuple[str | None, str | None]:
+        """The record and the node that go by that id or name now; None for each that is not."""
+        if name in self._known:
+            return name, self._known[name].node
+        for node in (name, *(id for id, one in self._node_names.items() if one == name)):
+            if node in self._node_names:
+                return self._record_of.get(node), node
+        for uuid, known in self._known.items():
+            if name in (known.host, str(known.slot)):
+                return uuid, known.node
+        return None, None
 
     def record_of(self, node: str) -> str | None:
         return self._record_of.get(node)
@@ -145,3 +164,25 @@ class Names:
             slot = known.last_slot
             found |= {known.last_host or "", "" if slot is None else str(slot)}
         return frozenset(found - {""})
+
+
+def names_in(path: Path) -> Names:
+    """Those of the newest segments of the journal at `path`: of the last hours.
+
+    Raises JournalError for what is no journal.
+    """
+    names = Names()
+    with opened(path) as connection, told_as_damage(path):
+        rows = connection.execute(
+            "SELECT body FROM entries WHERE kind = 'start' ORDER BY seq DESC LIMIT 2"
+        ).fetchall()
+        for (body,) in reversed(rows):
+            names.start(unpacked(body))
+        rows = connection.execute(
+            "SELECT body FROM entries WHERE kind = 'cycle'"
+            " AND segment = (SELECT max(segment) FROM entries) ORDER BY seq"
+        ).fetchall()
+        for (body,) in rows:
+            for name, data in unpacked(body)["facts"]:
+                names.seen(name, data)
+    return names

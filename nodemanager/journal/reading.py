@@ -80,11 +80,13 @@ class Outline:
     """What a part of a journal holds, told without reading all of it.
 
     `first` and `last` are epoch seconds of its decisions; `settings` are those in force at its end.
+    `size` is in bytes, packed as it is written.
     `acts` says that the manager carried its orders out: a dry run leaves no intents. `poll_s` is
     the usual time between two cloud listings, None with less than two.
     """
 
     decisions: int
+    size: int
     first: float
     last: float
     settings: Settings
@@ -98,8 +100,10 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
         segments = [segment for (segment,) in connection.execute(_SEGMENTS, (since, until))]
         last = segments[-1] if segments else None
         marks = ",".join("?" * len(segments))
-        count = "SELECT count(*), min(wall), max(wall) FROM entries WHERE kind = ? AND segment IN"
-        decisions, first, end = connection.execute(
+        what = "count(*), sum(length(body)), min(wall), max(wall)"
+        # What is put in is ours, or question marks.
+        count = f"SELECT {what} FROM entries WHERE kind = ? AND segment IN"  # noqa: S608
+        decisions, size, first, end = connection.execute(
             f"{count} ({marks})",
             (CYCLE, *segments),
         ).fetchone()
@@ -113,7 +117,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
         settings, polls = _settings_and_polls(rows)
     gaps = sorted(later - sooner for sooner, later in itertools.pairwise(polls))
     poll_s = gaps[len(gaps) // 2] if gaps else None
-    return Outline(decisions, first, end, settings, bool(acts), poll_s)
+    return Outline(decisions, size, first, end, settings, bool(acts), poll_s)
 
 
 def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[float]]:

@@ -173,46 +173,50 @@ class Story:
                 )
 
     def _fact(self, name: str, data: Any, wall_less_boottime: float) -> Iterator[Happening]:
+        self.names.seen(name, data)
         match name:
-            case "CloudSeen":
-                self.names.nodes_listed(data[0])
-            case "RecordsSeen":
-                self.names.records_listed(data[0])
             case "SettingsTaken":
                 yield Happening(data["at"] + wall_less_boottime, Event.DAEMON_RELOADED)
             case "BreakerSet":
                 at = data["at"] + wall_less_boottime
                 yield from self._breaker_is(_BREAKER.decode(data["breaker"]), at)
             case "CommandGiven":
-                yield self._command(data, data["at"] + wall_less_boottime)
+                told = self._command(data, data["at"] + wall_less_boottime)
+                if told is not None:
+                    yield told
 
     def _breaker_is(self, breaker: Breaker, at: float) -> Iterator[Happening]:
         before, self._breaker = self._breaker, breaker
         if before.generation == breaker.generation and before.cause == breaker.cause:
             return
-        if breaker.looked_at > before.looked_at:
-            yield Happening(at, Event.OPERATOR_BREAKER_RESET)
         if breaker.cause is not None:
             more = {"cause": breaker.cause.value, **breaker.detail}
             yield Happening(at, Event.BREAKER_OPENED, more=more)
         elif before.cause is not None:
             yield Happening(at, Event.BREAKER_CLOSED, more={"cause": before.cause.value})
 
-    def _command(self, data: Any, at: float) -> Happening:
-        """An operator's command; `id` is what they named, whatever that is."""
-        event = _EVENTS.get(f"operator.{data['command']}", Event.DAEMON_RELOADED)
-        more = {"by": data["by"], "cause": data.get("reason") or None, "result": data["result"]}
-        more |= {"rule": data.get("rule"), "forced": ",".join(data.get("forced", ())) or None}
-        reason = _REASONS.get(data.get("refusal") or "")
-        id = data.get("id")
-        is_record = id is not None and self.names.is_record(id)
+    def _command(self, data: Any, at: float) -> Happening | None:
+        """An operator's command, refused ones too; None for one that this program knows not of."""
+        event = _EVENTS.get(f"operator.{data['command']}")
+        if event is None:
+            return None
+        id, forced = data.get("id"), data.get("forced", ())
+        record, node = (None, None) if id is None else self.names.find(id)
+        more = {
+            "id": id,
+            "by": data["by"],
+            "cause": data.get("reason") or None,
+            "result": data["result"],
+            "rule": data.get("rule"),
+            "forced": ",".join(forced) or None,
+        }
         return Happening(
             at,
             event,
-            reason,
-            record=id if is_record else None,
-            node=None if is_record else id,
-            more={name: one for name, one in more.items() if one is not None},
+            _REASONS.get(data.get("refusal") or ""),
+            record=record,
+            node=node,
+            more={key: value for key, value in more.items() if value is not None},
             aliases=frozenset() if id is None else frozenset({id}),
         )
 

@@ -9,28 +9,33 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
+from nodemanager.clock import SystemClock
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.whatif import Outcome
+from nodemanager.errors import JournalError
 from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import Decided, Outline, read
+from nodemanager.memory import collecting
 
 Changes = Mapping[str, Any]
 """Other settings, by field of Settings."""
 Tick = Callable[[int], None]
 """Told how many decisions were taken since it was told last."""
 
-ALONE = 20_000
-"""So many decisions, over all lanes, are not worth another process."""
+ALONE = 4_000_000
+"""So many bytes to read, times the lanes to decide them, are not worth another process."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 
@@ -106,13 +111,13 @@ def replay(
     first = len(lanes)
     lanes += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
     jobs = jobs or len(os.sched_getaffinity(0))
-    if outline.decisions * len(lanes) < ALONE:
+    if outline.size * len(lanes) < ALONE:
         jobs = 1
     tasks = [
         _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
         for share in _shares(lanes, jobs)
     ]
-    done = [_work(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
+    done = [_work_here(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
     outcomes: dict[int, Outcome] = {}
     for one in done:
         outcomes |= one.outcomes
@@ -138,6 +143,11 @@ def _shares(
     for at, lane in enumerate(lanes):
         shares[at % len(shares)].append(lane)
     return shares
+
+
+def _work_here(task: _Task, tick: Tick) -> _Done:
+    with collecting(SystemClock()):
+        return _work(task, tick)
 
 
 def _work(task: _Task, tick: Tick) -> _Done:
@@ -198,7 +208,12 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
             raise
         if any(one.done() and one.exception() for one in futures):
             _end(pool)
-        return [future.result() for future in futures]
+        try:
+            return [future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise JournalError(
+                "a process of the replay was ended from outside; --jobs 1 needs less memory"
+            ) from error
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -215,6 +230,8 @@ _counter: Synchronized[int] | None = None
 def _begin(counter: Synchronized[int]) -> None:
     global _counter
     _counter = counter
+    # Ctrl-C reaches every process of a terminal; the one that waits for us ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Nothing here forms cycles, and there is much to walk.
     gc.disable()
 

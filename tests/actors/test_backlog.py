@@ -12,6 +12,7 @@ import pytest
 from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.core.backlog import Deed, Item, proposal
 from nodemanager.core.backlog_run import Order, Run, Where
+from nodemanager.core.model import Guarantee
 from nodemanager.core.reasons import Reason
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
@@ -378,3 +379,18 @@ def test_a_run_is_written_down_when_it_lets_go_and_not_for_each_outcome(leaked: 
     assert len(where(leaked, Where.DONE)) == 30
     # Begun, some ticks of five seconds, ended.
     assert 2 <= calls.count("remember") <= 12
+
+
+def test_behind_a_fence_an_item_is_not_taken_for_changed_c12(make_rig: Any) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    for slot in range(1, 31):
+        store.add_leaked(slot, quiet_for=slot * DAY_S)
+    store.settle_wait = 70.0
+    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store).start()
+    rig.turn_until("backlog.found", within=300)
+    apply(rig, order(rig))
+    rig.turn_until("backlog.done", within=900)
+    assert len(where(rig, Where.DONE)) == 30
+    assert not rig.lines("backlog.skipped")
+    assert store.used_slots() == []

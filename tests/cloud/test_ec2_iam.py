@@ -1,4 +1,4 @@
-"""etc/iam/ec2.json allows what the adapter calls, and nothing more."""
+"""etc/iam/ allows what the adapter calls, and nothing more."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ def server() -> MotoServer:
 
 @pytest.fixture
 def statements() -> list[dict[str, Any]]:
-    policy = json.loads((ROOT / "etc" / "iam" / "ec2.json").read_text(encoding="utf-8"))
+    return [*statements_of("ec2.json"), *statements_of("ec2-adopt.json")]
+
+
+def statements_of(name: str) -> list[dict[str, Any]]:
+    policy = json.loads((ROOT / "etc" / "iam" / name).read_text(encoding="utf-8"))
     assert policy["Version"] == "2012-10-17"
     statements: list[dict[str, Any]] = policy["Statement"]
     return statements
@@ -118,12 +122,19 @@ def test_what_changes_something_is_bound_to_the_pool_s_tag(
             assert "*" not in resources
 
 
-def test_only_a_node_of_no_pool_can_be_adopted_and_only_with_our_tags_d11(
-    statements: list[dict[str, Any]],
-) -> None:
-    (adopting,) = [one for one in statements if one["Sid"] == "OnlyToAdoptNodes"]
+def test_only_a_node_of_no_pool_can_be_adopted_and_only_with_our_tags_d11() -> None:
+    (adopting,) = statements_of("ec2-adopt.json")
     assert listed(adopting["Action"]) == ["ec2:CreateTags"]
     assert all(":instance/" in resource for resource in listed(adopting["Resource"]))
     assert adopting["Condition"]["Null"] == {"aws:ResourceTag/nodemanager-pool": "true"}
     keys = adopting["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]
     assert set(keys) == {"nodemanager-pool", "nodemanager-record", "nodemanager-incarnation"}
+
+
+def test_the_usual_policy_makes_nothing_that_exists_ours() -> None:
+    tagging = [
+        one for one in statements_of("ec2.json") if "ec2:CreateTags" in listed(one["Action"])
+    ]
+    assert tagging
+    for statement in tagging:
+        assert statement["Condition"]["StringEquals"]["ec2:CreateAction"] == "RunInstances"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.commands.backlog_file import PlanFileError, read, render
+from nodemanager.commands.backlog_file import PlanFileError, read, render, write
 
 PLAN: dict[str, Any] = {
     "pool": "main",
@@ -119,3 +119,39 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PlanFileError, match="can't be read"):
         read(path)
+
+
+def test_a_plan_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PlanFileError, match="can't be written"):
+        write(tmp_path / "nowhere" / "leaked.plan", PLAN)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("r1\nclean r2 version=1", id="a-newline"),
+        pytest.param("r 1", id="a-space"),
+        pytest.param("a=b", id="a-key"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_an_odd_id_puts_no_line_of_its_own_into_the_plan(tmp_path: Path, odd: str) -> None:
+    items = [{**PLAN["items"][0], "id": odd}, PLAN["items"][1]]
+    path = tmp_path / "leaked.plan"
+    write(path, {**PLAN, "items": items})
+    assert [item["id"] for item in read(path).items] == [PLAN["items"][1]["id"]]
+
+
+def test_a_name_from_the_cloud_puts_no_line_of_its_own_into_the_plan(tmp_path: Path) -> None:
+    node = {
+        **PLAN["items"][0],
+        "deed": "adopt",
+        "id": "i-1",
+        "chosen": False,
+        "reason": "untagged",
+        "name": "x\nclean r2 version=1\x1b[2J",
+    }
+    path = tmp_path / "leaked.plan"
+    write(path, {**PLAN, "items": [node]})
+    assert read(path).items == ()
+    assert "\x1b" not in path.read_text(encoding="utf-8")

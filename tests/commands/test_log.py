@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from nodemanager import cli
 from nodemanager.commands.times import local
@@ -170,3 +171,35 @@ def test_follow_and_until_are_refused_together(recorded: Recorded, run: Run) -> 
     code, _, error = run("--follow", "--until", "now")
     assert code == 2
     assert "give one of them" in error
+
+
+def completed(words: list[str], begun: str) -> list[str]:
+    shell = ShellComplete(cli.group, {}, "nodemanager", "_NODEMANAGER_COMPLETE")
+    return [one.value for one in shell.get_completions(words, begun)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["log", "--config", "{}/pool.cfg"], id="log"),
+        pytest.param(["log", "--journal", "{}/journal.db"], id="of-a-journal"),
+        pytest.param(["explain", "--config", "{}/pool.cfg"], id="explain"),
+        pytest.param(["hold", "--config", "{}/pool.cfg"], id="hold"),
+    ],
+)
+def test_a_name_is_completed_from_the_journal_alone(
+    recorded: Recorded, run: Run, tmp_path: Path, words: list[str]
+) -> None:
+    given = [word.format(tmp_path) for word in words]
+    assert completed(given, "comp") == ["compute7", "compute8"]
+    assert completed(given, "i-8") == ["i-8"]
+
+
+def test_where_no_name_can_be_told_nothing_is_completed_nor_said(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
+    assert completed(["log", "--config", f"{tmp_path}/none.cfg"], "") == []
+    (tmp_path / "pool.cfg").write_text("[Clod]")
+    assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
+    assert capsys.readouterr() == ("", "")

@@ -24,9 +24,12 @@ Read = Callable[..., list[str]]
 def read(capsys: pytest.CaptureFixture[str]) -> Read:
     """The lines of the picture in a pipe, as made from a daemon's own Status."""
 
-    def lines(*, token: bool = True, **fields: Any) -> list[str]:
+    def lines(
+        *, token: bool = True, more: dict[str, Any] | None = None, **fields: Any
+    ) -> list[str]:
         status = Status(made_at=NOW - 3.0, pool="prod", plan="4f1c", **fields)
-        show.say(show.console(), screen(status.to_json(with_names=token, now=NOW)))
+        told = status.to_json(with_names=token, now=NOW) | (more or {})
+        show.say(show.console(), screen(told))
         return capsys.readouterr().out.splitlines()
 
     return lines
@@ -150,6 +153,29 @@ def test_what_is_out_of_the_ordinary_is_said(
     read: Read, fields: dict[str, Any], label: str, says: str
 ) -> None:
     assert says in line(read(**fields), label)
+
+
+def test_operators_orders_are_told_with_who_gave_them_and_why(read: Read) -> None:
+    mark = {"by": "ann", "since": "2026-03-01T12:00:00.000Z", "reason": "kernel"}
+    lines = read(
+        more={
+            "pause": {"paused": True, "paused_s": 120.0, **mark},
+            "orders": {"hold": 1, "drain": 1},
+            "marks": [
+                {"kind": "hold", "id": "i-1", **mark},
+                {"kind": "drain", "id": "i-2", **mark},
+            ],
+        }
+    )
+    assert "PAUSED for 2m 00s by ann: kernel" in lines[0]
+    assert line(lines, "holds") == "hold i-1 by ann since 2026-03-01T12:00:00.000Z: kernel"
+    assert " ".join(lines[-2].split()).startswith("drain i-2 by ann")
+    counts = read(
+        token=False,
+        more={"pause": {"paused": True, "paused_s": 1.0}, "orders": {"hold": 0, "kill": 2}},
+    )
+    assert "PAUSED for 1s  plan" in counts[0]
+    assert line(counts, "holds") == "2 kill"
 
 
 def test_what_a_daemon_is_told_by_others_moves_no_cursor(read: Read) -> None:

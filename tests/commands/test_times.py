@@ -27,6 +27,8 @@ def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("text", "ago"),
     [
         pytest.param("now", 0, id="now"),
+        pytest.param("today", 13 * 3600 + 300, id="from-midnight"),
+        pytest.param("Yesterday", 37 * 3600 + 300, id="from-the-midnight-before"),
         pytest.param("2h", 7200, id="two-hours-ago"),
         pytest.param("90s ago", 90, id="with-the-word"),
         pytest.param("1.5d", 129600, id="a-day-and-a-half"),

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, find, given, note, settings
+from hypothesis import strategies as st
 
 from nodemanager.core.explain import Explanation, explain
+from nodemanager.core.marks import FORCIBLE, HandClean, Mark
 from nodemanager.core.plan import judged
 from nodemanager.core.reasons import Kind
 from nodemanager.core.records import BY_ITSELF, RecordJudge
 from nodemanager.core.shutdown import ALONE, AT_ALL, NodeJudge
 from tests.core.build import World
-from tests.core.worlds import Spec, run, specs
+from tests.core.worlds import IDS, UUIDS, Spec, run, specs
 
 
 def explanations(made: World) -> list[Explanation]:
@@ -29,8 +31,24 @@ def explanations(made: World) -> list[Explanation]:
     return [explain(made.decided, made.last, made.settings, one) for one in sorted(ids)]
 
 
+@st.composite
+def ordered(draw: st.DrawFn) -> Spec:
+    """A small world in which an operator has ordered something."""
+    spec, mark = draw(specs()), Mark("alice", 0.0, "looked")
+    few = st.lists(st.sampled_from(IDS), max_size=1)
+    forced = draw(st.sets(st.sampled_from([*FORCIBLE])))
+    hand = HandClean("alice", 0.0, "looked", tuple(sorted(forced)))
+    orders: dict[str, object] = {
+        "kills": dict.fromkeys(draw(few), mark),
+        "drains": dict.fromkeys(draw(few), mark),
+        "by_hand": dict.fromkeys(draw(st.lists(st.sampled_from(UUIDS), max_size=3)), hand),
+        "paused": draw(st.sampled_from([None, None, None, mark])),
+    }
+    return replace(spec, flags=(*spec.flags, *orders.items()))
+
+
 @settings(max_examples=150)
-@given(spec=specs())
+@given(spec=specs() | ordered())
 def test_the_first_rule_that_blocks_is_the_reason_that_was_decided_by_c_d(spec: Spec) -> None:
     for told in explanations(run(spec)):
         note(f"{told.id}: {told.verdict}")

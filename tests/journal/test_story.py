@@ -20,7 +20,15 @@ from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.deltas import verdicts_of
-from nodemanager.journal.facts import BreakerSet, CloudSeen, Decision, RecordsSeen, Start, State
+from nodemanager.journal.facts import (
+    BreakerSet,
+    CloudSeen,
+    CommandGiven,
+    Decision,
+    RecordsSeen,
+    Start,
+    State,
+)
 from nodemanager.journal.happening import Happening
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
@@ -250,10 +258,12 @@ def test_the_breaker_is_told_with_its_cause_and_an_operators_reset(
     made.world.breaker = broken
     made.round()
     mended = reset(broken, made.world.now)
+    made.journal.note(CommandGiven("breaker_reset", None, "ann", "", "done", made.world.now))
     made.journal.note(BreakerSet(mended, made.world.now))
     made.world.breaker = mended
     made.round()
     told = [one for one in Story(path).news() if "breaker" in one.event.value]
+    assert told[1].more == {"by": "ann", "result": "done"}
     assert [one.event for one in told] == [
         Event.BREAKER_OPENED,
         Event.OPERATOR_BREAKER_RESET,
@@ -264,6 +274,46 @@ def test_the_breaker_is_told_with_its_cause_and_an_operators_reset(
 
 def opened_breaker(breaker: Breaker, at: float) -> Breaker:
     return open_breaker(breaker, Cause.WRITES_FAIL, frozenset(), at, {"count": 3})
+
+
+@pytest.mark.parametrize("name", ["r1", "i-1", "worker-1", "compute7", "7"])
+def test_a_command_is_told_of_whom_it_named_by_whatever_name(
+    made: Recorded, path: Path, name: str
+) -> None:
+    made.world.add_record("r1", slot=7)
+    made.world.add_node("r1", id="i-1", name="worker-1")
+    made.world.add_record("r2", slot=8)
+    made.round()
+    made.journal.note(
+        CommandGiven(
+            "clean", name, "ann", "gone", "refused", made.world.now, "paired", "C4", ("C3", "C5")
+        )
+    )
+    made.round()
+    (told,) = [one for one in Story(path).news() if one.event is Event.OPERATOR_CLEAN]
+    assert (told.record, told.node, told.host, told.reason) == (
+        *("r1", "i-1", "compute7"),
+        Reason.PAIRED,
+    )
+    assert told.more == {
+        "id": name,
+        "by": "ann",
+        "cause": "gone",
+        "result": "refused",
+        "rule": "C4",
+        "forced": "C3,C5",
+    }
+    assert {"r1", "i-1", "worker-1", "compute7", "7"} <= told.aliases
+
+
+def test_a_command_about_nobody_is_told_by_what_it_named(made: Recorded, path: Path) -> None:
+    made.round()
+    made.journal.note(
+        CommandGiven("hold", "i-none", "ann", "", "unknown", made.world.now, "unknown_id")
+    )
+    made.journal.note(CommandGiven("sing", None, "ann", "", "done", made.world.now))
+    made.round()
+    assert told_of(path, "i-none") == [("operator.hold", "unknown_id")]
 
 
 def test_a_decision_that_could_not_be_taken_is_told_once_and_changes_no_verdict(

@@ -47,7 +47,9 @@ class Terminal:
         deadline = time.monotonic() + DEADLINE_S
         while (at := self.all.find(text, self._seen)) < 0:
             if not self._read(deadline):
-                pytest.fail(f"waited for {text!r}; it showed {self.all!r}", pytrace=False)
+                pytest.fail(
+                    f"waited for {text!r}; it showed last {self.all[-2000:]!r}", pytrace=False
+                )
         self._seen = at + len(text)
 
     def ended(self) -> int:

@@ -149,6 +149,24 @@ def test_follow_tells_a_nodes_end_as_it_is_decided(looked: Looked) -> None:
     assert 'nodemanager_slots_leaked{cause="within_window"} 1.0' in metrics
 
 
+def test_watch_says_when_the_daemon_is_gone_and_goes_on_with_the_next(looked: Looked) -> None:
+    assert looked.daemon is not None
+    terminal = looked.on_a_terminal("status", "--watch", "0.3")
+    try:
+        terminal.shows("Ctrl-C ends")
+        assert looked.daemon.terminate() == 0
+        terminal.shows("no daemon answers")
+        terminal.shows("what follows is of")
+        looked.daemon = looked.cluster.start()
+        looked.daemon.wait_for("cycle.done")
+        # Its plans are of another run.
+        terminal.shows(looked.daemon.lines("cycle.done")[0]["plan"].split("-")[0])
+        terminal.type(CTRL_C)
+        assert terminal.ended() == 0
+    finally:
+        terminal.close()
+
+
 def test_the_log_of_one_is_read_beside_the_daemon_and_after_it(looked: Looked) -> None:
     assert looked.daemon is not None
     (record, *_) = looked.cluster.tags().values()

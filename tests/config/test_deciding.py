@@ -1,0 +1,122 @@
+"""The options that decisions are taken by, and other values for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.config.deciding import DECIDING, VARIABLE, Deciding, fields_of, find, varied
+from nodemanager.core.settings import Settings
+from nodemanager.errors import ConfigError
+from tests.config.conftest import Read
+
+SETTINGS = Settings("main", max_nodes=8)
+OTHER = {
+    "node_stale_after": ("3h", 10_800.0),
+    "poll_stale_after": ("5m", 300.0),
+    "boot_fail_after": ("1h", 3600.0),
+    "min_nodes": ("2", 2),
+    "max_nodes": ("9", 9),
+    "max_total_price": ("4.5", 4.5),
+    "consecutive_idle_count": ("3", 3),
+    "node_mem_scaling": ("0.9", 0.9),
+    "shutdown_windows": ("54, 5, 1", (3240.0, 300.0, 60.0)),
+    "settle": ("2m", 120.0),
+    "absent_listings": ("4", 4),
+    "collapse_fraction": ("0.5", 0.5),
+    "max_cleans_per_cycle": ("7", 7),
+    "max_shutdowns_per_cycle": ("1", 1),
+    "visible_after": ("10m", 600.0),
+    "claim_expiry": ("off", False),
+    "adopt_unclaimed": ("yes", True),
+    "backlog": ("clean", False),
+}
+
+
+@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.option)
+def test_each_option_that_can_vary_fills_its_field(one: Deciding) -> None:
+    text, value = OTHER[one.option]
+    made = varied(SETTINGS, [f"{one.section}.{one.option}={text}"], poll_s=60.0)
+    assert made.changes == {one.field: value}
+    assert varied(SETTINGS, [f"{one.option}={text}"], poll_s=60.0).changes == made.changes
+
+
+@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.option)
+def test_a_file_fills_the_field_the_same_way(one: Deciding, read: Read) -> None:
+    text, value = OTHER[one.option]
+    # [Cloud] must say more than this option.
+    section = f"[{one.section}]\n"
+    head = section + "provider = dummy\n" if one.section == "Cloud" else section
+    if one.option == "min_nodes":
+        head += "max_nodes = 8\n"
+    config = read(f"{head}{one.option} = {text}\n", cloud=one.section != "Cloud")
+    assert fields_of(config)[one.field] == value
+
+
+@pytest.mark.parametrize("one", DECIDING, ids=lambda one: one.option)
+def test_the_value_in_force_given_again_changes_nothing(one: Deciding) -> None:
+    value: Any = one.to_option(getattr(SETTINGS, one.field))
+    assert one.to_field(value) == getattr(SETTINGS, one.field)
+    if one.fixed is None and one.option != "shutdown_windows":
+        text = one.declared.kind.show(value)
+        assert varied(SETTINGS, [f"{one.option}={text}"]).changes == {}
+
+
+def test_a_window_below_poll_freshness_halves_that_too_and_warns() -> None:
+    made = varied(SETTINGS, ["node_stale_after=5m"], poll_s=60.0)
+    assert made.changes == {"node_stale_after": 300.0, "poll_stale_after": 150.0}
+    (warning,) = made.warnings
+    assert "poll_stale_after = 600 (as recorded)" in warning
+    assert warning.endswith("in force is poll_stale_after = 150")
+
+
+def test_settle_below_one_recorded_poll_is_one_poll() -> None:
+    settings = Settings("main", settle=90.0)
+    made = varied(settings, ["settle=5"], poll_s=59.97)
+    assert made.changes == {"settle": 59.97}
+    assert made.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("settle", "--set:1: settle: write Section.option=value", id="no-value"),
+        pytest.param("=5", "write Section.option=value", id="no-name"),
+        pytest.param("setle=5", "no such option; did you mean 'settle'?", id="near"),
+        pytest.param("Cleaning.setle=5", "did you mean 'settle'?", id="near-in-section"),
+        pytest.param("Deamon.settle=5", "[Deamon]: no such section", id="no-section"),
+        pytest.param("Daemon.settle=5", "it belongs in [Cleaning]", id="other-section"),
+        pytest.param("settle=0", "a duration must be above zero", id="zero"),
+        pytest.param("action_timeout=5", "how long actions took is as recorded", id="actions"),
+        pytest.param("poll_time=5", "the recording has the polls", id="polls"),
+        pytest.param("Registry.slots=9", "that is as recorded", id="slots"),
+        pytest.param("Manage.port=9", "no decision rests on it", id="port"),
+        pytest.param("Size m4.price=9", "a replay can't vary this", id="sizes"),
+        pytest.param("min_nodes=9", "more nodes than", id="contradiction"),
+        pytest.param("node_stale_after=90", "below two polls of", id="too-fresh"),
+    ],
+)
+def test_a_bad_value_is_refused_as_in_a_file(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        varied(SETTINGS, [text], poll_s=60.0)
+    assert len(refused.value.problems) == 1
+    assert said in refused.value.problems[0]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    given = ["settle=x", "nothing=1", "Arvados.token=hush", "Cloud Credentials.key=hush"]
+    with pytest.raises(ConfigError) as refused:
+        varied(SETTINGS, given)
+    assert [one.split(":")[1] for one in refused.value.problems] == ["1", "2", "3", "4"]
+    assert "hush" not in str(refused.value)
+
+
+def test_an_option_is_found_with_or_without_its_section() -> None:
+    assert find("settle") is find("Cleaning.settle") is find("SETTLE") is not None
+    assert find("Daemon.settle") is None
+    assert find("poll_time") is None
+
+
+def test_a_blank_visible_after_is_the_clouds_own(read: Read) -> None:
+    assert "visible_after" not in fields_of(read())

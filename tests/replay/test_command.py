@@ -1,0 +1,296 @@
+"""`nodemanager replay`, as a user runs it: tables, JSON, report, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager import cli
+from nodemanager.commands.replay_screen import COLUMNS
+from tests.replay.conftest import Incident
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `nodemanager replay ...` in a pipe; exit code, output and errors."""
+
+    def run_it(*words: object) -> tuple[int, str, str]:
+        code: Any = 0
+        try:
+            cli.main(["replay", *map(str, words)])
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return int(code or 0), said.out, said.err
+
+    return run_it
+
+
+@pytest.fixture
+def copy(incident: Incident, tmp_path: Path) -> Path:
+    """A copy of the incident's journal, to spoil."""
+    path = tmp_path / "copy.db"
+    shutil.copy(incident.path, path)
+    return path
+
+
+def rows_of(out: str, heading: str) -> dict[str, dict[str, str]]:
+    """The comparison by its first column."""
+    lines = out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(heading))
+    rows = {}
+    for line in lines[at + 1 :]:
+        cells = re.split(r"\s{2,}", line)
+        if len(cells) != 1 + len(COLUMNS):
+            break
+        rows[cells[0]] = dict(zip(COLUMNS, cells[1:], strict=True))
+    return rows
+
+
+# What it says.
+
+
+def test_without_other_settings_it_says_that_all_decisions_are_the_same(
+    incident: Incident, run: Run
+) -> None:
+    code, out, _ = run(incident.path)
+    assert code == 0
+    assert f"{incident.outline.decisions} decisions" in out
+    assert "all the same by the recorded settings" in out
+
+
+def test_a_decision_that_differs_is_told_and_exits_1(copy: Path, run: Run) -> None:
+    with sqlite3.connect(copy) as journal:
+        seq, body = journal.execute(
+            "SELECT seq, body FROM entries WHERE kind = 'cycle' ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        data = json.loads(zlib.decompress(body))
+        data["digest"] += 1
+        packed = zlib.compress(json.dumps(data).encode("ascii"))
+        journal.execute("UPDATE entries SET body = ? WHERE seq = ?", (packed, seq))
+    code, out, _ = run(copy)
+    assert code == 1
+    assert "1 of them differ by the recorded settings" in out
+    assert "what was measured" in out
+    code, out, _ = run(copy, "--json")
+    assert (code, json.loads(out)["differing"]) == (1, 1)
+
+
+def test_windows_are_held_against_the_recorded_one(incident: Incident, run: Run) -> None:
+    code, out, err = run(incident.path, "--node-stale-after", "24m", "--node-stale-after", "15m")
+    assert (code, err) == (0, "")
+    rows = rows_of(out, "node_stale_after")
+    assert list(rows) == ["30m (recorded)", "24m", "15m"]
+    assert rows["30m (recorded)"]["slot-hours"] == "0.000"
+    assert rows["24m"]["slot-hours"] == "+0.300"
+    assert rows["24m"]["hits"] == "0"
+    assert rows["15m"]["slot-hours"] == "+0.750"
+    assert rows["15m"]["hits"] == "1"
+    (hit,) = [line for line in out.splitlines() if line.startswith(incident.napped.uuid)]
+    assert str(incident.napped.instance_id) in hit
+    assert hit.endswith("15m")
+    assert "C11" in out
+
+
+def test_several_options_are_set_together(incident: Incident, run: Run) -> None:
+    settings = ("--set", "Cleaning.settle=2m", "--set", "node_stale_after=20m")
+    code, out, _ = run(incident.path, *settings)
+    assert code == 0
+    rows = rows_of(out, "settings")
+    assert list(rows) == ["recorded", "settle=2m node_stale_after=20m"]
+    assert rows["settle=2m node_stale_after=20m"]["sooner"] == "3"
+
+
+def test_one_other_value_tells_each_slot_that_moves(incident: Incident, run: Run) -> None:
+    code, out, _ = run(incident.path, "--node-stale-after", "25m")
+    assert code == 0
+    (line,) = [one for one in out.splitlines() if one.startswith(incident.died[0].uuid)]
+    assert line.split()[1] == str(incident.died[0].slot_number)
+    assert "stale_slot" in line
+    assert line.endswith("+5m 00s")
+
+
+def test_a_sweep_has_the_recorded_value_among_its_own(incident: Incident, run: Run) -> None:
+    code, out, err = run(incident.path, "--sweep", "node_stale_after=10m..2h", "--steps", "5")
+    assert code == 0
+    rows = rows_of(out, "node_stale_after")
+    assert list(rows) == ["10m", "20m", "30m (recorded)", "35m", "1h", "2h"]
+    gains = [float(row["slot-hours"]) for row in rows.values()]
+    assert gains == sorted(gains, reverse=True)
+    assert "in force is poll_stale_after = 300" in err
+
+
+def test_a_pipe_gets_plain_text(incident: Incident, run: Run) -> None:
+    _, out, _ = run(incident.path, "--sweep", "node_stale_after=10m..2h", "--steps", "3")
+    assert "\x1b" not in out
+    assert not re.search("[─│┌⠉]", out)
+
+
+def test_json_has_all_of_it(incident: Incident, run: Run) -> None:
+    code, out, _ = run(incident.path, "--node-stale-after", "15m", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["decisions"] == incident.outline.decisions
+    assert (told["differing"], told["swept"], told["dry_run"]) == (0, None, False)
+    (value,) = told["values"]
+    assert value["settings"] == {"node_stale_after": 900.0}
+    assert [hit["record"] for hit in value["hits"]] == [incident.napped.uuid]
+    assert {move["record"] for move in value["moves"]} == {
+        incident.died[0].uuid,
+        incident.died[1].uuid,
+        incident.hung.uuid,
+    }
+    assert value["slot_hours"] == pytest.approx(0.75, abs=0.01)
+    assert told["notes"]
+
+
+def test_no_secret_is_printed(incident: Incident, run: Run) -> None:
+    _, out, _ = run(incident.path, "--node-stale-after", "15m", "--json")
+    secret = incident.died[0].ping_secret
+    assert secret
+    assert secret not in out
+
+
+# The report.
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(("--sweep", "node_stale_after=10m..2h"), id="a-sweep"),
+        pytest.param(("--node-stale-after", "15m"), id="a-window"),
+        pytest.param((), id="nothing-else"),
+    ],
+)
+def test_the_report_is_one_page_that_fetches_and_runs_nothing(
+    asked: tuple[str, ...], incident: Incident, run: Run, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    code, _, err = run(incident.path, *asked, "--report", report)
+    assert (code, f"wrote {report}" in err) == (0, True)
+    page = report.read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert set(re.findall(r"https?://[^\"'\s<>)]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"(src|href)\s*=", page)
+    assert "prefers-color-scheme: dark" in page
+    assert ("<svg" in page) == bool(asked)
+    assert (incident.napped.uuid in page) == bool(asked)
+
+
+def test_a_report_that_can_not_be_written_says_so(
+    incident: Incident, run: Run, tmp_path: Path
+) -> None:
+    code, _, err = run(incident.path, "--report", tmp_path / "none" / "report.html")
+    assert code == 1
+    assert "can't be written: No such file" in err
+
+
+# What is wrong.
+
+
+def test_no_journal_is_said_and_exits_1(run: Run, tmp_path: Path) -> None:
+    code, _, err = run(tmp_path / "none.db")
+    assert code == 1
+    assert "there is no journal" in err
+
+
+def test_a_damaged_journal_is_said_and_exits_1(copy: Path, run: Run) -> None:
+    with sqlite3.connect(copy) as journal:
+        journal.execute(
+            "UPDATE entries SET body = ? WHERE seq = (SELECT max(seq) FROM entries)", (b"junk",)
+        )
+    code, _, err = run(copy)
+    assert code == 1
+    assert f"the journal {copy} is damaged" in err
+
+
+def test_damage_found_by_another_process_is_said_too(
+    copy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodemanager.journal.sweep.ALONE", 0)
+    with sqlite3.connect(copy) as journal:
+        journal.execute(
+            "UPDATE entries SET verdicts = ? WHERE verdicts IS NOT NULL AND seq = "
+            "(SELECT max(seq) FROM entries WHERE verdicts IS NOT NULL)",
+            (b"junk",),
+        )
+    code, _, err = run(copy, "--node-stale-after", "25m", "--jobs", "2")
+    assert code == 1
+    assert f"the journal {copy} is damaged" in err
+
+
+def test_a_newer_programs_journal_is_refused(copy: Path, run: Run) -> None:
+    with sqlite3.connect(copy) as journal:
+        journal.execute("UPDATE alembic_version SET version_num = '9999'")
+    code, _, err = run(copy)
+    assert code == 1
+    assert "upgrade nodemanager" in err
+
+
+def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: Run) -> None:
+    code, _, err = run(incident.path, "--until", "1999-01-01")
+    assert code == 1
+    assert "has no decision of that time" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(
+            ("--set", "Daemon.node_stale_afer=5m"),
+            "--set:1: [Daemon] node_stale_afer = 5m: no such option; "
+            "did you mean 'node_stale_after'?",
+            id="unknown",
+        ),
+        pytest.param(
+            ("--node-stale-after", "soon"),
+            "[Daemon] node_stale_after = soon: not a duration; write seconds, or 30m, 2h, 1d",
+            id="no-duration",
+        ),
+        pytest.param(
+            ("--set", "Daemon.poll_time=5"),
+            "[Daemon] poll_time = 5: a replay can't vary this: the recording has the polls",
+            id="as-recorded",
+        ),
+        pytest.param(
+            ("--set", "Arvados.token=abc"),
+            "[Arvados] token = ***: a replay can't vary this",
+            id="a-secret",
+        ),
+        pytest.param(
+            ("--set", "Daemon.min_nodes=99"), "asks for more nodes than", id="contradiction"
+        ),
+        pytest.param(("--sweep", "node_stale_after=5m"), "write OPTION=A..B", id="no-range"),
+        pytest.param(
+            ("--sweep", "node_stale_after=4h..5m"), "from the less to the more", id="backwards"
+        ),
+        pytest.param(
+            ("--sweep", "claim_expiry=on..off"), "no option of a range", id="not-a-number"
+        ),
+        pytest.param(
+            ("--sweep", "node_stale_after=5m..1h", "--node-stale-after", "5m"),
+            "give one of them",
+            id="both",
+        ),
+        pytest.param(
+            ("--sweep", "node_stale_after=30s..1h"), "below two polls", id="below-two-polls"
+        ),
+    ],
+)
+def test_a_bad_option_is_said_as_for_a_file_and_exits_2(
+    words: tuple[str, ...], said: str, incident: Incident, run: Run
+) -> None:
+    code, out, err = run(incident.path, *words)
+    assert code == 2
+    assert said in err
+    assert "abc" not in err + out

@@ -1,0 +1,127 @@
+"""Any recording, decided again by its own settings, comes to its own verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodemanager.clock import ManualClock
+from nodemanager.core.whatif import weigh
+from nodemanager.journal import recording
+from nodemanager.journal.lanes import Course, Lane, drive
+from nodemanager.journal.reading import outline, read
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.journal.sweep import replay
+from tests.actors.conftest import MakeRig, clock, make_rig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.journal.random_world import RandomWorld
+
+__all__ = ["clock", "make_rig"]
+HOUR = 3600.0
+
+
+def recorded(path: Path, seed: int) -> RandomWorld:
+    journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot")
+    world = RandomWorld(seed, journal)
+    for decision in world.run(60):
+        journal.decided(decision)
+    journal.close()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_world_replays_to_its_own_verdicts(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
+    path = tmp_path / "journal.db"
+    world = recorded(path, seed)
+    seen = outline(path)
+    assert seen.decisions == len(world.plans)
+    made = replay(path, seen, [{}, {"node_stale_after": world.settings.node_stale_after}])
+    assert made.differing == 0
+    again = weigh(made.recorded, made.others[0], made.walls)
+    assert (again.moves, again.boots, again.boots_lost) == ((), 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_a_lane_with_the_recorded_settings_decides_from_the_recorded_snapshots(
+    seed: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    world = recorded(path, seed)
+    plans = iter(world.plans)
+    for _, (made,) in drive(read(path), [Lane({}, acts=True)], Course()):
+        expected = next(plans)
+        assert made.records == expected.records
+        assert made.breaker == expected.breaker
+        assert made.boots == expected.boots
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_far_apart_are_replayed_over_any_world(seed: int, tmp_path: Path) -> None:
+    """Whatever is recorded, no lane may fail; and what is freed sooner is freed."""
+    path = tmp_path / "journal.db"
+    recorded(path, seed)
+    windows = [{"node_stale_after": one} for one in (60.0, 600.0, 1e6)]
+    made = replay(path, outline(path), windows)
+    assert made.differing == 0
+    for other in made.others:
+        balance = weigh(made.recorded, other, made.walls)
+        assert all(move.after is not None for move in balance.moves if move.gain_s > 0)
+        assert all(move.before is not None for move in balance.moves if move.gain_s < 0)
+
+
+def test_what_a_dry_run_ordered_is_taken_as_done(
+    make_rig: MakeRig, tmp_path: Path, clock: TickingClock
+) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path, pool="pool", clock=clock)
+    rig: Rig = make_rig(
+        cloud=FakeCloud(clock), store=FakeStore(clock), journal=journal, backlog="clean"
+    )
+    machine, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=0.0)
+    rig.cloud.vanish(machine.node.id)
+    rig.start(dry_run=True)
+    rig.turn(3 * HOUR)
+    journal.close()
+    assert rig.store.rows[record.uuid].holds_slot
+    seen = outline(path)
+    assert not seen.acts
+    made = replay(path, seen, [{"node_stale_after": HOUR}, {"node_stale_after": 2.5 * HOUR}])
+    assert made.differing == 0
+    (end,) = made.recorded.ends.values()
+    assert end.life.record == record.uuid
+    sooner, later = (weigh(made.recorded, one, made.walls) for one in made.others)
+    assert sooner.slot_s == pytest.approx(HOUR, abs=1.0)
+    assert later.slot_s == pytest.approx(-HOUR / 2, abs=1.0)
+
+
+def test_a_restart_in_between_loses_no_life(
+    make_rig: MakeRig, tmp_path: Path, clock: TickingClock
+) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path, pool="pool", clock=clock)
+    rig: Rig = make_rig(
+        cloud=FakeCloud(clock),
+        store=FakeStore(clock),
+        journal=journal,
+        backlog="clean",
+        node_stale_after=HOUR,
+    )
+    machine, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=0.0)
+    rig.cloud.vanish(machine.node.id)
+    rig.start()
+    rig.turn(HOUR / 2)
+    rig.kill()
+    rig.start()
+    rig.turn(HOUR)
+    journal.close()
+    assert not rig.store.rows[record.uuid].holds_slot
+    made = replay(path, outline(path), [{"node_stale_after": 900.0, "poll_stale_after": 450.0}])
+    assert made.differing == 0
+    (balance,) = (weigh(made.recorded, one, made.walls) for one in made.others)
+    assert [move.life.record for move in balance.moves] == [record.uuid]
+    assert balance.slot_s == pytest.approx(HOUR - 900, abs=1.0)
