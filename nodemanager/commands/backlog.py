@@ -26,7 +26,8 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|sec|min|m|h|hour))?")
 _PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 60}
 
 
-class Rate(click.ParamType[float]):
+# Generic to the checker alone: click 8.1 can't be subscripted.
+class Rate(click.ParamType):  # type: ignore[type-arg]
     """`20/min`, `2/s`, `100/h`, or a number a minute."""
 
     name = "N/min"

@@ -6,17 +6,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nodemanager.commands import show, times
 from nodemanager.commands.common import config_flag, config_path
-from nodemanager.commands.replay_screen import Result, as_json, print_result, result_of
 from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
 from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
-from nodemanager.journal import sweep as sweeping
-from nodemanager.journal.reading import Outline, outline
+
+if TYPE_CHECKING:
+    from nodemanager.commands.replay_screen import Result
+    from nodemanager.journal.reading import Outline
+    from nodemanager.journal.sweep import Tick
 
 STEPS = 9
 
@@ -105,6 +108,11 @@ def replay(
     """
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")
+    # What reads journals costs every other command, and every TAB, a third of a second.
+    from nodemanager.commands.replay_screen import result_of
+    from nodemanager.journal import sweep as sweeping
+    from nodemanager.journal.reading import outline
+
     path = journal or load(config_path(config)).journal.path
     begin, end = since or 0.0, float("inf") if until is None else until
     seen = outline(path, since=begin, until=end)
@@ -136,6 +144,8 @@ def _warn(tried: list[Tried]) -> None:
 
 
 def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
+    from nodemanager.commands.replay_screen import as_json, print_result
+
     if with_json:
         show.print_json(as_json(result))
     else:
@@ -152,7 +162,7 @@ def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
 
 
 @contextmanager
-def _progress(seen: Outline, others: int) -> Iterator[sweeping.Tick]:
+def _progress(seen: Outline, others: int) -> Iterator[Tick]:
     """A bar on the terminal that errors go to; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -165,6 +175,8 @@ def _progress(seen: Outline, others: int) -> Iterator[sweeping.Tick]:
         TimeRemainingColumn,
     )
 
+    from nodemanager.journal.sweep import steps
+
     with Progress(
         TextColumn("deciding again"),
         BarColumn(),
@@ -173,5 +185,5 @@ def _progress(seen: Outline, others: int) -> Iterator[sweeping.Tick]:
         console=show.console(stderr=True),
         transient=True,
     ) as bar:
-        task = bar.add_task("", total=sweeping.steps(seen, others))
+        task = bar.add_task("", total=steps(seen, others))
         yield lambda taken: bar.advance(task, taken)

@@ -295,10 +295,11 @@ def ask_node(judge: NodeJudge, subject: Subject, made: Plan) -> list[Finding]:
             why = f"it is {course}"
             findings.append(not_asked(one.rule, one.name, ASKINGS[one.name].asks, why))
     others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
+    told = {one.name for one in findings}
     findings += [
         not_asked(one.rule, one.name, ASKINGS[one.name].asks, why)
         for one in others
-        if one.name in COURSE
+        if one.name in COURSE and one.name not in told
     ]
     findings = [_by_demand(one, findings, subject, made) for one in findings]
     return findings + ask_standing(judge.snapshot, judge.settings)

@@ -331,6 +331,15 @@ def test_a_window_opens_when_it_is_said_to(age: float, windows: tuple[float, ...
 # All of it.
 
 
+@pytest.mark.parametrize("given", ["r1", "i-r1", "i-alone"])
+def test_nothing_is_told_twice(given: str) -> None:
+    made = running()
+    made.add_node(id="i-alone")
+    made.settle()
+    names = [one.name for one in told(made, given).findings]
+    assert len(names) == len(set(names))
+
+
 def test_every_question_is_told_in_words() -> None:
     of_records = {one.name for one in (*BY_ITSELF, *IN_TIME)}
     of_nodes = {one.name for one in (*AT_ALL, *PAIRED, *ALONE)}
