@@ -36,7 +36,7 @@ SCREENS: dict[str, list[str]] = {
     "explain-breaker": ["explain", "compute7", "--journal", JOURNAL, "--at", AMID_BREAKER],
     "replay": ["replay", JOURNAL],
     "replay-windows": ["replay", JOURNAL, *WINDOWS],
-    "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=15s..2m"],
+    "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=20s..4m"],
 }
 """What is run, by its name."""
 

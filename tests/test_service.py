@@ -445,7 +445,7 @@ def test_an_operators_commands_reach_the_daemon_and_holds_outlive_it(
     record = daemon.waits_for("node.paired")["record"]
     held = command("hold", record, "--reason", "a look", "--config", file)
     assert (held.returncode, held.stderr) == (0, "")
-    assert daemon.waits_for("operator.hold", name=record)["cause"] == "a look"
+    assert daemon.waits_for("operator.hold", id=record)["cause"] == "a look"
     daemon.waits_for("record.keep", record=record, reason="held")
     assert command("breaker", "reset", "--config", file).returncode == 0
     daemon.waits_for("operator.breaker_reset")
@@ -455,7 +455,7 @@ def test_an_operators_commands_reach_the_daemon_and_holds_outlive_it(
     again = start("run", "--config", file)
     again.waits_for("record.keep", record=record, reason="held")
     assert command("release", record, "--config", file).returncode == 0
-    again.waits_for("operator.release", name=record)
+    again.waits_for("operator.release", id=record)
 
 
 def test_a_command_without_the_token_is_refused(write: Write, start: Start) -> None:

@@ -45,6 +45,7 @@ PASSING = frozenset(
         Reason.BREAKER_OPEN,
         Reason.NO_LEASE,
         Reason.READ_ONLY,
+        Reason.PAUSED,
         Reason.POLL_STALE,
         Reason.LISTING_SHORT,
         Reason.CLOCK_UNKNOWN,

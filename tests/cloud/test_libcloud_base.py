@@ -65,6 +65,9 @@ class Cloud(LibcloudCloud):
     def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
         raise RuntimeError(f"can't take {order.user_data}")
 
+    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        raise TimeoutError
+
     def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         raise TimeoutError
 

@@ -134,9 +134,12 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         ),
         pytest.param({"held": ("i-1", "r-2")}, "holds", "2: i-1 r-2", id="holds"),
         pytest.param(
-            {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})}, "orders", "2 draining", id="drains"
+            {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})},
+            "holds",
+            "drain i-1 by ann",
+            id="drains",
         ),
-        pytest.param({"marks": Marks(kills={"i-1": MARK})}, "orders", "1 to be killed", id="kills"),
+        pytest.param({"marks": Marks(kills={"i-1": MARK})}, "holds", "kill i-1 by ann", id="kills"),
         pytest.param(
             {"marks": Marks(paused=MARK), "paused_at": NOW - 120.0},
             "pool prod",

@@ -27,9 +27,11 @@ from nodemanager.core.backlog_run import (
     resumed,
     stopped,
 )
+from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.marks import Mark
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
-from tests.core.build import World, cleaned, world
+from tests.core.build import START, World, cleaned, world
 
 YEAR_S = 31_557_600.0
 
@@ -260,3 +262,31 @@ def test_a_plan_is_for_one_pool_store_and_account_l5_s3(
 def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
     order = Order("eve", 60.0, "main", "s", "a", (item("r00"),))
     assert refusal(order, pool="main", store=None, account=None, dry_run=False) is not None
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"lease": False}, id="no-lease-l6"),
+        pytest.param({"read_only": "another account"}, id="read-only-l5"),
+        pytest.param({"paused": Mark("eve", 0.0)}, id="paused-o4"),
+        pytest.param({"now": START + 100_000.0}, id="old-polls-c7"),
+    ],
+)
+def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[str, Any]) -> None:
+    made = leaky()
+    run, _ = started(made)
+    assert run.counts["let_go"] == 1
+    after = after_plan(run, seen_in(made, **flags), made.settings)
+    assert after.counts["skipped"] == 0
+    assert after.counts["let_go"] == 1
+    assert after.waits_for is not None
+
+
+def test_an_open_breaker_makes_no_item_changed_either_b2() -> None:
+    made = leaky()
+    run, _ = started(made)
+    made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
+    after = after_plan(run, seen_in(made), made.settings)
+    assert after.waits_for is Reason.BREAKER_OPEN
+    assert after.counts["skipped"] == 0
