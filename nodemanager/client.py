@@ -61,7 +61,7 @@ class Client:
         path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
         body: dict[str, Any] = {"by": getpass.getuser(), "reason": reason}
         if id is not None:
-            path += f"/{quote(id, safe='')}"
+            path += f"/{quote(id)}"
         if forced:
             body["force"] = list(forced)
         if unlisted:

@@ -1,4 +1,4 @@
-"""What operators' orders make of a node (SAFETY.md O1, O2).
+"""What operators' orders make of a node (doc/rules O1, O2).
 
 They go behind every rule that forbids to touch a node, and never before one.
 """

@@ -59,7 +59,7 @@ class Doorkeeper(Protocol):
 
 def add_commands(app: Any, commands: Commands, door: Doorkeeper) -> None:
     for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
-        app.add_route(f"/api/{verb.value}/{{id}}", _About(verb, commands, door))
+        app.add_route(f"/api/{verb.value}/{{id:path}}", _About(verb, commands, door))
     for verb in (Verb.PAUSE, Verb.RESUME):
         app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door))
     app.add_route("/api/breaker/reset", _Plain(Verb.BREAKER_RESET, commands, door))

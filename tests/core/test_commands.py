@@ -1,4 +1,4 @@
-"""Whom a command names, and what is answered to it (SAFETY.md O1-O4)."""
+"""Whom a command names, and what is answered to it (doc/rules O1-O4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators' orders make of nodes, and of a pool (SAFETY.md O1, O2, O4)."""
+"""What operators' orders make of nodes, and of a pool (doc/rules O1, O2, O4)."""
 
 from __future__ import annotations
 

@@ -96,6 +96,13 @@ def test_a_command_is_given_with_all_that_was_said(path: str, manager: Manager) 
     assert command == Command(Verb(verb), "ann", "it hangs", about)
 
 
+def test_an_id_may_have_slashes(manager: Manager) -> None:
+    """As some clouds give."""
+    assert manager.post("/api/hold/zones/a/vm 7", {"unlisted": True}).status_code == 200
+    (command,) = manager.daemon.heard
+    assert command.id == "zones/a/vm 7"
+
+
 def test_what_is_forced_and_unlisted_is_said_too(manager: Manager) -> None:
     body = {"by": "ann", "reason": "it burned", "force": ["C3", "C2", "C3"]}
     manager.post("/api/clean/r-1", body)
