@@ -33,7 +33,7 @@ lint: venv-test
 	$(VENV)/bin/lint-imports
 
 unit: venv-test
-	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
 	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterator
 from glob import glob
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -45,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     unknown = sorted({name for item in items for name in servers_of(item)} - SERVERS.keys())
     if unknown:
         raise pytest.UsageError(f"tests/conftest.py's SERVERS lacks {', '.join(unknown)}")
+    # Files that take a minute go first, or one worker ends with them while the other has nothing.
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("live") is not None:
+        return 0
+    return 1 if item.path.parent == Path(__file__).parent else 2
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

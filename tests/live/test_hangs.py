@@ -20,6 +20,8 @@ NODES = 2
 WINDOW_S = 4.0
 STALE_S = 3.0
 CALL_S = 1.0
+ENDS_S = 5 * CALL_S
+"""A busy machine has its time-outs late, but not never."""
 PAST_S = WINDOW_S + 3.0
 """By then a record would have been cleaned, had there been polls to judge it on."""
 
@@ -102,7 +104,7 @@ def test_while_the_cloud_hangs_records_are_polled_and_the_dead_node_s_record_is_
         )
         now = polls(cluster, daemon)
 
-        assert float(failed["took_s"]) < 2 * CALL_S
+        assert float(failed["took_s"]) < ENDS_S
         assert now["cloud"]["age_s"] > STALE_S > now["records"]["age_s"]
         assert now["cloud"]["failures_in_a_row"] >= 3
         assert now["records"]["failures_in_a_row"] == 0
@@ -129,7 +131,7 @@ def test_while_the_record_api_hangs_the_cloud_is_polled_and_silence_costs_no_nod
         until("the window to pass", lambda: time.monotonic() - began > PAST_S, told=daemon.told)
         now = polls(cluster, daemon)
 
-        assert float(failed["took_s"]) < 2 * CALL_S
+        assert float(failed["took_s"]) < ENDS_S
         assert now["records"]["age_s"] > STALE_S > now["cloud"]["age_s"]
         assert now["records"]["failures_in_a_row"] >= 3
         assert now["cloud"]["failures_in_a_row"] == 0

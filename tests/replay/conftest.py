@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,14 @@ def window(seconds: float) -> dict[str, float]:
 
 
 @pytest.fixture(scope="session")
-def incident(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
+def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     home = tmp_path_factory.mktemp("incident")
     with pytest.MonkeyPatch.context() as patches:
         made = rigs(home, patches)
-        yield _recorded(next(made), home / "journal.db")
-        # Ends the rig, and holds it against the promise.
+        recorded = _recorded(next(made), home / "journal.db")
+        # Ends the rig, and holds it against the promise; other tests' log lines are not its own.
         assert list(made) == []
+    return recorded
 
 
 def _recorded(make_rig: Any, path: Path) -> Incident:
