@@ -58,7 +58,8 @@ class AdoptDesk(BacklogDesk):
         if verdict.kind is Kind.ADOPT:
             self._setups.go_on(ADOPT_KEY + order.node_id, AdoptNode(order))
         elif verdict.reason is Reason.ADOPTED:
-            self._adoption_over(order, Step(Where.DONE, Reason.ADOPTED))
+            # The listing is older than the tag, which the look shows.
+            self._adoption_over(order, Step(Where.ALREADY, Reason.ADOPTED))
         elif verdict.reason in PASSING:
             self._adoption_over(order, None)
         else:
