@@ -213,7 +213,7 @@ def tell_where(state: Path, config: Path) -> None:
     """What another terminal needs for the commands to find this daemon."""
     command = Path(sys.executable).with_name("nodemanager")
     where = f"STATE_DIRECTORY={shlex.quote(str(state))}"
-    where += f" NODEMANAGER_CONFIG={shlex.quote(str(config))}"
+    where += f" NODEMANAGER_CONFIG={shlex.quote(str(config.resolve()))}"
     say(f"Look at it from another terminal: {where} {shlex.quote(str(command))} status --watch")
 
 
