@@ -109,9 +109,11 @@ def test_only_the_records_of_the_lost_are_ever_cleaned_and_nobody_is_shut_down(s
     assert {line["record"] for line in story.daemon.lines("record.cleaned")} == lost
     assert not story.daemon.lines("node.shutdown_started")
     assert not story.daemon.lines("breaker.opened")
-    held = {row["slot_number"] for row in story.registry.rows().values()}
-    assert held == {1, 2, 3, 4}
-    assert set(story.registry.rows()) == set(story.cluster.tags().values())
+    # A boot just after a clean may make a record of its own: one more, which holds nothing.
+    slots = {uuid: row["slot_number"] for uuid, row in story.registry.rows().items()}
+    held = {uuid: slot for uuid, slot in slots.items() if slot is not None}
+    assert sorted(held.values()) == [1, 2, 3, 4]
+    assert set(held) == set(story.cluster.tags().values())
 
 
 def whole_again(story: Story) -> Line:
