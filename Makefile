@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak mutants chaos incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test lint unit soak census mutants chaos dispatch incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -38,12 +38,19 @@ unit: venv-test
 soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
 	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)
 
-mutants: venv-test ## switch each rule off, find the seed that notices, write doc/proof.rst (5 minutes)
+census: venv-test ## count in how many of SEEDS=1000 simulated worlds each reason is given, name those in none
+	@$(PY) -m tests.simulation.census --seeds $(SEEDS) --first $(FIRST)
+
+mutants: venv-test ## switch each rule off, find the seed or test that notices, write doc/proof.rst (8 minutes)
 	@$(PY) -m tests.simulation.mutation $(ARGS)
+	@$(PY) -m tests.mutation $(ARGS)
 	@$(PY) -m tests.simulation.table doc/proof.rst
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
+
+dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed
+	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
 
 incident: venv-test ## record an incident on the local cloud anew, into doc/incident (4 minutes)
 	@$(PY) -m tests.live.incident doc/incident

@@ -42,11 +42,11 @@ setup(
         "apache-libcloud>=3.9,<4",
         "arvados-python-client>=3.1,<4",
         "botocore>=1.35,<2",
-        "cheroot>=10,<12",
         "click>=8.1,<9",
         "falcon>=4,<5",
         "google-api-python-client>=2,<3",
         "httplib2>=0.20,<1",
+        "httptools>=0.6.4,<1",
         "Jinja2>=3.1,<4",
         "MarkupSafe>=2.1,<4",
         "plotext>=5.3,<6",
@@ -58,6 +58,8 @@ setup(
         "rich>=13,<16",
         "SQLAlchemy>=2.0,<3",
         "structlog>=24,<27",
+        "uvicorn>=0.50,<0.60",
+        "uvloop>=0.21,<1",
     ],
     extras_require={
         "test": [

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from contextlib import ExitStack
+from glob import glob
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import daemon, planner
+from benchmarks import daemon, planner, registry
 from nodemanager.clock import SystemClock
 from nodemanager.memory import collecting
 
 COUNTS = (100, 1_000, 10_000, 100_000)
 GROWTH_GOAL, DECODING_GOAL = 13.0, 3.0
+PINGS_GOAL = 4_000
+"""Pings a second over 16 connections, on SQLite."""
 DAEMON_NODES, THREADS_GOAL, MEMORY_GOAL = 10_000, 24, 250
 PLAIN = 2_000
 """The plain pairing is measured at this many; at ten thousand it costs the square of five more."""
@@ -27,6 +32,7 @@ def main() -> int:
     with collecting(SystemClock()):  # as in the daemon
         deciding(console, COUNTS[:-1] if quick else COUNTS)
     running(console)
+    pinging(console)
     return 0
 
 
@@ -101,6 +107,52 @@ def running(console: Console) -> None:
     table.add_row("resident now", f"{seen.resident_mb:.0f} MB", f"<= {MEMORY_GOAL} MB")
     table.add_row("resident at its peak", f"{seen.peak_mb:.0f} MB", "")
     table.add_row("CPU of a poll of everything", f"{seen.cpu_s * 1e3:.0f} ms", "")
+    console.print(table)
+
+
+def pinging(console: Console) -> None:
+    """What the registry answers, every check and the wait for the disk included."""
+    table = Table(
+        title=f"Pings to a registry of {registry.RECORDS:,} records",
+        caption="'bare' is an application that only answers, on the same server, in this run: "
+        f"'of bare' says how near we come. Goal: {PINGS_GOAL:,}/s over 16 connections on SQLite",
+    )
+    for heading in (
+        "",
+        "connections",
+        "beside",
+        "pings/s",
+        "of bare",
+        "CPU us",
+        "p50 ms",
+        "p99 ms",
+    ):
+        table.add_column(heading, justify="right")
+    bare: dict[tuple[int, str], float] = {}
+    with ExitStack() as closing:
+        home = closing.enter_context(tempfile.TemporaryDirectory())
+        databases = [(registry.BARE, None), ("SQLite", f"sqlite:///{home}/registry.db")]
+        if glob("/usr/lib/postgresql/*/bin/postgres"):
+            from tests.contract.stores import Postgres
+
+            server = Postgres(durable=True)
+            closing.callback(server.stop)
+            databases.append(("PostgreSQL", server.new_database()))
+        for name, database in databases:
+            console.log(f"pings: {name}")
+            for rate in registry.measure(name, database):
+                key = rate.connections, rate.beside
+                bare.setdefault(key, rate.pings_s)
+                table.add_row(
+                    name,
+                    str(rate.connections),
+                    rate.beside,
+                    f"{rate.pings_s:,.0f}",
+                    f"{rate.pings_s / bare[key]:.0%}",
+                    f"{rate.cpu_us:.0f}",
+                    f"{rate.p50_ms:.1f}",
+                    f"{rate.p99_ms:.1f}" + (f" ({rate.refused} refused)" if rate.refused else ""),
+                )
     console.print(table)
 
 

@@ -9,11 +9,20 @@ from pathlib import Path
 import click
 
 from nodemanager import __version__
-from nodemanager.commands import backlog, completion, explain, log, operate, replay, status
+from nodemanager.commands import (
+    backlog,
+    completion,
+    explain,
+    listing,
+    log,
+    operate,
+    replay,
+    status,
+)
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
-from nodemanager.core.commands import Verb
 from nodemanager.errors import ConfigError, NodeManagerError
+from nodemanager.logline import visible
 
 RUNTIME_FAILURE, USAGE = 1, 2
 
@@ -49,38 +58,36 @@ def group() -> None:
 def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
     """Run the daemon, in the foreground.
 
-    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes. With
-    the id of a node in the place of FILE it is `undrain`: that node may take work again.
+    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
     """
-    if file is not None and not (dry_run or once) and _names_a_node(file):
-        operate.tell(config, Verb.RUN, file, as_json=False)
-        return
     from nodemanager import service, wiring
 
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     sys.exit(service.run(loaded, dry_run=dry_run, once=once))
 
 
-def _names_a_node(given: str) -> bool:
-    """Whether what was given to `run` is no path: neither there, nor written like one."""
-    path = Path(given)
-    return not path.exists() and path.name == given and not path.suffix
-
-
 @group.command("check-config")
 @config_option
 @click.option("--show", "show_all", is_flag=True, help="Print each effective setting's origin.")
 def check_config(config: str | None, file: str | None, show_all: bool) -> None:
-    """Check a configuration file: exit 0, or 2 with every problem found."""
+    """Check a configuration file: exit 0, or 2 with every problem found.
+
+    One with a [Registry] and no [Cloud] is checked as `nodemanager registry` takes it.
+    """
     from nodemanager import service
 
     checked, warnings = service.check(config_path(config, file))
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {visible(str(warning))}", err=True)
     if show_all:
         _print_settings(checked)
-    else:
+    elif checked.cloud.provider:
         click.echo(f"{checked.path}: fine; it serves pool {checked.daemon.pool}")
+    else:
+        click.echo(
+            f"{checked.path}: fine for `nodemanager registry`, on {checked.registry.listen}; "
+            "a daemon needs [Cloud] provider, too"
+        )
 
 
 @group.command()
@@ -98,6 +105,8 @@ for _command in (
     *operate.COMMANDS,
     replay.replay,
     status.status,
+    listing.nodes,
+    listing.slots,
     explain.explain,
     log.log,
     completion.completion,
@@ -110,10 +119,12 @@ def _print_settings(config: Config) -> None:
     rows = show(config)
     if not sys.stdout.isatty():
         for row in rows:
-            click.echo(f"[{row.section}] {row.option} = {row.value}  # {row.origin}")
+            click.echo(visible(f"[{row.section}] {row.option} = {row.value}  # {row.origin}"))
         return
     from rich.console import Console
     from rich.table import Table
+
+    from nodemanager.commands.show import cell
 
     table = Table(title=f"{config.path}: pool {config.daemon.pool}", title_justify="left")
     for heading in ("section", "option", "value", "from"):
@@ -123,21 +134,25 @@ def _print_settings(config: Config) -> None:
         if section is not None and row.section != section:
             table.add_section()
         shown = row.section if row.section != section else ""
-        table.add_row(shown, row.option, row.value, row.origin)
+        table.add_row(*(cell(one) for one in (shown, row.option, row.value, row.origin)))
         section = row.section
     Console().print(table)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command; errors become one clear line each and an exit code."""
+    """Run the command; errors become one clear line each and an exit code.
+
+    What they quote of others is made visible: a name may hold what moves a terminal's cursor (X9).
+    """
     try:
         group.main(args=None if argv is None else list(argv), prog_name="nodemanager")
     except ConfigError as error:
         for problem in error.problems:
-            click.echo(problem, err=True)
+            click.echo(visible(problem), err=True)
         sys.exit(USAGE)
     except NodeManagerError as error:
-        click.echo(f"nodemanager: {error}", err=True)
+        for line in getattr(error, "problems", (str(error),)):
+            click.echo(f"nodemanager: {visible(line)}", err=True)
         sys.exit(RUNTIME_FAILURE)
 
 

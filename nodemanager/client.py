@@ -1,20 +1,26 @@
-"""Talks to a running daemon through its management server, for the commands that need one."""
+"""Talks to a running daemon over its Unix socket, for the commands that need one."""
 
 from __future__ import annotations
 
 import getpass
+import http.client
+import json
+import os
+import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
+from nodemanager import control
 from nodemanager.config import Config
 from nodemanager.core.commands import Verb
 from nodemanager.errors import NodeManagerError
 
 TIMEOUT_S = 30.0
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, never bound
 
 
 class ClientError(NodeManagerError):
@@ -25,20 +31,26 @@ class NobodyThereError(ClientError):
     """No daemon takes commands there."""
 
 
-class Client:
-    """The daemon that serves `config`'s pool: address, port and token are from the same file."""
+@dataclass(frozen=True)
+class _Answer:
+    status_code: int
+    body: bytes
 
-    def __init__(self, config: Config) -> None:
-        manage = config.manage
-        if not manage.port:
-            raise NobodyThereError(
-                f"{config.path}: [Manage] port is not set, so the daemon takes no commands; "
-                "set one and restart it"
-            )
-        host = _WILDCARDS.get(manage.address, manage.address)
-        host = f"[{host}]" if ":" in host else host
-        self._url = f"http://{host}:{manage.port}"
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """The daemon that serves `config`'s pool, over its Unix socket, which needs no token.
+
+    With `url` it is asked there instead, over TCP, with the token of the same file: never on its
+    own, since whoever took the port while the daemon was down would get the token.
+    """
+
+    def __init__(self, config: Config, url: str | None = None) -> None:
         self._config = config
+        self._over_tcp = url is not None
+        self._url = (url or "").rstrip("/")
 
     def status(self) -> dict[str, Any]:
         """The daemon's newest picture (web.status); counts only for who may not read the token."""
@@ -59,7 +71,7 @@ class Client:
         Raises ClientError where no daemon answers, or not as one does.
         """
         path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
-        body: dict[str, Any] = {"by": getpass.getuser(), "reason": reason}
+        body: dict[str, Any] = {"by": _me(), "reason": reason}
         if id is not None:
             path += f"/{quote(id)}"
         if forced:
@@ -86,6 +98,18 @@ class Client:
         path = f"/api/explain/{quote(id)}{query}"
         shown: dict[str, Any] = self._request("GET", path, None)
         return shown
+
+    def nodes(self) -> dict[str, Any]:
+        """Every cloud node of the newest decision (core.inventory)."""
+        return dict(self._get("/api/nodes"))
+
+    def node(self, id: str) -> dict[str, Any]:
+        """The node that `id` names. Raises ClientError that says what there is near otherwise."""
+        return dict(self._get(f"/api/nodes/{quote(id)}"))
+
+    def slots(self) -> dict[str, Any]:
+        """Every slot that is held, and how many there are."""
+        return dict(self._get("/api/slots"))
 
     def backlog(self) -> dict[str, Any]:
         """What an operator is asked to decide, with the evidence."""
@@ -121,16 +145,23 @@ class Client:
             ) from error
 
     def _nobody(self) -> str:
+        start = f"start it: nodemanager run --config {self._config.path}"
+        if self._over_tcp:
+            return f"no daemon answers at {self._url}; {start}"
+        where = " nor at ".join(map(str, self._places()))
         return (
-            f"no daemon answers at {self._url}; start it: "
-            f"nodemanager run --config {self._config.path}"
+            f"no daemon answers at {where}; {start}, or set $STATE_DIRECTORY as the daemon has it"
         )
+
+    def _places(self) -> list[Path]:
+        config = self._config
+        return control.places(config.path, config.daemon.state_dir, os.environ)
 
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._request("POST", path, {"by": getpass.getuser(), **body})
+        return self._request("POST", path, {"by": _me(), **body})
 
     def _request(
         self,
@@ -146,12 +177,14 @@ class Client:
         """
         answer = self._send(method, path, body, must=must)
         if answer.status_code != 200:
-            raise ClientError(_unknown(answer) or f"{self._url}{path}: {_why(answer)}")
+            raise ClientError(_told(answer) or f"{self._url}{path}: {_why(answer)}")
         return answer.json()
 
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
-    ) -> requests.Response:
+    ) -> _Answer:
+        if not self._over_tcp:
+            return self._send_locally(method, path, body)
         headers = {}
         try:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -160,27 +193,60 @@ class Client:
                 raise
         try:
             with requests.Session() as session:
-                # A proxy of the environment has no business with loopback, nor with our token.
+                # A proxy of the environment has no business with our token.
                 session.trust_env = False
-                return session.request(
+                answer = session.request(
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
                 )
+                return _Answer(answer.status_code, answer.content)
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
 
+    def _send_locally(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+        connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT_S)
+        try:
+            connection.sock = self._connected()
+            raw = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, raw, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return _Answer(answer.status, answer.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise ClientError(f"{self._url}: {type(error).__name__}") from error
+        finally:
+            connection.close()
 
-def _unknown(answer: requests.Response) -> str | None:
-    """The daemon's own words about an id that it does not know."""
+    def _connected(self) -> socket.socket:
+        for path in self._places():
+            self._url = f"unix:{path}"
+            try:
+                return control.connect(path, TIMEOUT_S)
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+                continue
+            except PermissionError as error:
+                raise ClientError(
+                    f"{path}: {error.strerror}; run this as root, as the daemon's user or as a "
+                    "member of its group (nodemanager)"
+                ) from error
+        raise NobodyThereError(self._nobody())
+
+
+def _me() -> str:
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def _told(answer: _Answer) -> str | None:
+    """What the daemon itself says against it, in its words alone: it needs no address before it."""
     try:
         told: Any = answer.json()
-        return str(told["description"]) if told["title"] == "unknown" else None
+        title, words = str(told["title"]), str(told["description"])
     except (ValueError, KeyError, TypeError):
         return None
+    return words if title == "unknown" else f"{title}: {words}"
 
 
-def _why(answer: requests.Response) -> str:
+def _why(answer: _Answer) -> str:
     try:
         told: Any = answer.json()
         return f"{told.get('title', answer.status_code)}: {told.get('description', '')}"

@@ -87,6 +87,10 @@ class BadRequest(CloudError):
     definite = True
 
 
+class MalformedId(BadRequest):
+    """What was asked for is no node id of this cloud. That says nothing of any node (P1a)."""
+
+
 class LeftAlone(CloudError):
     """A leftover that we do not release: held, ours no more, or used by a node that lives (D4)."""
 

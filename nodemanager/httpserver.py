@@ -1,145 +1,302 @@
-"""An HTTP server for a WSGI application: cheroot, on daemon threads, quiet, and stopped in time.
+"""An HTTP server for an ASGI application: uvicorn's protocol on an event loop in a thread.
 
-The registry and the management server both stand on this. What it adds to cheroot 11:
+The registry and the management server both stand on this. What it adds to uvicorn:
 
+- limits on connections, requests and answers (connections.py), from the accept on, so that they
+  hold for TLS handshakes, too; a process without file descriptors accepts no more for a moment;
 - a bind error is raised where `start` was called and names the option to change;
-- TLS handshakes happen on the worker threads (cheroot's happen on the accepting one, where a
-  silent client holds up all others);
-- a connection costs a worker only once it has sent something (browsers open some to spare, and
-  cheroot has a worker wait for each);
 - nothing it logs holds a query string, since ping secrets travel there;
-- `stop` returns within `STOP_S` whatever a handler does.
+- an application never takes a request for whole whose client went away half-way;
+- `stop` returns within `STOP_S` whatever a handler does, and `alive` says whether the loop turns.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import logging
-import os
 import re
+import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from functools import partial
+from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
-from cheroot.makefile import StreamReader, StreamWriter
-from cheroot.server import HTTPConnection
-from cheroot.ssl import Adapter
-from cheroot.wsgi import Server
+import uvloop
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
+from nodemanager import control
+from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, limits_of, peer_of
 from nodemanager.errors import StartError
+from nodemanager.refusals import Refusals
 
-WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 STOP_S = 2.0
-_DRAIN_S = 1
-_IDLE_S = 10
-_MAX_HEADER = 64 * 1024
-_MAX_BODY = 16 * 1024 * 1024
+_DRAIN_S = 1.0
+_TICK_S = 0.25
+_STUCK_S = 30.0
+"""A loop that has not turned for so long does not serve."""
+_HANDSHAKE_S = 5.0
+_BACKLOG = 1024
+_AT_ONCE = 64
+_NO_FILES_S = 0.5
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, never bound
 _QUERY = re.compile(r"\?[^\s'\"]*")
 
 _log = logging.getLogger(__name__)
 
 
+class ClientGone(BaseException):
+    """The client went away before its request was whole. No application is to catch this."""
+
+
 class HttpServer:
-    """Serve `app` on `address`:`port` with `threads` workers, from `start` to `stop`.
+    """Serve `app` on `address`:`port`, from `start` to `stop`.
 
     `port` 0 takes a free one; `option` is the configuration option to name when the port is
     taken. With `tls_cert` and `tls_key` (PEM files) it speaks https only. `name` is the Server
-    header and part of the thread's name.
+    header and part of the thread's name. Without `limits` its connections may take a third of the
+    process' file descriptors. It listens on the Unix socket `control_socket`, too, or with no
+    `port` on that alone; requests from there have `user`, who sent them, in their scope's `state`.
     """
 
     def __init__(
         self,
-        app: WsgiApp,
+        app: AsgiApp,
         address: str,
-        port: int,
+        port: int | None,
         *,
         option: str,
-        threads: int,
         tls_cert: str | None = None,
         tls_key: str | None = None,
         name: str = "nodemanager",
+        limits: Limits | None = None,
+        control_socket: Path | None = None,
+        takes_over: bool = True,
+        refusals: Refusals | None = None,
     ) -> None:
         self.address = address
+        self._port = port
+        self._control = control_socket
+        self._takes_over = takes_over
         self._option = option
-        self._name = name
-        self._tls = tls_cert is not None
+        self.name = name
+        self._app = app
+        self._tls = None if tls_cert is None else _tls_context(tls_cert, tls_key)
+        self.refusals = refusals or Refusals(name)
+        self._gate = Gate(limits or limits_of(1 / 3), self.refusals)
+        self._config = _uvicorn_config(self._serve_one)
+        self._state = ServerState()
+        self._listening: list[socket.socket] = []
         self._thread: threading.Thread | None = None
-        self._server = _Server(
-            (address, port),
-            _with_scrubbed_errors(app),
-            numthreads=threads,
-            max=threads,
-            server_name=name,
-            request_queue_size=128,
-            timeout=_IDLE_S,
-            shutdown_timeout=_DRAIN_S,
-        )
-        if tls_cert is not None:
-            self._server.ssl_adapter = _tls_adapter(tls_cert, tls_key)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._accepted: set[asyncio.Task[None]] = set()
+        self._turned_at = 0.0
 
     def start(self) -> None:
         """Bind and begin to serve. Raises StartError when the address can't be had."""
-        bound = threading.Event()
-        failed: list[OSError] = []
-
-        def run() -> None:
-            # Bound here, on a daemon thread, since cheroot's workers inherit its daemon flag:
-            # a handler that hangs must not keep the process from ending.
+        self._listening = []
+        if self._port is not None:
             try:
-                self._server.prepare()
+                self._listening.append(_listen(self.address, self._port))
             except OSError as error:
-                failed.append(self._server.bind_error or error)
-                return
-            finally:
-                bound.set()
-            self._server.serve()
-
-        # cheroot takes file descriptor 3 for its socket whenever this is set, also when it was
-        # meant for a parent process or another server of this one.
-        os.environ.pop("LISTEN_PID", None)
-        self._thread = threading.Thread(target=run, name=f"http-{self._name}", daemon=True)
+                raise StartError(self._why(error)) from error
+            self._port = self._listening[0].getsockname()[1]
+        if self._control is not None:
+            try:
+                listening = control.listen(self._control, takes_over=self._takes_over)
+            except StartError:
+                for bound in self._listening:
+                    bound.close()
+                raise
+            if listening is None:
+                _log.warning("another program listens on %s: this one does not", self._control)
+            else:
+                self._listening.append(listening)
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name=f"http-{self.name}", daemon=True
+        )
         self._thread.start()
-        bound.wait()
-        if failed:
-            self._thread.join()
-            self._thread = None
-            raise StartError(self._why(failed[0])) from failed[0]
+        ready.wait()
 
     def stop(self) -> None:
         """Stop listening, let the requests under way end, within `STOP_S` seconds; idempotent."""
-        if self._thread is None:
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
-        stopper = threading.Thread(
-            target=self._server.stop, name=f"http-{self._name}-stop", daemon=True
-        )
-        stopper.start()
-        stopper.join(STOP_S)
-        self._thread = None
+        if self._loop is not None and self._stopping is not None and thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join(STOP_S)
 
     @property
     def alive(self) -> bool:
         """Whether it still serves."""
-        return self._thread is not None and self._thread.is_alive() and bool(self._server.ready)
+        running = self._thread is not None and self._thread.is_alive()
+        return running and time.monotonic() - self._turned_at < _STUCK_S
+
+    def ask(self, answer: Callable[[], None]) -> None:
+        """Have the event loop call `answer`, which it does at once unless it hangs."""
+        # One that has ended never answers.
+        with contextlib.suppress(RuntimeError):
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(answer)
 
     @property
     def port(self) -> int:
-        """The port it listens on, also when it was asked for 0."""
-        return int(self._server.bind_addr[1])
+        """The port it listens on, also when it was asked for 0; 0 where it has none."""
+        return self._port or 0
 
     @property
     def url(self) -> str:
-        """Scheme, host and port as a client on this machine reaches it, no trailing slash."""
+        """Scheme, host and port as a client on this machine reaches it, no trailing slash; where
+        it has no port, the Unix socket."""
+        if self._port is None:
+            return f"unix:{self._control}"
         host = _WILDCARDS.get(self.address, self.address)
         if ":" in host:
             host = f"[{host}]"
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
+    # The loop's thread.
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(ready))
+        finally:
+            ready.set()
+            for listening in self._listening:
+                listening.close()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._turn()
+        for listening in self._listening:
+            self._loop.add_reader(listening, self._accept, listening)
+        ready.set()
+        while not self._stopping.is_set():
+            self._turn()
+            await _either(self._stopping, _TICK_S)
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+            listening.close()
+        for protocol in list(self._state.connections):
+            protocol.shutdown()
+        deadline = time.monotonic() + _DRAIN_S
+        while self._state.tasks and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        self._gate.end_all()
+
+    def _turn(self) -> None:
+        self._turned_at = time.monotonic()
+        self._gate.sweep()
+        date = formatdate(time.time(), usegmt=True).encode()
+        self._state.default_headers = [(b"date", date), (b"server", self.name.encode())]
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._no_accept(listening, error)
+                return
+            user = control.user_of(accepted) if accepted.family == socket.AF_UNIX else None
+            connection = self._gate.admit(peer_of(address[0]) if user is None else user)
+            if connection is None:
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            if user is None:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = asyncio.ensure_future(self._connect(accepted, connection, user))
+            connection.end = task.cancel
+            self._accepted.add(task)
+            task.add_done_callback(partial(self._connected, accepted, connection))
+
+    def _no_accept(self, listening: socket.socket, error: OSError) -> None:
+        """Without file descriptors the socket stays readable: wait a moment for some."""
+        assert self._loop is not None
+        _log.warning("http-%s accepts no connection for a moment: %s", self.name, error.strerror)
+        self._gate.make_room()
+        self._loop.remove_reader(listening)
+        self._loop.call_later(_NO_FILES_S, self._accept_again, listening)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if self._loop is not None and listening.fileno() >= 0:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    async def _connect(
+        self, accepted: socket.socket, connection: Connection, user: str | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> GuardedProtocol:
+            return GuardedProtocol(self._config, self._state, loop, self._gate, connection, user)
+
+        await loop.connect_accepted_socket(
+            protocol,
+            accepted,
+            ssl=None if user is not None else self._tls,
+            ssl_handshake_timeout=_HANDSHAKE_S if self._tls and user is None else None,
+        )
+
+    def _connected(
+        self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
+    ) -> None:
+        self._accepted.discard(task)
+        # One that was cancelled may not even have begun.
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            _log.debug("no TLS with %s: %s", connection.peer, error)
+            accepted.close()
+            self._gate.forget(connection)
+
+    async def _serve_one(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request: what the application does not catch is a 500, and in the log."""
+        whole = started = False
+
+        async def receiving() -> Mapping[str, Any]:
+            nonlocal whole
+            message = await receive()
+            if message["type"] == "http.disconnect" and not whole:
+                raise ClientGone
+            whole = whole or not message.get("more_body", False)
+            return message
+
+        async def sending(message: dict[str, Any]) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receiving, sending)
+        except ClientGone:
+            return
+        except Exception:
+            # As text: its last line may quote the request.
+            _log.error("%s", _without_queries(format_exc().strip()))
+            if started:
+                raise
+            await _send_500(send)
+
     def _why(self, error: OSError) -> str:
-        wanted = f"can't listen on {self.address} port {self.port}"
+        wanted = f"can't listen on {self.address} port {self._port}"
         if error.errno == errno.EADDRINUSE:
             return (
                 f"{wanted}: another program has it; stop that one (`ss -ltnp` names it) "
@@ -150,71 +307,48 @@ class HttpServer:
         return f"{wanted}: {error.strerror or error}; see {self._option} and its address"
 
 
-class _Connection(HTTPConnection):
-    def communicate(self) -> bool:
-        if isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None:
-            try:
-                self.socket.do_handshake()
-            except OSError as error:
-                _log.debug("no TLS with %s: %s", self.remote_addr, error)
-                return False
-        return bool(super().communicate())  # type: ignore[no-untyped-call]
+def _listen(address: str, port: int) -> socket.socket:
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
-class _Server(Server):
-    ConnectionClass = _Connection
-    max_request_header_size = _MAX_HEADER
-    max_request_body_size = _MAX_BODY
-    keep_alive_conn_limit = 100
-    expiration_interval = 0.2
-    bind_error: OSError | None = None
-    _connections: Any
-
-    def bind(self, *family: Any) -> Any:
-        # prepare() wraps this error in one that has lost its errno.
-        try:
-            return super().bind(*family)
-        except OSError as error:
-            self.bind_error = error
-            raise
-
-    def process_conn(self, conn: HTTPConnection) -> None:
-        if conn.last_used is None:
-            # New: wait for its first byte with the idle ones, not on a worker.
-            self._connections.put(conn)
-        else:
-            super().process_conn(conn)
-
-    def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        # INFO and below tell of clients that went away: noise, on a port anyone may touch.
-        # The traceback is text here, not exc_info: its last line may quote the request.
-        text = f"{msg}\n{format_exc()}" if traceback else msg
-        _log.log(
-            level if level > logging.INFO else logging.DEBUG, "%s", _without_queries(text.strip())
-        )
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, or for so long."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
 
 
-class _Tls(Adapter):
-    def __init__(self, cert: str, key: str) -> None:
-        super().__init__(cert, key)
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.load_cert_chain(cert, key)
+def _uvicorn_config(app: AsgiApp) -> Config:
+    config = Config(
+        app,
+        interface="asgi3",
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        # It quotes requests, and whoever sends what is no HTTP would fill the log.
+        log_level=logging.CRITICAL,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=30,
+    )
+    config.load()
+    return config
 
-    def wrap(self, sock: Any) -> tuple[ssl.SSLSocket, dict[str, str]]:
-        wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        return wrapped, self.get_environ()
 
-    def get_environ(self) -> dict[str, str]:
-        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
-
-    def bind(self, sock: Any) -> Any:
-        return sock
-
-    def makefile(self, sock: Any, mode: str = "r", bufsize: int = -1) -> Any:
-        return (StreamReader if "r" in mode else StreamWriter)(sock, mode, bufsize)
-
-
-def _tls_adapter(cert: str, key: str | None) -> _Tls:
+def _tls_context(cert: str, key: str | None) -> ssl.SSLContext:
     if key is None:
         raise StartError(f"tls_cert is {cert}, but tls_key is not set: give both or neither")
     for option, path in (("tls_cert", cert), ("tls_key", key)):
@@ -223,38 +357,26 @@ def _tls_adapter(cert: str, key: str | None) -> _Tls:
                 pass
         except OSError as error:
             raise StartError(f"{option} {path}: {error.strerror}") from error
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        return _Tls(cert, key)
+        context.load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:
         raise StartError(
             f"tls_cert {cert} and tls_key {key} are no PEM certificate and its key: {error}"
         ) from error
+    return context
 
 
-class _Errors:
-    """What WSGI calls `wsgi.errors`: one log line for each write, without its query strings."""
-
-    def write(self, text: str) -> int:
-        if text.strip():
-            _log.error("%s", _without_queries(text.strip()))
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        pass
+async def _send_500(send: Send) -> None:
+    body = b'{"title": "internal error", "errors": ["internal error"]}'
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 500, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _without_queries(text: str) -> str:
     return _QUERY.sub("?...", text)
-
-
-def _with_scrubbed_errors(app: WsgiApp) -> WsgiApp:
-    errors = _Errors()
-
-    def scrubbed(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ["wsgi.errors"] = errors
-        return app(environ, start_response)
-
-    return scrubbed

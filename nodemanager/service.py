@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -14,21 +15,22 @@ from typing import Any, cast
 import pykka
 import pykka.debug
 
-from nodemanager import __version__, log, sdnotify, wiring
+from nodemanager import __version__, control, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.observer import Nobody, Observer
 from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
-from nodemanager.config import Config, diff, load, reloaded
+from nodemanager.config import Config, diff, ini, load, reloaded
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.httpserver import HttpServer
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
-from nodemanager.state import StateDirectory
+from nodemanager.state import Lease, LeaseTaken, StateDirectory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -41,6 +43,8 @@ STOP_S = 10.0
 """How long after the last remote call's time-out an orderly stop may take."""
 REMOTE_CALL_S = 60.0
 BEAT_S = 5.0
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Each is an orderly stop; SIGQUIT was one of the forerunner's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +65,51 @@ class _Finished:
 
 @dataclass
 class Pulse:
-    """Whether each actor still answers. Beats go through the same mailboxes as all else."""
+    """Whether each actor and each HTTP server still answers. Beats go through the same mailboxes,
+    and event loops, as all else.
+
+    Only time in which this process ran counts: after a suspend, or a SIGSTOP, every actor first
+    gets its time to answer. So the time between two beats counts as no more than `most` seconds.
+    """
 
     clock: Clock
     actors: tuple[pykka.ActorRef[Any], ...]
-    answered: dict[str, float] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    most: float = BEAT_S
+    ran_s: float = 0.0
+    beaten_at: float | None = None
+    asked: dict[str, float] = field(default_factory=dict)
+    servers: tuple[HttpServer, ...] = ()
 
     def beat(self) -> None:
         now = self.clock.boottime()
+        if self.beaten_at is not None:
+            self.ran_s += min(now - self.beaten_at, self.most)
+        self.beaten_at = now
         for actor in self.actors:
             urn = actor.actor_urn
-            self.answered.setdefault(urn, now)
             if urn not in self.asked:
-                self.asked.add(urn)
+                self.asked[urn] = self.ran_s
                 actor.tell(Beat(self._answer_for(urn)))
+        for server in self.servers:
+            if server.name not in self.asked:
+                self.asked[server.name] = self.ran_s
+                server.ask(self._answer_for(server.name))
 
     def _answer_for(self, urn: str) -> Callable[[], None]:
         def answered() -> None:
-            self.answered[urn] = self.clock.boottime()
-            self.asked.discard(urn)
+            self.asked.pop(urn, None)
 
         return answered
 
     def stuck(self, longest: float) -> list[tuple[str, float]]:
-        """Actors that have not answered for longer than that, and for how long."""
-        now = self.clock.boottime()
+        """Who has not answered for longer than that, and for how long."""
+        asked = self.asked.copy()
+        names = {actor.actor_urn: actor.actor_class.__name__ for actor in self.actors}
+        names |= {server.name: f"http-{server.name}" for server in self.servers}
         return [
-            (actor.actor_class.__name__, now - self.answered[actor.actor_urn])
-            for actor in self.actors
-            if actor.actor_urn in self.asked and now - self.answered[actor.actor_urn] > longest
+            (name, self.ran_s - asked[key])
+            for key, name in names.items()
+            if key in asked and self.ran_s - asked[key] > longest
         ]
 
 
@@ -103,6 +122,9 @@ class Service:
         self._once = once
         self._clock: Clock = SystemClock()
         self._commands = OperatorCommands()
+        self._servers: list[HttpServer] = []
+        self._lease: Lease | None = None
+        self._lease_problem: str | None = None
         self._inbox: queue.SimpleQueue[_Signal | _Death | _Finished] = queue.SimpleQueue()
 
     def run(self) -> int:
@@ -123,7 +145,7 @@ class Service:
         state = StateDirectory(config.daemon.state_dir, clock=clock)
         lease = None
         if not self._dry_run:
-            lease = state.lock()
+            self._lease = lease = state.lock()
             stack.callback(lease.release)
             _log.event(Event.LEASE_ACQUIRED, file=str(lease.path), pool=config.daemon.pool)
         for warning in config.warnings:
@@ -135,6 +157,7 @@ class Service:
         if records.face is not None:
             records.face.start()
             stack.callback(records.face.stop)
+            self._servers.append(records.face)
             records.served()
             _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         settings = wiring.settings_of(config, cloud, records.store)
@@ -188,18 +211,22 @@ class Service:
 
     def _manage(self, stack: ExitStack, state: StateDirectory) -> Observer:
         config = self._config
-        if config.manage.port is None or self._once:
+        if self._once:
             return Nobody()
         given = config.manage.management_token
         token = given.reveal() if given is not None else state.token("management")
         board = Board(self._clock)
         metrics = Metrics(config.daemon.pool, self._clock)
+        for face in self._servers:
+            metrics.count_refusals(face.refusals)
         mode = "dry-run" if self._dry_run else "apply"
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run), mode)
         server = ManagementServer(
             board,
             metrics,
             listen=(config.manage.address, config.manage.port),
+            control_socket=control.place(state.path, os.environ),
+            takes_over=not self._dry_run,
             token=token,
             commands=self._commands,
             backlog=BacklogCommands(self._commands),
@@ -208,6 +235,7 @@ class Service:
         )
         server.start()
         stack.callback(server.stop)
+        self._servers.append(server.http)
         return WebObserver(
             board, metrics, mode=mode, holder=str(state.path), explanations=explanations
         )
@@ -216,26 +244,33 @@ class Service:
         return lambda actor, error: self._inbox.put(_Death(actor, error))
 
     def _heed_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        for number in (*STOPS, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, lambda n, _: self._inbox.put(_Signal(signal.Signals(n))))
 
     # Serve.
 
     def _serve(self, system: wiring.System, collector: Collector) -> tuple[int, str]:
         """Until something ends it: the exit code, and why."""
-        pulse = Pulse(self._clock, system.actors)
+        watchdog = self._config.daemon.watchdog
+        pulse = Pulse(
+            self._clock, system.actors, min(BEAT_S, watchdog / 2), servers=tuple(self._servers)
+        )
         interval = sdnotify.watchdog_interval()
         wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
         while True:
             pulse.beat()
             collector.beat()
-            stuck = pulse.stuck(self._config.daemon.watchdog)
+            taken = self._keep_lease()
+            if taken is not None:
+                return 1, taken
+            stuck = pulse.stuck(watchdog)
             for actor, age_s in stuck:
                 _log.event(Event.ACTOR_STUCK, level=log.ERROR, actor=actor, age_s=age_s)
             if stuck:
                 pykka.debug.log_thread_tracebacks()
                 return 1, "an actor is stuck"
-            sdnotify.notify("WATCHDOG=1")
+            if all(server.alive for server in self._servers):
+                sdnotify.notify("WATCHDOG=1")
             try:
                 news = self._inbox.get(timeout=wait_s)
             except queue.Empty:
@@ -245,12 +280,34 @@ class Service:
             if isinstance(news, _Death):
                 _log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
                 return 1, f"{news.actor} died"
-            if news.number in (signal.SIGTERM, signal.SIGINT):
+            if news.number in STOPS:
                 return 0, news.number.name
             if news.number is signal.SIGHUP:
                 self._reload(system)
             else:
                 self._dump(system)
+
+    def _keep_lease(self) -> str | None:
+        """Why this daemon must end; None while it has the lease, or may regain it (L6)."""
+        lease = self._lease
+        if lease is None or lease.held:
+            return None
+        try:
+            lease.regain(self._clock)
+        except StartError as error:
+            if str(error) != self._lease_problem:
+                self._lease_problem = str(error)
+                _log.event(Event.LEASE_LOST, level=log.ERROR, file=str(lease.path), error=error)
+            return "the lease was taken" if isinstance(error, LeaseTaken) else None
+        self._lease_problem = None
+        _log.event(
+            Event.LEASE_ACQUIRED,
+            level=log.WARNING,
+            file=str(lease.path),
+            pool=self._config.daemon.pool,
+            detail="its file had been removed; nobody had taken it",
+        )
+        return None
 
     def _reload(self, system: wiring.System) -> None:
         """SIGHUP: windows and limits take effect; a wrong file changes nothing."""
@@ -285,7 +342,9 @@ class Service:
             (team.demand, timing.wishlist_poll_time),
         ):
             if poller is not None:
-                poller.tell(ChangePolling(poll_time, timing.max_poll_time))
+                poller.tell(
+                    ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
+                )
         _log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
         sdnotify.notify("READY=1")
 
@@ -325,13 +384,13 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
 
 
 def serve_registry(config: Config) -> int:
-    """Serve the registry on its own until SIGTERM or SIGINT."""
+    """Serve the registry on its own until it is told to stop."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.hide(*wiring.secrets_of(config))
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         signal.signal(number, lambda n, _: inbox.put(n))
     state = StateDirectory(config.daemon.state_dir, clock=clock)
     records = wiring.build_registry(config, state, clock)
@@ -343,7 +402,8 @@ def serve_registry(config: Config) -> int:
         sdnotify.notify("READY=1", f"STATUS=serving on {records.face.url}")
         interval = sdnotify.watchdog_interval()
         while True:
-            sdnotify.notify("WATCHDOG=1")
+            if records.face.alive:
+                sdnotify.notify("WATCHDOG=1")
             try:
                 inbox.get(timeout=interval / 3 if interval is not None else None)
             except queue.Empty:
@@ -361,14 +421,18 @@ def check(path: Path) -> tuple[Config, list[str]]:
 
     Builds the adapters, so that their own complaints come too, but asks no server anything.
     """
-    config = load(path, accepts=wiring.accepted_keys)
+    sections = ini.read(path).sections
+    needs_cloud = "Cloud" in sections or "Registry" not in sections
+    config = load(path, accepts=wiring.accepted_keys, require_cloud=needs_cloud)
+    if not needs_cloud:
+        return config, list(config.warnings)
     cloud = wiring.build_cloud(config, SystemClock())
     try:
         wiring.sizes_of(config, cloud)
         wiring.user_data_of(config)
     finally:
         cloud.close()
-    return config, list(config.warnings)
+    return config, [*map(str, config.warnings), *wiring.advice_on_draining(config)]
 
 
 __all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

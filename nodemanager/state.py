@@ -34,6 +34,10 @@ _FORMAT = 1
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
+class LeaseTaken(StartError):
+    """Another daemon has, or had, the pool since: this one ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """Something is not what it was at the first start: nothing may be written to it (L5)."""
@@ -44,7 +48,11 @@ class Mismatch:
 
 
 class Lease:
-    """The right to act on a pool: held while this process lives, or until `release` (L6)."""
+    """The right to act on a pool: held while this process lives, or until `release` (L6).
+
+    A lock file that was removed (`rm`, a cleaner of old files) holds nobody off any more: until it
+    is regained nothing may be written.
+    """
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor: int | None = descriptor
@@ -60,6 +68,23 @@ class Lease:
         except OSError:
             return False
         return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+
+    def regain(self, clock: Clock) -> None:
+        """Lock it anew where the file was removed, and nobody has made another since.
+
+        Raises LeaseTaken where somebody has: they may have written whatever we know by heart.
+        Raises StartError where it can't be made now.
+        """
+        try:
+            descriptor = _locked(self.path, os.O_EXCL, clock)
+        except FileExistsError as error:
+            if self.held:
+                return
+            raise LeaseTaken(f"{self.path} was removed, and is another daemon's by now") from error
+        # Its lock is on a file that has no name: nobody waits for that one.
+        before, self._descriptor = self._descriptor, descriptor
+        if before is not None:
+            os.close(before)
 
     def release(self) -> None:
         """Let go of it; idempotent. The file stays: to remove it would let two hold the lock."""
@@ -94,29 +119,7 @@ class StateDirectory:
     def lock(self) -> Lease:
         """Take the lease. Raises StartError that names who holds it."""
         path = self.path / _LOCK
-        # O_CLOEXEC: a child that kept the descriptor would keep the lease past our end, and the
-        # local cloud's nodes outlive the daemon.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            descriptor = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise StartError(f"lock {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 200, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise StartError(
-                f"another daemon runs on this pool ({holder or 'holder unknown'}): it holds "
-                f"{path}. Stop that one first, or give this one a state directory of its own"
-            ) from error
-        except OSError as error:
-            os.close(descriptor)
-            raise StartError(f"lock {path}: {error.strerror}") from error
-        started = timestamp(self._clock.wall())
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"pid {os.getpid()} since {started}\n".encode(), 0)
-        return Lease(descriptor, path)
+        return Lease(_locked(path, 0, self._clock), path)
 
     def recall(self, name: str) -> Fact:
         """The fact remembered under `name`, or None. Raises StartError for a corrupt file."""
@@ -219,6 +222,38 @@ class StateDirectory:
                 os.close(directory)
         except OSError as error:
             raise StartError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _locked(path: Path, more: int, clock: Clock) -> int:
+    """The descriptor of the file, opened with `more` flags, and locked.
+
+    Raises StartError, and FileExistsError under O_EXCL.
+    """
+    # O_CLOEXEC: a child that kept the descriptor would keep the lease past our end, and the
+    # local cloud's nodes outlive the daemon.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | more
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise StartError(f"lock {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 200, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise StartError(
+            f"another daemon runs on this pool ({holder or 'holder unknown'}): it holds "
+            f"{path}. Stop that one first, or give this one a state directory of its own"
+        ) from error
+    except OSError as error:
+        os.close(descriptor)
+        raise StartError(f"lock {path}: {error.strerror}") from error
+    started = timestamp(clock.wall())
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"pid {os.getpid()} since {started}\n".encode(), 0)
+    return descriptor
 
 
 def _check_directory(path: Path, found: os.stat_result) -> None:

@@ -5,6 +5,7 @@ The only module that names adapters; each is imported when it is chosen, since s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -34,16 +35,18 @@ from nodemanager.config import (
     StoreProvider,
     located,
 )
+from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
 from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.settings import Settings
-from nodemanager.errors import ConfigError
+from nodemanager.errors import ConfigError, StartError
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.redact import is_secret
+from nodemanager.refusals import Refusals
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -165,7 +168,7 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
 def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
     """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
     from nodemanager.records.sql import SqlRecordStore
-    from nodemanager.registry.app import build_app
+    from nodemanager.registry.app import NAME, build_app
     from nodemanager.registry.server import registry_server
 
     registry = config.registry
@@ -184,12 +187,14 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
+    refusals = Refusals(NAME)
     face = registry_server(
-        build_app(store, token),
+        build_app(store, token, refusals),
         registry.listen.host,
         registry.listen.port,
         str(registry.tls_cert) if registry.tls_cert else None,
         str(registry.tls_key) if registry.tls_key else None,
+        refusals,
     )
 
     def serve(url: str) -> None:
@@ -257,6 +262,7 @@ def _size(wanted: SizeOverride, listed: Size | None) -> Size:
     return replace(
         base,
         name=wanted.name,
+        ram_is_given=wanted.ram_mb is not None,
         **{key: value for key, value in given.items() if value is not None},  # type: ignore[arg-type]  # each is of its field's type
     )
 
@@ -271,6 +277,7 @@ def settings_of(
         ids_unique=cloud.ids_unique,
         may_authorise=cloud.may_authorise and store.may_authorise,
         compare_and_set=store.guarantee.value == "cas",
+        tells_drain=store.tells_drain,
         demand_polled=config.daemon.wishlist_command is not None,
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
@@ -307,6 +314,33 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
     return render
 
 
+DRAIN_HOOK = "/etc/nodemanager/drain"
+SAID_BY_THE_PING_SCRIPT = (f"DRAIN={DRAIN_HOOK}", f"Default: {DRAIN_HOOK}")
+"""Where the shipped script, which may stand in a template, names the hook that it looks for."""
+
+
+def advice_on_draining(config: Config) -> list[str]:
+    """What may be hit where idle nodes can't be told to take no more work (SAFETY.md D12)."""
+    hit = "a job that begins between a node's last ping and its destroy may be hit"
+    if config.cloud.provider in NEAR_PROVIDERS:
+        return []
+    if config.records.provider is StoreProvider.ARVADOS:
+        place = "[Records] provider = arvados"
+        return located(config, [f"{place}: its nodes can't be told to drain: {hit}"])
+    path = config.cloud_create.get("user_data")
+    template = "" if path is None else Path(path).read_text(encoding="utf-8")
+    for said in SAID_BY_THE_PING_SCRIPT:
+        template = template.replace(said, "")
+    if DRAIN_HOOK in template:
+        return []
+    place = f"[Cloud Create] user_data = {path or ''}".rstrip()
+    advice = (
+        f"{place}: installs no {DRAIN_HOOK}: {hit}. Samples of it are in etc/node; where the "
+        "image has it, say so in a comment of the user data"
+    )
+    return located(config, [advice])
+
+
 def wishlist_of(config: Config) -> Wishlist | None:
     """What asks for the waiting jobs, where the file names a command."""
     command = config.daemon.wishlist_command
@@ -323,6 +357,11 @@ class RememberedIdentity:
     def __init__(self, state: StateDirectory, *, writes: bool) -> None:
         self._state = state
         self._writes = writes
+        self._beats_before: tuple[str, int] | None = None
+        """The count that was known before the store was asked for its own."""
+        with contextlib.suppress(StartError):
+            # Told at the first check.
+            self._beats_before = self._known_beats()
 
     def check(self, kind: str, seen: str) -> str | None:
         if not self._writes and self._state.recall(kind) is None:
@@ -334,6 +373,34 @@ class RememberedIdentity:
             f"this is not the {kind} known before ({mismatch.known}) but {mismatch.seen}; "
             f"if that is meant, forget the old one in {self._state.path}/facts.json"
         )
+
+    def check_age(self, store_id: str, beats: int) -> str | None:
+        # Another manager, or one beside a dry run, may have kept a later answer since we asked.
+        known_now = self._known_beats()
+        known_before = self._beats_before or known_now
+        fell = known_before[0] == store_id and beats < known_before[1]
+        if self._writes and fell:
+            # Once noticed it stays, however far the count comes by then.
+            self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
+        if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
+            # A disk that is full for a while costs but the newest count.
+            with contextlib.suppress(StartError):
+                self._state.remember("heartbeats", f"{store_id} {beats}")
+        self._beats_before = self._known_beats()
+        told = str(self._state.recall("restored") or "")
+        if not fell and not told.startswith(f"{store_id} "):
+            return None
+        return (
+            "the record store was put back to an earlier state, as from a backup: its count of "
+            f"heartbeats fell ({told or beats}). Records made since are gone from it, and their "
+            "nodes live: see the operator's guide, a registry from a backup; then forget "
+            f"`restored` in {self._state.path}/facts.json"
+        )
+
+    def _known_beats(self) -> tuple[str, int]:
+        """The store's id, and its newest count; none yet is less than any."""
+        store_id, _, beats = str(self._state.recall("heartbeats") or "").rpartition(" ")
+        return store_id, int(beats or -1)
 
 
 class RememberedBacklog:
@@ -410,6 +477,7 @@ def start_actors(
         clock=clock,
         poll_time=timing.cloudlist_poll_time,
         max_poll_time=timing.max_poll_time,
+        max_retry_after=settings.max_retry_after,
         on_death=on_death,
     )
     record_list = RecordListActor.start(
@@ -419,6 +487,7 @@ def start_actors(
         clock=clock,
         poll_time=timing.nodelist_poll_time,
         max_poll_time=timing.max_poll_time,
+        max_retry_after=settings.max_retry_after,
         writes=not dry_run,
         on_death=on_death,
     )
@@ -432,6 +501,7 @@ def start_actors(
             clock=clock,
             poll_time=timing.wishlist_poll_time,
             max_poll_time=timing.max_poll_time,
+            max_retry_after=settings.max_retry_after,
             on_death=on_death,
         )
     user_data = user_data_of(config)

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nodemanager import __version__, cli, service
+from nodemanager import __version__, cli, service, wiring
 from nodemanager.commands import common
 from nodemanager.config import Config
+from nodemanager.config.values import PROVIDERS
 from nodemanager.errors import StartError
 
+SAMPLE_USER_DATA = (Path(__file__).parents[1] / "etc/node/user-data.yaml").read_text("utf-8")
 GOOD = """\
 [Daemon]
 max_nodes = 3
@@ -154,11 +156,60 @@ def test_without_a_file_it_says_where_one_would_be_looked_for() -> None:
     assert str(common.ETC) in result.stderr
 
 
+def test_run_takes_a_file_and_never_the_name_of_a_node(tmp_path: Path) -> None:
+    """O10: `run ec2` said that no node is known as ec2."""
+    result = invoke("run", "ec2")
+    assert result.exit_code == 2
+    assert "ec2: can't be read" in result.stderr
+
+
+def test_no_error_moves_the_cursor_of_a_terminal(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X9: an error may quote what a node or a cloud wrote."""
+
+    def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
+        raise StartError("near it: compute\x1b[2J\u202e1")
+
+    monkeypatch.setattr(service, "run", run)
+    assert invoke("run", write()).stderr == "nodemanager: near it: compute\\x1b[2J\\u202e1\n"
+    broken = invoke("check-config", write(GOOD + "[Cl\x1b[2Joud]\n"))
+    assert broken.exit_code == 2
+    assert "\x1b" not in broken.stderr
+
+
 def test_a_good_file_is_fine(write: Write) -> None:
     path = write()
     result = invoke("check-config", path)
     assert result.exit_code == 0
     assert result.stdout == f"{path}: fine; it serves pool pool\n"
+
+
+def test_a_registry_s_own_file_is_checked_as_the_registry_takes_it(write: Write) -> None:
+    """O13."""
+    path = write("[Registry]\nlisten = 127.0.0.1:8995\n")
+    result = invoke("check-config", path)
+    assert result.exit_code == 0, result.stderr
+    assert "fine for `nodemanager registry`, on 127.0.0.1:8995" in result.stdout
+    assert invoke("check-config", write("[Registry]\nslots = none\n")).exit_code == 2
+    missing = invoke("check-config", write("[Registry]\n[Cloud]\n"))
+    assert "[Cloud] provider" in missing.stderr
+
+
+def test_an_unknown_cloud_is_refused_with_those_that_there_are(write: Write) -> None:
+    """O13."""
+    said = invoke("check-config", write("[Cloud]\nprovider = ec3\n")).stderr
+    assert "there are local, dummy and ec2; did you mean 'ec2'?" in said
+    for provider in PROVIDERS:
+        assert wiring.accepted_keys(provider) is not None
+
+
+def test_a_key_that_is_missing_is_told_at_its_section(write: Write) -> None:
+    """O13."""
+    text = "[Cloud]\nprovider = ec2\n[Cloud Credentials]\nregion = us-east-1\n[Cloud Create]\n"
+    path = write(text + "subnet_id = subnet-12345678\n")
+    said = invoke("check-config", path).stderr
+    assert f"{path}:5: [Cloud Create] image_id: is missing" in said
 
 
 def test_every_problem_of_a_file_is_found_at_once(write: Write) -> None:
@@ -170,6 +221,57 @@ def test_every_problem_of_a_file_is_found_at_once(write: Write) -> None:
     assert [line for line in lines if line.startswith(f"{path}:3: ") and "'poll_time'" in line]
     assert [line for line in lines if line.startswith(f"{path}:7: ") and "[Clod]" in line]
     assert "Traceback" not in result.stderr
+
+
+EC2 = """
+[Daemon]
+min_nodes = 1
+[Records]
+provider = {records}
+[Arvados]
+host = arvados.example.org
+token = t
+[Registry]
+listen = 127.0.0.1:8443
+[Cloud]
+provider = ec2
+[Cloud Credentials]
+region = us-east-1
+[Cloud Create]
+image_id = ami-1
+ping_host = registry.example.org
+{create}
+[Size m5.large]
+price = 0.1
+"""
+GAP = "a job that begins between a node's last ping and its destroy may be hit"
+
+
+@pytest.mark.parametrize(
+    ("records", "template", "advised"),
+    [
+        pytest.param("registry", None, True, id="no-user-data"),
+        pytest.param("registry", "{ping_url}\n", True, id="no-hook-in-the-user-data"),
+        pytest.param("registry", SAMPLE_USER_DATA, True, id="the-sample-installs-none"),
+        pytest.param("registry", "{ping_url}\n# /etc/nodemanager/drain\n", False, id="a-hook"),
+        pytest.param("arvados", "{ping_url}\n# /etc/nodemanager/drain\n", True, id="arvados"),
+    ],
+)
+def test_check_config_advises_a_drain_hook_where_a_job_may_be_hit_d12(
+    write: Write, tmp_path: Path, records: str, template: str | None, advised: bool
+) -> None:
+    """Advice, and no error: the file is fine."""
+    create = ""
+    if template is not None:
+        (tmp_path / "user-data").write_text(template)
+        create = f"user_data = {tmp_path / 'user-data'}"
+    result = invoke("check-config", write(EC2.format(records=records, create=create)))
+    assert result.exit_code == 0, result.stderr
+    assert (GAP in result.stderr) is advised
+
+
+def test_a_local_cloud_has_its_own_drain_hook_and_needs_no_advice_d12(write: Write) -> None:
+    assert GAP not in invoke("check-config", write(GOOD)).stderr
 
 
 @pytest.mark.parametrize("command", ["run", "check-config", "registry"])

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import resource
 import socket
 import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from nodemanager.connections import Limits, peer_of
+from nodemanager.core.reasons import Reason
 from nodemanager.errors import StartError
 from nodemanager.httpserver import STOP_S, HttpServer
+from nodemanager.workers import Workers
 
 
-def hello(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [environ["wsgi.url_scheme"].encode()]
+async def answer(send: Any, body: bytes) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
-def failing(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    environ["wsgi.errors"].write(f"bad GET /ping?{environ['QUERY_STRING']} broke")
-    raise RuntimeError(f"at /ping?{environ['QUERY_STRING']}")
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    await answer(send, scope["scheme"].encode())
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    await answer(send, body)
+
+
+async def failing(scope: Any, receive: Any, send: Any) -> None:
+    raise RuntimeError(f"at /ping?{scope['query_string'].decode()}")
 
 
 def serve(app: Any = hello, port: int = 0, **options: Any) -> HttpServer:
-    options = {"option": "[Manage] port", "threads": 2, "name": "test"} | options
+    options = {"option": "[Manage] port", "name": "test"} | options
     return HttpServer(app, options.pop("address", "127.0.0.1"), port, **options)
 
 
@@ -86,25 +104,13 @@ def test_an_address_that_is_not_this_machines_is_refused() -> None:
     assert "192.0.2.1" in str(refused.value)
 
 
-def test_it_is_not_led_astray_by_a_socket_meant_for_another_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("LISTEN_PID", "1")
-    server = serve()
-    server.start()
-    try:
-        assert requests.get(server.url, timeout=5).ok
-    finally:
-        server.stop()
-
-
 def test_a_handler_that_hangs_delays_the_stop_by_two_seconds_at_most() -> None:
-    entered, release = threading.Event(), threading.Event()
+    entered, release, workers = threading.Event(), threading.Event(), Workers("test", 1)
 
-    def hanging(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    async def hanging(scope: Any, receive: Any, send: Any) -> None:
         entered.set()
-        release.wait(30)
-        return hello(environ, start_response)
+        await workers.run(release.wait, 30)
+        await hello(scope, receive, send)
 
     server = serve(hanging)
     server.start()
@@ -119,12 +125,12 @@ def test_a_handler_that_hangs_delays_the_stop_by_two_seconds_at_most() -> None:
 
 
 def test_a_request_under_way_is_answered_before_the_stop() -> None:
-    entered, release = threading.Event(), threading.Event()
+    entered, release, workers = threading.Event(), threading.Event(), Workers("test", 1)
 
-    def slow(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
         entered.set()
-        release.wait(30)
-        return hello(environ, start_response)
+        await workers.run(release.wait, 30)
+        await hello(scope, receive, send)
 
     server = serve(slow)
     server.start()
@@ -173,8 +179,8 @@ def test_old_tls_is_refused(secure: HttpServer) -> None:
         pass
 
 
-def test_connections_opened_to_spare_take_no_worker() -> None:
-    server = serve(threads=1)
+def test_connections_opened_to_spare_keep_nobody_out() -> None:
+    server = serve()
     server.start()
     spare = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
     try:
@@ -232,3 +238,264 @@ def test_the_server_header_names_no_version() -> None:
         assert requests.get(server.url, timeout=5).headers["Server"] == "test"
     finally:
         server.stop()
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+FEW = Limits(connections=8, per_peer=4, request_s=0.6, answer_s=0.8)
+
+
+@pytest.fixture
+def few() -> Iterator[HttpServer]:
+    server = serve(echo, limits=FEW)
+    server.start()
+    yield server
+    server.stop()
+
+
+def connect(server: HttpServer, source: str = "127.0.0.1") -> socket.socket:
+    address = ("127.0.0.1", server.port)
+    return socket.create_connection(address, timeout=5, source_address=(source, 0))
+
+
+def ended(client: socket.socket) -> bool:
+    """Whether the server closed it, now or within the time-out."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_peer_with_too_many_connections_loses_the_one_that_waited_longest(
+    few: HttpServer,
+) -> None:
+    """X1: a newcomer is always heard, and another peer's connections stay."""
+    other = connect(few, "127.0.0.2")
+    opened = [connect(few) for _ in range(FEW.per_peer + 2)]
+    assert ended(opened[0])
+    assert ended(opened[1])
+    for client in (other, opened[-1]):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert client.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+    assert few.refusals.counts()[Reason.TOO_MANY_CONNECTIONS] == 2
+    for client in (other, *opened):
+        client.close()
+
+
+def test_there_are_never_more_connections_than_the_limit(few: HttpServer) -> None:
+    opened = [connect(few, f"127.0.0.{peer}") for peer in range(2, 14)]
+    assert all(ended(client) for client in opened[:4])
+    opened[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert opened[-1].makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+    for client in opened:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(b"", id="silent"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: ", id="header"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 999\r\n\r\n", id="body"),
+        pytest.param(CHUNKED + b"FFFFFFFFFF\r\na", id="chunk"),
+    ],
+)
+def test_a_request_has_so_much_time_however_it_drips(few: HttpServer, begin: bytes) -> None:
+    """X2."""
+    begun = time.monotonic()
+    with connect(few) as client:
+        client.sendall(begin)
+        client.settimeout(0.1)
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - begun < 10:
+                if begin:
+                    client.sendall(b"a")
+                with contextlib.suppress(TimeoutError):
+                    if client.recv(1) == b"":
+                        break
+    assert 0.5 < time.monotonic() - begun < 5
+    assert few.refusals.counts()[Reason.TOO_SLOW] == 1
+
+
+def test_an_answer_that_nobody_takes_is_given_up() -> None:
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        await answer(send, b"x" * 50_000_000)
+
+    server = serve(long, limits=FEW)
+    server.start()
+    with connect(server) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + 10
+        while not server.refusals.counts()[Reason.TOO_SLOW]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    server.stop()
+
+
+def test_a_client_that_works_is_not_ended_by_the_deadline(few: HttpServer) -> None:
+    with requests.Session() as session:
+        begun = time.monotonic()
+        while time.monotonic() - begun < 2 * FEW.request_s:
+            assert session.post(few.url, data=b"told", timeout=5).content == b"told"
+    assert few.refusals.counts()[Reason.TOO_SLOW] == 0
+
+
+def test_half_a_request_never_reaches_the_application() -> None:
+    """What comes of a form that was cut off could still be a form."""
+    heard: list[bytes] = []
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        heard.append(body)
+        await answer(send, b"")
+
+    server = serve(noting)
+    server.start()
+    with connect(server) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nping_secret=x")
+    with connect(server) as client:
+        client.sendall(CHUNKED + b"1\r\na\r\n")
+    assert requests.post(server.url, data=b"whole", timeout=5).ok
+    server.stop()
+    assert heard == [b"whole"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "reason"),
+    [
+        pytest.param(b"\x16\x03\x01\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-http"),
+        pytest.param(
+            CHUNKED + b"ZZ\r\n\r\n",
+            b"400",
+            Reason.NOT_HTTP,
+            id="bad-chunk",
+        ),
+        pytest.param(
+            CHUNKED + b"-5\r\nabc\r\n",
+            b"400",
+            Reason.NOT_HTTP,
+            id="negative-chunk",
+        ),
+        pytest.param(
+            CHUNKED + b"" + b"F" * 20 + b"\r\n",
+            b"400",
+            Reason.NOT_HTTP,
+            id="chunk-beyond-numbers",
+        ),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nX: " + b"y" * 400_000, b"431", Reason.TOO_LARGE, id="endless-header"
+        ),
+        pytest.param(
+            b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+            b"431",
+            Reason.TOO_LARGE,
+            id="many-headers",
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"400",
+            Reason.NOT_HTTP,
+            id="two-lengths",
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused_without_a_line_for_each(
+    few: HttpServer, caplog: pytest.LogCaptureFixture, sent: bytes, status: bytes, reason: Reason
+) -> None:
+    """X10: no traceback, and the log does not grow with it."""
+    caplog.set_level(logging.INFO)
+    for _ in range(10):
+        with connect(few) as client, contextlib.suppress(ConnectionError):
+            client.sendall(sent)
+            assert client.recv(65536).split(b" ")[1] == status
+    assert few.refusals.counts()[reason] == 10
+    assert "Traceback" not in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_a_process_without_descriptors_serves_again_once_it_has_some() -> None:
+    """X1: it accepts no more for a moment, and does not spin."""
+    server = serve()
+    server.start()
+    used = len(os.listdir("/proc/self/fd"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = [socket.socket() for _ in range(3)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, hard))
+    try:
+        for client in waiting:
+            client.settimeout(5)
+            client.connect(("127.0.0.1", server.port))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        before = time.process_time()
+        time.sleep(1)
+        assert time.process_time() - before < 0.5
+        assert server.alive
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for client in waiting:
+        with contextlib.suppress(ConnectionError):
+            client.recv(100)
+    assert requests.get(server.url, timeout=5).text == "http"
+    for client in waiting:
+        client.close()
+    server.stop()
+
+
+def test_silent_tls_clients_count_from_their_first_byte_on(
+    certificate: tuple[str, str],
+) -> None:
+    """X1: a connection that shakes no hands has its place among the others."""
+    server = serve(tls_cert=certificate[0], tls_key=certificate[1], limits=FEW)
+    server.start()
+    opened = [connect(server) for _ in range(FEW.per_peer + 2)]
+    assert ended(opened[0])
+    assert ended(opened[1])
+    assert requests.get(server.url, verify=certificate[0], timeout=5).text == "https"
+    assert ended(opened[-1])
+    for client in opened:
+        client.close()
+    server.stop()
+
+
+def test_a_loop_that_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog is fed only while every server is."""
+    entered, release = threading.Event(), threading.Event()
+
+    async def stuck(scope: Any, receive: Any, send: Any) -> None:
+        entered.set()
+        release.wait(30)
+        await hello(scope, receive, send)
+
+    monkeypatch.setattr("nodemanager.httpserver._STUCK_S", 0.5)
+    server = serve(stuck)
+    server.start()
+    assert server.alive
+    with connect(server) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert entered.wait(5)
+        deadline = time.monotonic() + 10
+        while server.alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        release.set()
+        while not server.alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("", ""),
+    ],
+)
+def test_a_peer_is_an_address_or_a_network_of_ipv6(address: str, peer: str) -> None:
+    """Whoever has one address of IPv6 has 2^64."""
+    assert peer_of(address) == peer

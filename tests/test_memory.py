@@ -6,7 +6,7 @@ import gc
 import weakref
 
 from nodemanager.clock import ManualClock
-from nodemanager.memory import COLLECT_S, collecting
+from nodemanager.memory import COLLECT_OBJECTS, COLLECT_S, collecting
 
 
 class Knot:
@@ -27,6 +27,32 @@ def test_cycles_are_freed_once_it_is_time() -> None:
         assert collector.beat()
         assert gone() is None
         assert not collector.beat()
+
+
+def test_many_cycles_are_freed_before_it_is_time() -> None:
+    """N35."""
+    with collecting(ManualClock()) as collector:
+        gone = weakref.ref(Knot())
+        for _ in range(COLLECT_OBJECTS // 2):
+            Knot()
+        assert not collector.beat()
+        assert gone() is not None
+        for _ in range(2 * COLLECT_OBJECTS):
+            Knot()
+        assert collector.beat()
+        assert gone() is None
+        assert not collector.beat()
+
+
+def test_what_replaces_as_much_brings_no_collection_forward() -> None:
+    """A listing that replaces the one before."""
+    with collecting(ManualClock()) as collector:
+        listing = [[number] for number in range(2 * COLLECT_OBJECTS)]
+        collector.beat()
+        for _ in range(5):
+            listing = [[number] for number in range(2 * COLLECT_OBJECTS)]
+            assert not collector.beat()
+        assert listing
 
 
 def test_nothing_collects_in_between_and_as_before_afterwards() -> None:

@@ -72,6 +72,17 @@ def _without_tests(page: str) -> str:
     return re.sub(r"^     - (none|.*test_\w+)$", "     - tests", page, flags=re.MULTILINE)
 
 
+def test_no_seeds_are_claimed_for_a_rule_that_nothing_watches() -> None:
+    """F4: settings and boot loops have no monitor; a clean too early has one."""
+    assert table.monitored() & {"S1", "S2", "B5", "T8"} == frozenset()
+    assert table.monitored() >= {"C3", "D8", "U3", "R1"}
+    page = table.page()
+    for rule in table.rules():
+        row = re.search(rf"^   \* - {rule}\n(?:     -.*\n){{4}}", page, re.MULTILINE)
+        assert row is not None
+        assert row[0].endswith("- 0-269\n") == (rule in table.monitored()), rule
+
+
 def test_ranges_and_names_cite_rules() -> None:
     assert table.cited("(C0-C2, D9)\n    def test_it_holds_b3_u7() -> None:") == {
         *("C0", "C1", "C2", "D9", "B3", "U7")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager import control
 from nodemanager.clock import ManualClock
 from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.marks import FORCIBLE, Mark, Marks
@@ -35,10 +36,12 @@ class Served:
             self.board,
             Metrics("pool", self.clock),
             listen=("127.0.0.1", 0),
+            control_socket=directory / "state" / control.NAME,
             token=TOKEN,
             healthy_for=600.0,
             commands=self,
         )
+        (directory / "state").mkdir(mode=0o700)
         self.server.start()
         self.config = directory / "pool.cfg"
         self.config.write_text(
@@ -74,8 +77,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         pytest.param("release i-1", Command(Verb.RELEASE, ME, "", "i-1"), id="release"),
         pytest.param("drain i-1", Command(Verb.DRAIN, ME, "", "i-1"), id="drain"),
         pytest.param("undrain i-1", Command(Verb.RUN, ME, "", "i-1"), id="undrain"),
-        pytest.param("run i-1", Command(Verb.RUN, ME, "", "i-1"), id="run-a-node"),
-        pytest.param("kill i-1 --reason why", Command(Verb.KILL, ME, "why", "i-1"), id="kill"),
+        pytest.param(
+            "kill i-1 --yes --reason why", Command(Verb.KILL, ME, "why", "i-1"), id="kill"
+        ),
         pytest.param("clean r-1", Command(Verb.CLEAN, ME, "", "r-1"), id="clean"),
         pytest.param(
             "clean r-1 --force C3 --force C2 --reason why",
@@ -127,11 +131,6 @@ def test_what_was_not_done_is_told_on_stderr_and_exits_1(result: Result, served:
 def test_what_needs_no_doing_or_goes_on_exits_0(result: Result, served: Served) -> None:
     served.reply = Reply(result, "i-1 is draining already, by ann")
     assert served.types("drain", "i-1") == (0, "i-1 is draining already, by ann\n", "")
-
-
-def test_after_a_hold_it_says_how_to_end_it(served: Served) -> None:
-    _, out, _ = served.types("hold", "i-1")
-    assert out == "i-1 is so; `nodemanager release i-1` ends that\n"
 
 
 def test_what_the_daemon_says_can_move_no_cursor(served: Served) -> None:

@@ -150,15 +150,17 @@ def code_of(script: str) -> list[str]:
     return ["-c", textwrap.dedent(script) + "\nfrom nodemanager.cli import main\nmain()"]
 
 
-def test_sigterm_stops_it_cleanly_and_soon(write: Write, start: Start) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=lambda one: one.name)
+def test_a_stop_is_clean_and_soon(write: Write, start: Start, number: signal.Signals) -> None:
+    """P7: SIGQUIT, too, as the forerunner."""
     daemon = start("--config", write(min_nodes=1))
     daemon.waits_for("node.created")
     began = time.monotonic()
-    daemon.send(signal.SIGTERM)
+    daemon.send(number)
     assert daemon.ends() == 0
     assert time.monotonic() - began < 10
     last = daemon.lines[-1]
-    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", "SIGTERM", "0")
+    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", number.name, "0")
     assert daemon.lines[0]["event"] == "lease.acquired"
 
 
@@ -367,6 +369,35 @@ def test_a_watchdog_is_not_fed_once_an_actor_hangs(
         assert daemon.lines[-1]["reason"] == "an actor is stuck"
     finally:
         daemon.kill()
+
+
+def test_a_lock_file_that_was_removed_is_noticed_and_put_back(write: Write, start: Start) -> None:
+    """L6, N23: it left the daemon without a lease, and without a word, until a restart."""
+    path = write()
+    daemon = start("--config", path)
+    daemon.waits_for("cycle.done")
+    (path.parent / "state" / "lock").unlink()
+    put_back = daemon.waits_for("lease.acquired", count=2)
+    assert "removed" in put_back["detail"]
+    assert (path.parent / "state" / "lock").read_text().startswith(f"pid {daemon.process.pid} ")
+
+
+def test_a_daemon_whose_lease_another_has_taken_ends_and_says_so(
+    write: Write, start: Start
+) -> None:
+    """L6, N23."""
+    path = write()
+    daemon = start("--config", path)
+    daemon.waits_for("cycle.done")
+    lock = path.parent / "state" / "lock"
+    other = lock.with_name("other")
+    other.write_text("pid 1 since then\n")
+    other.rename(lock)
+    assert daemon.ends() == 1
+    lost = next(line for line in reversed(daemon.lines) if "error" in line)
+    assert lost["event"] == "lease.lost"
+    assert "is another daemon's by now" in lost["error"]
+    assert daemon.lines[-1]["reason"] == "the lease was taken"
 
 
 def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(write: Write) -> None:

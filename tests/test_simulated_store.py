@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from nodemanager.core.model import Claim, Record
 from nodemanager.errors import NodeManagerError
+from nodemanager.records.pings import Ping
 from tests.contract.stores import claim, open_sql
 from tests.simulation.engine import Engine
 from tests.simulation.registry import CasStore, Registry
@@ -95,7 +97,8 @@ def test_the_same_operations_are_answered_alike(seed: int, tmp_path: Path) -> No
 
     def ping_real(record: Record, node: str) -> None:
         params = {"ping_secret": record.ping_secret or "none", "instance_id": node}
-        real.resource.ping(record.uuid, params | {"worker_state": "idle"}, f"10.0.0.{len(node)}")
+        params["worker_state"] = "idle"
+        real.resource.ping(Ping(record.uuid, params, f"10.0.0.{len(node)}"))
 
     def ping_simulated(record: Record, node: str) -> None:
         secret, address = record.ping_secret or "none", f"10.0.0.{len(node)}"
@@ -113,6 +116,7 @@ def test_the_same_operations_are_answered_alike(seed: int, tmp_path: Path) -> No
                 pool=random.choice(("main", "main", "other")),
                 incarnation=f"{random.randrange(8):032x}",
             )
+            mark = replace(mark, node_id=random.choice((None, None, "i-1", "i-11")))
             node = "i-" + "1" * random.randrange(1, 4)
             came_of_it = [one.do(what, index, age, mark, node) for one in sides]
             assert came_of_it[0] == came_of_it[1], f"step {step}: {what} of {index}, {age} back"

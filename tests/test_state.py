@@ -16,11 +16,11 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.errors import StartError
-from nodemanager.state import Mismatch, StateDirectory
+from nodemanager.state import LeaseTaken, Mismatch, StateDirectory
 
 HOLDS_THE_LEASE = """
 import subprocess, sys
-from nodemanager.state import StateDirectory
+from nodemanager.state import LeaseTaken, Mismatch, StateDirectory
 lease = StateDirectory(sys.argv[1]).lock()
 child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
@@ -136,6 +136,47 @@ def test_a_lock_file_that_was_removed_is_no_lease_any_more(state: StateDirectory
     (state.path / "lock").unlink()
     assert not lease.held
     lease.release()
+
+
+def test_a_lock_file_that_was_removed_is_put_back(state: StateDirectory) -> None:
+    """L6, N23."""
+    lease = state.lock()
+    (state.path / "lock").unlink()
+    lease.regain(ManualClock())
+    assert lease.held
+    with pytest.raises(StartError, match=f"pid {os.getpid()} since"):
+        state.lock()
+    lease.release()
+    state.lock().release()
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["that-ended", "that-runs"])
+def test_a_lease_that_another_has_taken_since_is_never_regained(
+    state: StateDirectory, ended: bool
+) -> None:
+    """L6, N23: what we know by heart may not be so any more."""
+    lease = state.lock()
+    (state.path / "lock").unlink()
+    other = state.lock()
+    if ended:
+        other.release()
+    for _ in range(2):
+        with pytest.raises(LeaseTaken, match="another daemon's"):
+            lease.regain(ManualClock())
+    assert not lease.held
+
+
+def test_a_lease_is_regained_once_its_directory_is_there_again(state: StateDirectory) -> None:
+    """N23."""
+    lease = state.lock()
+    elsewhere = state.path.with_name("elsewhere")
+    state.path.rename(elsewhere)
+    with pytest.raises(StartError, match="No such file"):
+        lease.regain(ManualClock())
+    elsewhere.rename(state.path)
+    assert lease.held
+    lease.regain(ManualClock())
+    assert lease.held
 
 
 def test_a_fact_is_known_to_the_next_process(state: StateDirectory) -> None:

@@ -133,7 +133,8 @@ def test_a_size_that_is_described_needs_no_cloud_to_list_it(
     configured: Configured, cloud: FakeCloud
 ) -> None:
     config = configured("[Size new]\ncores = 2\nram = 4000\nprice = 1\n")
-    assert wiring.sizes_of(config, cloud) == (Size("new", "new", cores=2, ram_mb=4000, price=1.0),)
+    new = Size("new", "new", cores=2, ram_mb=4000, price=1.0, ram_is_given=True)
+    assert wiring.sizes_of(config, cloud) == (new,)
 
 
 # Settings.
@@ -146,6 +147,7 @@ def test_every_setting_comes_from_the_file_or_an_adapter(
         "shutdown_windows = 54, 5, 1\n"
         "[Cleaning]\nsettle = 90\nabsent_listings = 3\ncollapse_fraction = 0.5\n"
         "max_cleans_per_cycle = 7\nmax_shutdowns_per_cycle = 2\naction_timeout = 600\n"
+        "max_retry_after = 30m\n"
         "claim_expiry = off\nadopt_unclaimed = no\n",
         daemon="node_stale_after = 1h\npoll_stale_after = 5m\nboot_fail_after = 20m\n"
         "min_nodes = 1\nmax_nodes = 9\nmax_total_price = 3.5\nmax_poll_time = 100\n"
@@ -175,6 +177,7 @@ def test_every_setting_comes_from_the_file_or_an_adapter(
         max_nodes=9,
         max_total_price=3.5,
         max_poll_time=100.0,
+        max_retry_after=1800.0,
         consecutive_idle_count=4,
         node_mem_scaling=0.8,
         shutdown_windows=(54 * 60.0, 5 * 60.0, 60.0),

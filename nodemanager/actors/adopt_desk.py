@@ -40,10 +40,6 @@ class AdoptDesk(BacklogDesk):
                 self._adopting = self._adopting | {item.id}
                 self._setups.give(ADOPT_KEY + item.id, LookBeforeAdopt(order))
 
-    def _without_adoptions(self, keys: list[str]) -> list[str]:
-        """The set-ups among what nobody had begun; a run that is open is gone on with later."""
-        return [key for key in keys if not key.startswith(ADOPT_KEY)]
-
     def on_AdoptLooked(self, message: AdoptLooked) -> None:
         order, run, seen = message.order, self._run, self._seen
         wanted = order.item in backlog_run.due_adoptions(run)

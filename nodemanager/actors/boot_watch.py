@@ -9,6 +9,7 @@ from nodemanager.core import boot_loops
 from nodemanager.core.boot_loops import NONE, Loops, Streak
 from nodemanager.core.history import Records
 from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.sizes import Sizes
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING
 
@@ -19,7 +20,7 @@ class BootWatch(Desk):
     def _boot_failed(self, node_id: str | None, size_name: str | None) -> None:
         """A node of ours was given up, or vanished, without a ping."""
         settings, now = self._settings, self._clock.boottime()
-        size = boot_loops.size_called(settings.sizes, size_name)
+        size = Sizes(settings.sizes).named(size_name)
         name = size.name if size is not None else size_name
         node = self._history.present.get(node_id) if node_id is not None else None
         lived_s = settings.boot_fail_after
@@ -46,7 +47,7 @@ class BootWatch(Desk):
         if self._limits.loops == NONE:
             return
         for _, size_name in boot_loops.first_pings(self._history, listing, self._flights.sizes):
-            size = boot_loops.size_called(self._settings.sizes, size_name)
+            size = Sizes(self._settings.sizes).named(size_name)
             name = size.name if size is not None else size_name
             before = self._limits.loops
             self._end_loops(boot_loops.after_first_ping(before, name), "a node pinged")

@@ -86,6 +86,8 @@ class CleanDesk(RestoreDesk):
         self._recovery.answered(key, found.error)
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
+        if found.malformed and found.record is not None and found.record.instance_id is not None:
+            self._take_answers({}, frozenset({found.record.instance_id}))
         if not self._flights.is_clean(order):
             if message.fenced is not None:
                 self._cleaner.go_on(order.uuid, LiftFence(order, message.fenced))
@@ -175,6 +177,7 @@ class CleanDesk(RestoreDesk):
             node_id=order.instance_id,
             guarantee=self._role.guarantee,
             fence_wait=self._role.fence_wait,
+            malformed=found.malformed,
         )
         if not self._scribe.intend([clean_intent(order, judged, fence=fences, look=look)]):
             self._log.event(

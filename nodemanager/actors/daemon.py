@@ -7,7 +7,7 @@ anything is destroyed or freed. There is no `if` about freeing or destroying in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
     clean_key,
-    create_key,
     destroy_key,
     may_be_under_way,
 )
@@ -52,7 +51,6 @@ from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
-from nodemanager.core.asking import cloud_answered
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
@@ -69,7 +67,6 @@ from nodemanager.journal.facts import (
     CloudSeen,
     Decision,
     DemandSeen,
-    NodesAnswered,
     PollMissed,
     RecordsSeen,
     SettingsTaken,
@@ -167,14 +164,22 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
 
     def on_CloudListed(self, message: CloudListed) -> None:
         listing = message.listing
+        if message.unverified is not None and "account" in self._identified:
+            self._identified.discard("account")
+            self._log.event(
+                Event.IDENTITY_UNVERIFIED,
+                level=WARNING,
+                account=self._account,
+                error=message.unverified,
+            )
         if message.account is not None:
             self._identify("account", message.account)
-            if "account" in self._read_only:
-                # Credentials that were put right are noticed with the next poll.
+            if "account" in self._mismatched or "account" in self._state_failed:
+                # What was put right is noticed with the next poll.
                 tell(self._team.cloud_list, AskAccount())
         self._scribe.note(CloudSeen(listing, message.account))
         took_s = listing.ended_at - listing.started_at
-        self._narrator.listed("cloud", len(listing.items), took_s, listing.complete)
+        self._narrator.listed("cloud", _there(listing.items), took_s, listing.complete)
         problems = self._narrator.items_with_problems(listing.items)
         self._narrator.malformed("cloud", listing.problems + problems)
         self._observe_listing("cloud", listing)
@@ -187,6 +192,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     def on_RecordsListed(self, message: RecordsListed) -> None:
         listing = message.listing
         self._identify("store", message.store_id)
+        self._watch_age(message.store_id, message.store_time.beats)
         self._store_id = message.store_id
         self._late_pings(message.late)
         self._scribe.note(
@@ -212,6 +218,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             ids = frozenset(record.uuid for record in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=False)
             self._forget_own_cleans(listing)
+            self._flights.forget_drains(listing)
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
@@ -261,36 +268,51 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         self._decide_soon()
 
     def on_NodesAsked(self, message: NodesAsked) -> None:
-        now = self._clock.boottime()
-        self._scribe.note(NodesAnswered(message.answers, now))
-        self._set_breaker(
-            breakers.after_answers(self._breaker, message.answers, at=now, settings=self._settings)
-        )
-        self._take_answers(message.answers, now)
+        self._take_answers(message.answers, message.malformed)
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:
             self._role.observer.list_partial(source)
             return
         took_s = listing.ended_at - listing.started_at
-        self._role.observer.listed(source, took_s, len(listing.items), listing.started_at)
+        self._role.observer.listed(source, took_s, _there(listing.items), listing.started_at)
 
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
         self._role.observer.identified(kind, seen)
         if kind == "account":
             self._account = seen
-        problem = self._role.identity.check(kind, seen)
+        kept, problem = self._keeps_state(kind, lambda: self._role.identity.check(kind, seen))
+        if not kept:
+            return
         if problem is None:
-            if self._read_only.pop(kind, None) is not None or kind not in self._identified:
+            if self._mismatched.pop(kind, None) is not None or kind not in self._identified:
                 seen_as: dict[str, Any] = {kind: seen}
                 self._log.event(Event.IDENTITY_SEEN, **seen_as)
-        elif self._read_only.get(kind) != problem:
-            self._read_only[kind] = problem
+        elif self._mismatched.get(kind) != problem:
+            self._mismatched[kind] = problem
             self._log.event(
                 Event.IDENTITY_CHANGED, level=WARNING, reason=Reason.READ_ONLY, problem=problem
             )
         self._identified.add(kind)
+
+    def _watch_age(self, store_id: str, beats: int | None) -> None:
+        """L5: a store from a backup has the same id, and not the records that we know (N26)."""
+        if beats is None or "store" in self._mismatched:
+            return
+        kept, problem = self._keeps_state(
+            "heartbeats", lambda: self._role.identity.check_age(store_id, beats)
+        )
+        if not kept:
+            return
+        if problem is None:
+            if self._mismatched.pop("heartbeats", None) is not None:
+                self._log.event(Event.IDENTITY_SEEN, store=store_id)
+        elif self._mismatched.get("heartbeats") != problem:
+            self._mismatched["heartbeats"] = problem
+            self._log.event(
+                Event.IDENTITY_CHANGED, level=WARNING, reason=Reason.READ_ONLY, problem=problem
+            )
 
     def _watch_collapse(self, ids: frozenset[str], at: float, *, cloud: bool) -> None:
         breaker = breakers.after_listing(
@@ -311,17 +333,19 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     def _forget_expected(self, made: Plan, now: float) -> None:
         """A created node that paired or ended since, or never came in boot_fail_after (P4).
 
-        And one that was perhaps created, once its claim is listed: that one counts by itself.
+        And one that was perhaps created, once its record's node pings: until then a later listing
+        that is older than the claim must not hide it.
         """
         cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
-        listed = {one.incarnation for one in records.items} if records is not None else set()
+        items = records.items if records is not None else ()
+        heard = {one.incarnation for one in items if one.last_ping_at is not None}
         self._expected = {
             uuid: expected
             for uuid, expected in self._expected.items()
             if expected.node_id not in made.pairs.record_of
             and expected.node_id not in ended
-            and (expected.node_id is not None or expected.incarnation not in listed)
+            and (expected.node_id is not None or expected.incarnation not in heard)
             and now - expected.since <= self._settings.boot_fail_after
         }
 
@@ -340,14 +364,21 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
                 "you leave in it; or set [Cleaning] backlog = clean and reload",
             )
         self._first_clean, self._backlog = False, made.backlog
-        if self._role.mode == "apply":
-            self._role.backlog.save(made.backlog)
+        self._backlog_owed = self._role.mode == "apply"
+        self._save_backlog()
+
+    def _save_backlog(self) -> None:
+        """What is held back must be known to the next run before any of it, or more, is freed."""
+        if self._backlog_owed:
+            kept, _ = self._keeps_state("backlog", lambda: self._role.backlog.save(self._backlog))
+            self._backlog_owed = not kept
 
     def on_Decide(self, message: Decide) -> None:
         self._deciding = False
         loaded = self._scribe.mend()
         if loaded is not None:
             self._adopt(loaded)
+        self._save_backlog()
         self._prove_owed()
         self._flights.forget_landed(self._history)
         now = self._clock.boottime()
@@ -391,7 +422,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     def _may_act(self, made: Plan, now: float) -> bool:
         if self._stopping is not None or made.aborted is not None:
             return False
-        if self._scribe.problem is not None:
+        if self._scribe.problem is not None or self._state_failed:
             if self._role.once is not None and not self._once_applied:
                 self._role.once.finished(1)
             return False
@@ -441,8 +472,12 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             self._flights.shutdown_begun(shutdown, now)
             pins = self._asks_pins(shutdown.node_id)
             self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown, pins))
+        for drain in made.drains:
+            self._begin_drain(drain)
         for life in made.restores:
             self._begin_restore(life)
+        for bind in made.binds:
+            self._begin_bind(bind)
         self._begin_setups(made.boots, now)
 
     def _recover(self) -> None:
@@ -492,7 +527,11 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
         now = self._clock.boottime()
         self._scribe.note(TagsAnswered(message.answers, now))
-        self._history = cloud_answered(self._history, message.answers, now, self._settings)
+        self._take(
+            false_clean.tags_seen(
+                self._breaker, self._history, message.answers, now, self._settings
+            )
+        )
         self._recovery.tagged(message.answers, self._history)
 
     def may_be_late(self, uuid: str, at: float) -> None:
@@ -501,7 +540,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
     def expect(self, record: Record, node: CloudNode, size: str) -> None:
         self._flights.sizes[record.uuid] = size
         if node.id not in self._history.present:
-            self._expected[record.uuid] = Expected(node.id, size, self._clock.boottime())
+            now = self._clock.boottime()
+            self._expected[record.uuid] = Expected(node.id, size, now, record.incarnation)
 
     def _took_too_long(self, what: Mapping[str, Any], now: float) -> None:
         """Nobody waits for it any more."""
@@ -525,10 +565,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
-        for key in self._without_adoptions(self._setups.drop_waiting()):
-            self._flights.setup_ended(int(key), self._clock.boottime())
-            incarnation, _ = self._creates.pop(int(key))
-            self._conclude(create_key(incarnation), "stopped")
+        self._withdraw_setups("stopped")
+        self._setups.drop_waiting()
         for key in self._shutdowns.drop_waiting():
             self._flights.shutdown_ended(key, self._clock.boottime())
         self._cleaner.drop_waiting()
@@ -539,3 +577,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
                 self._cleaner.give(uuid, LiftFence(order, fence))
         self._log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
         self._finish_stop()
+
+
+def _there(items: Sequence[CloudNode | Record]) -> int:
+    """How many of a listing's items are there: a terminated node is not."""
+    return sum(not (isinstance(one, CloudNode) and one.is_absent) for one in items)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.crew import Crew
@@ -28,11 +30,14 @@ from nodemanager.core.late import still_late, with_late
 from nodemanager.core.marks import HandClean, Mark
 from nodemanager.core.model import Guarantee, Job
 from nodemanager.core.plan import Plan
+from nodemanager.core.rates import heeded
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits, Snapshot
-from nodemanager.errors import RemoteError
+from nodemanager.errors import RemoteError, StartError
 from nodemanager.log import WARNING, Logger
+
+T = TypeVar("T")
 
 
 class Desk(RoleActor):
@@ -72,8 +77,10 @@ class Desk(RoleActor):
         self._demand_at: float | None = None
         self._slots: int | None = None
         self._store_id: str | None = None
-        self._read_only: dict[str, str] = {}
+        self._mismatched: dict[str, str] = {}
         self._identified: set[str] = set()
+        self._state_failed: dict[str, str] = {}
+        self._backlog_owed = False
         self._first_clean, self._backlog = role.backlog.load()
         self._run: Run | None = None
         self._account: str | None = None
@@ -108,7 +115,7 @@ class Desk(RoleActor):
     def _snapshot(self, plan_id: str, *, without: str | None = None) -> Snapshot:
         """The picture of this moment; `without` leaves one order's own flight out."""
         flights = self._flights
-        reasons = sorted(self._read_only.values())
+        reasons = [*self._read_only]
         if self._scribe.problem is not None:
             reasons.append(self._scribe.problem)
         return Snapshot(
@@ -140,10 +147,16 @@ class Desk(RoleActor):
             touched=dict(flights.touched),
             gone=dict(flights.gone),
             drains=dict(self._drains),
+            drain_orders=flights.drain_orders,
             kills=dict(self._kills),
             by_hand=dict(self._by_hand),
             paused=self._paused,
         )
+
+    @property
+    def _read_only(self) -> tuple[str, ...]:
+        """Why nothing may be written, but for the journal: identities, and where they are kept."""
+        return (*sorted(self._mismatched.values()), *sorted(set(self._state_failed.values())))
 
     def _holds_lease(self) -> bool:
         holds = self._role.holds_lease()
@@ -151,6 +164,26 @@ class Desk(RoleActor):
             self._log.event(Event.LEASE_LOST, level=WARNING, pool=self._settings.pool)
         self._had_lease = holds
         return holds
+
+    def _keeps_state(self, what: str, call: Callable[[], T]) -> tuple[bool, T | None]:
+        """Whether the state directory did what `call` asks of it, and its answer.
+
+        Read-only while it does not; what failed is called again with the next poll or decision.
+        """
+        failed_before = bool(self._state_failed)
+        try:
+            answer = call()
+        except StartError as error:
+            self._state_failed[what] = str(error)
+            if not failed_before:
+                self._log.event(
+                    Event.STATE_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
+                )
+            return False, None
+        self._state_failed.pop(what, None)
+        if failed_before and not self._state_failed:
+            self._log.event(Event.STATE_HEALED)
+        return True, answer
 
     def _set_breaker(self, breaker: Breaker) -> None:
         if breaker != self._breaker:
@@ -179,7 +212,8 @@ class Desk(RoleActor):
 
     def _throttled(self, error: RemoteError) -> None:
         """D6: back off all calls."""
-        wait_s = error.retry_after or self._settings.max_poll_time
+        asked_s = heeded(error.retry_after, self._settings.max_retry_after)
+        wait_s = asked_s or self._settings.max_poll_time
         until = self._clock.boottime() + wait_s
         self._limits = replace(
             self._limits, throttled_until=max(self._limits.throttled_until, until)

@@ -9,7 +9,8 @@ from typing import Any
 
 from nodemanager.actors.messages import Fence
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.history import History
+from nodemanager.core.drain import DrainOrder
+from nodemanager.core.history import History, Records
 from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
@@ -46,7 +47,10 @@ class Flights:
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
+        self.binds: dict[str, float] = {}
         self.prunes: dict[str, tuple[PruneOrder, float]] = {}
+        self._drains: dict[str, tuple[DrainOrder, float]] = {}
+        self._drained: dict[str, tuple[str, float]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
@@ -59,12 +63,13 @@ class Flights:
     @property
     def is_empty(self) -> bool:
         under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
-        return not any(under_way) and not self.prunes
+        others = (self.prunes, self.binds, self._drains)
+        return not any(under_way) and not any(others)
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
         known = self.cleans.keys() - self.unknown.keys()
-        others = any((self._setups, self._shutdowns, self.prunes, known))
+        others = any((self._setups, self._shutdowns, self.prunes, self.binds, known))
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
@@ -90,10 +95,18 @@ class Flights:
             if now - since > action_timeout:
                 self.restore_ended(uuid, now)
                 expired.append({"action": "restore", "record": uuid, "age_s": now - since})
+        for uuid, since in list(self.binds.items()):
+            if now - since > action_timeout:
+                self.bind_ended(uuid, now)
+                expired.append({"action": "bind", "record": uuid, "age_s": now - since})
         for uuid, (_, since) in list(self.prunes.items()):
             if now - since > action_timeout:
                 self.prune_ended(uuid, now)
                 expired.append({"action": "prune", "record": uuid, "age_s": now - since})
+        # An order of unknown outcome counts for nothing: it is given anew, by another number.
+        self._drains = {
+            uuid: one for uuid, one in self._drains.items() if now - one[1] <= action_timeout
+        }
         return expired
 
     def forget_touched(self, history: History) -> None:
@@ -134,6 +147,8 @@ class Flights:
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
         flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
+        flights |= {uuid: Flight("drain", since) for uuid, (_, since) in self._drains.items()}
+        flights |= {uuid: Flight("bind", since) for uuid, since in self.binds.items()}
         flights |= {
             uuid: Flight("prune", since)
             for uuid, (_, since) in self.prunes.items()
@@ -285,6 +300,10 @@ class Flights:
         self.touched[uuid] = now
         self.restores.pop(uuid, None)
 
+    def bind_ended(self, uuid: str, now: float) -> None:
+        self.touched[uuid] = now
+        self.binds.pop(uuid, None)
+
     # Prunes.
 
     def prune_begun(self, order: PruneOrder, since: float) -> None:
@@ -298,6 +317,38 @@ class Flights:
         self.touched[uuid] = now
         if self.prunes.pop(uuid, None) is not None:
             self._cleaned_at.append(now)
+
+    # Drains.
+
+    @property
+    def drain_orders(self) -> dict[str, str]:
+        """By record uuid, the orders to drain that this run gave, and that stand (D12)."""
+        return {uuid: order for uuid, (order, _) in self._drained.items()}
+
+    def drain_begun(self, order: DrainOrder, now: float) -> None:
+        """From here on nobody knows what the node is told."""
+        self._drained.pop(order.record.uuid, None)
+        self._drains[order.record.uuid] = (order, now)
+
+    def drain_told(self, order: DrainOrder, record: Record | None, now: float) -> None:
+        uuid = order.record.uuid
+        under_way = self._drains.get(uuid)
+        if under_way is None or under_way[0] is not order:
+            return
+        del self._drains[uuid]
+        if record is not None and record.drain is not None:
+            self._drained[uuid] = record.drain, now
+
+    def forget_drains(self, listing: Records) -> None:
+        """Forget the orders that a complete listing, begun since they were given, does not show."""
+        if not self._drained:
+            return
+        shown = {record.uuid: record.drain for record in listing.items}
+        self._drained = {
+            uuid: (order, at)
+            for uuid, (order, at) in self._drained.items()
+            if at >= listing.started_at or shown.get(uuid) == order
+        }
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)

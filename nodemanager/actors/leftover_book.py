@@ -14,6 +14,7 @@ from nodemanager.actors.scribe import Scribe
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
 from nodemanager.core.model import Leftover, Outcome
+from nodemanager.core.rates import heeded
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import LeftAlone, RemoteError
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
@@ -121,12 +122,18 @@ class LeftoverBook:
         self._set(ledger)
 
     def tried(
-        self, leftover: Leftover, outcome: Outcome, error: RemoteError | None, now: float
+        self,
+        leftover: Leftover,
+        outcome: Outcome,
+        error: RemoteError | None,
+        now: float,
+        *,
+        longest_s: float,
     ) -> None:
         """Write down what became of one try, and say it where it is news."""
         known = self.ledger.entries.get(leftover.key)
         said = None if error is None else str(error)
-        retry_after = None if error is None else error.retry_after
+        retry_after = None if error is None else heeded(error.retry_after, longest_s)
         ledger, entry = leftovers.after(
             self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
         )

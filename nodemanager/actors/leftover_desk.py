@@ -129,7 +129,7 @@ class LeftoverDesk(CleanDesk):
             self._leftovers.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
-        if not leftovers.due(self._leftovers.ledger, now):
+        if not leftovers.due(self._leftovers.ledger, now, self._scribe.holds):
             return Turn()
         snapshot = self._snapshot(LEFTOVERS)
         for node_id in leftovers.living(self._leftovers.ledger, snapshot):
@@ -181,7 +181,13 @@ class LeftoverDesk(CleanDesk):
         if isinstance(message.error, Throttled):
             self._throttled(message.error)
         now = self._clock.boottime()
-        self._leftovers.tried(message.leftover, message.outcome, message.error, now)
+        self._leftovers.tried(
+            message.leftover,
+            message.outcome,
+            message.error,
+            now,
+            longest_s=self._settings.max_retry_after,
+        )
         self._tend_leftovers()
         self._settled()
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.adoption import AdoptOrder
+from nodemanager.core.binding import BindOrder
 from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
+from nodemanager.core.drain import DrainOrder
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
@@ -54,10 +56,11 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class ChangePolling:
-    """New intervals, in seconds."""
+    """New intervals, in seconds. The poll that is waited for comes by them, too."""
 
     poll_time: float
     max_poll_time: float
+    max_retry_after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,11 @@ class CloudPollStarted:
 
 @dataclass(frozen=True, slots=True)
 class CloudListed:
+    """`account` where it was asked for; `unverified` is why it could not be told (L5)."""
+
     listing: Nodes
     account: str | None = None
+    unverified: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +121,13 @@ class PollFailed:
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """The cloud's answers by id; a node it could not be asked about is left out."""
+    """The cloud's answers by id; a node it could not be asked about is left out.
+
+    `malformed` are those of which it says that they are no node's id (P1a).
+    """
 
     answers: Mapping[str, CloudNode | None]
+    malformed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +431,22 @@ class PruneRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TellDrain:
+    """Put the order into the answers to the pings of the record's node, or take it out (D12)."""
+
+    order: DrainOrder
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTold:
+    """`record` is as it stands since; None where the order was not written, or nobody knows."""
+
+    order: DrainOrder
+    record: Record | None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordPruned:
     order: PruneOrder
 
@@ -449,6 +475,24 @@ class RecordRestored:
 class RestoreFailed:
     life: FreedLife
     error: RemoteError
+
+
+# A claim is told its node.
+
+
+@dataclass(frozen=True, slots=True)
+class BindRecord:
+    """Write the node's id into the record's claim (P1a)."""
+
+    order: BindOrder
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBound:
+    """It stands there, or is not needed any more; or why not."""
+
+    order: BindOrder
+    error: RemoteError | None = None
 
 
 # To and from the daemon.

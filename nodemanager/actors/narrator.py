@@ -6,7 +6,7 @@ It only tells. A reader finds here which line comes from which verdict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
@@ -38,6 +38,10 @@ SUMMARY_EVERY_S = 60.0
 """A summary line that says what the last one said is DEBUG, but for one this often."""
 
 
+JOBS_TOLD = 20
+"""So many jobs that can't be had are told in one cycle; of more, `status` and DEBUG tell."""
+
+
 def record_fields(record: Record | None, uuid: str) -> dict[str, Any]:
     if record is None:
         return {"record": uuid}
@@ -61,6 +65,7 @@ class Narrator:
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
         self._refused: Mapping[tuple[str, Reason], int] = {}
+        self._unsatisfiable: frozenset[tuple[str, Reason]] = frozenset()
         self._slots_full = False
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
@@ -245,6 +250,7 @@ class Narrator:
                 plan=plan.plan_id,
             )
         self._refused = refused
+        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan)
         slots = plan.slots
         full = slots.free is not None and slots.free <= 0
         wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
@@ -259,6 +265,16 @@ class Narrator:
                 plan=plan.plan_id,
             )
         self._slots_full = full and wanting
+
+    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan) -> None:
+        """Each job that can't be had, once for each reason; of a flood only the first (U12)."""
+        before, told = self._unsatisfiable, 0
+        for verdict in jobs:
+            is_news = (verdict.id, verdict.reason) not in before
+            told += is_news
+            level = WARNING if is_news and told <= JOBS_TOLD else DEBUG
+            self._verdict(Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan)
+        self._unsatisfiable = frozenset((verdict.id, verdict.reason) for verdict in jobs)
 
     def _tell_summary(self, plan: Plan, now: float) -> None:
         counts = plan.counts

@@ -54,6 +54,11 @@ class NodeSetupActor(RoleActor):
             self._daemon.tell(SetupFailed(order.order_id, None, error, True, "claim"))
             return
         try:
+            self._cloud.check_image()
+        except RemoteError as error:
+            self._daemon.tell(SetupFailed(order.order_id, None, error, True, "image"))
+            return
+        try:
             record = self._claim(order)
         except RemoteError as error:
             self._daemon.tell(SetupFailed(order.order_id, None, error, error.definite, "claim"))
@@ -96,9 +101,11 @@ class NodeSetupActor(RoleActor):
             record = self._renewed(order, record)
             stage = "create"
             create = CreateOrder(
-                name=order.claim.node_name,
+                name=record.hostname or order.claim.node_name,
                 size=order.boot.size,
-                tags=Tags(order.claim.pool, record.uuid, order.claim.incarnation),
+                tags=Tags(
+                    order.claim.pool, record.uuid, order.claim.incarnation, order.boot.size.name
+                ),
                 client_token=order.claim.incarnation,
                 user_data=self._user_data(record, self._store.ping_url(record)),
             )

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.actors.intents import create_key
 from nodemanager.actors.messages import (
     Answered,
     CleanByHand,
@@ -27,10 +26,11 @@ from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
-from nodemanager.core.commands import Known, Named, Reply, Result, Verb
+from nodemanager.core.commands import Reply, Result, Verb
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.marks import HandClean, Mark, Marks
+from nodemanager.core.naming import Known, Named
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.plan import Plan
@@ -143,11 +143,29 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     def _node(self, said: Said) -> Named | None:
         """The node it names; None once it was answered that there is none."""
+        if self._sent_away(said):
+            return None
         named = self._found(said)
         if named is not None and named.node is None:
             self._answer(said, commands.without(named, Reason.NO_NODE))
             return None
         return named
+
+    def _sent_away(self, said: Said) -> bool:
+        """Whether it names a node that was sent away just now, and that was answered."""
+        given, wall = said.id or "", self._clock.wall()
+        found = commands.find(given, self._known())
+        named = found if isinstance(found, Named) else None
+        if named is not None and given in (named.record, named.node):
+            return False
+        gone = self._scribe.destroyed(wall - commands.SENT_AWAY_S)
+        before = commands.sent_away(given, named, gone)
+        if before is None:
+            return False
+        order, at = before
+        now = None if named is None else named.node or named.id
+        self._answer(said, commands.of_sent_away(said.verb, given, order, wall - at, now))
+        return True
 
     # Holds.
 
@@ -172,7 +190,10 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             return
         self._show_marks()
         self._decide_soon()
-        text = f"{named.id} is on hold: nothing automatic touches it until it is released"
+        text = (
+            f"{named.id} is on hold: nothing automatic touches it until it is released; "
+            f"`nodemanager release {named.id}` ends that"
+        )
         self._did(said, named, text)
 
     def on_ReleaseId(self, message: ReleaseId) -> None:
@@ -232,6 +253,9 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             self._answer(said, commands.too_late(named))
             return
         drain, kill = self._drains.pop(node_id, None), self._kills.pop(node_id, None)
+        if drain is None and kill is None and not self._may_be_there(node_id):
+            self._answer(said, commands.gone_before(named))
+            return
         if drain is None and kill is None:
             self._already(said, named, f"{node_id} is neither draining nor to be killed")
             return
@@ -243,13 +267,17 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         self._decide_soon()
         self._did(said, named, f"{node_id} may take work again")
 
+    def _may_be_there(self, node_id: str) -> bool:
+        expected = (one.node_id for one in self._expected.values())
+        return node_id in self._history.present or node_id in expected
+
     # Records that are to be freed.
 
     def on_CleanByHand(self, message: CleanByHand) -> None:
         said = Said(
             Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
         )
-        never = commands.forcing(message.forced)
+        never = commands.forcing(message.forced, self._mark(said))
         if never is not None:
             self._answer(said, never)
             return
@@ -293,15 +321,11 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             self._paused = None
             self._not_written(said, None)
             return
-        now = self._clock.boottime()
-        for key in self._setups.drop_waiting():
-            self._flights.setup_ended(int(key), now)
-            incarnation, _ = self._creates.pop(int(key))
-            self._conclude(create_key(incarnation), "paused")
+        self._withdraw_setups("paused")
         self._decide_soon()
         text = (
             "the pool is paused: nothing is created, destroyed or freed; what was sent already "
-            "comes to its end"
+            "comes to its end; `nodemanager resume` ends that"
         )
         self._did(said, None, text)
 
@@ -471,6 +495,8 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
                 refusal=reply.reason.value if reply.reason is not None else None,
                 rule=reply.rule,
                 forced=said.forced,
+                record=reply.record,
+                node=reply.node,
             )
         )
         answered: Callable[[Reply], None] = said.answered

@@ -1,7 +1,7 @@
 """The three actors that poll: the cloud's nodes, the records, the demand.
 
 A failed poll is a fact of its own, never an empty list (SAFETY.md L1). Polls back off
-exponentially up to `max_poll_time` and honour Retry-After.
+exponentially up to `max_poll_time` and honour Retry-After up to `max_retry_after` (D6).
 """
 
 from __future__ import annotations
@@ -31,11 +31,23 @@ from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model import CloudNode, Job, Listed, Listing, Record
-from nodemanager.errors import IncompleteListing, NodeManagerError, RemoteError
+from nodemanager.core.rates import heeded
+from nodemanager.errors import (
+    CloudError,
+    ForeignAnswer,
+    IncompleteListing,
+    MalformedId,
+    NodeManagerError,
+    RemoteError,
+    Throttled,
+    Unauthorized,
+)
 from nodemanager.records.api import RecordStore
 
 T = TypeVar("T")
 
+ASK_FAILURES = 2
+"""One question may fail for what it asks; at the second failure the others wait for the cloud."""
 ACCOUNT_EVERY_S = 600.0
 """How often the account behind the credentials is looked at again (L5), unless it was another."""
 
@@ -53,6 +65,7 @@ class PollingActor(RoleActor, ABC):
         clock: Clock,
         poll_time: float,
         max_poll_time: float,
+        max_retry_after: float,
         on_death: OnDeath,
     ) -> None:
         super().__init__(on_death)
@@ -61,9 +74,11 @@ class PollingActor(RoleActor, ABC):
         self._clock = clock
         self._poll_time = poll_time
         self._max_poll_time = max_poll_time
+        self._max_retry_after = max_retry_after
         self._failures = 0
         self._number = 0
         self._not_before = 0.0
+        self._waits_since = 0.0
 
     @abstractmethod
     def poll(self) -> None:
@@ -82,25 +97,41 @@ class PollingActor(RoleActor, ABC):
             self._failed(error, started_at)
         else:
             self._failures = 0
-            took_s = self._clock.boottime() - started_at
-            self._poll_in(max(0.0, self._poll_time - took_s))
+            self._waits_since = started_at
+            self._poll_later()
 
     def on_ChangePolling(self, message: ChangePolling) -> None:
         self._poll_time = message.poll_time
         self._max_poll_time = message.max_poll_time
+        self._max_retry_after = message.max_retry_after
+        if self._number:
+            self._poll_later()
 
     def on_BackOff(self, message: BackOff) -> None:
         self._not_before = max(self._not_before, message.until)
 
     def _failed(self, error: NodeManagerError, started_at: float) -> None:
         self._failures += 1
-        retry_s = min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16))
+        now = self._waits_since = self._clock.boottime()
+        wait_s = self._wait_s
         asked_s = error.retry_after if isinstance(error, RemoteError) else None
-        if asked_s is not None:
-            retry_s = max(retry_s, asked_s)
-        took_s = self._clock.boottime() - started_at
-        self._daemon.tell(PollFailed(self.source, error, retry_s, took_s))
-        self._poll_in(retry_s)
+        heeded_s = heeded(asked_s, self._max_retry_after)
+        if heeded_s is not None:
+            self._not_before = max(self._not_before, now + heeded_s)
+            wait_s = max(wait_s, heeded_s)
+        self._daemon.tell(PollFailed(self.source, error, wait_s, now - started_at))
+        self._poll_in(wait_s)
+
+    @property
+    def _wait_s(self) -> float:
+        """From a poll's start to the next; or from a failed one's end."""
+        if not self._failures:
+            return self._poll_time
+        return float(min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16)))
+
+    def _poll_later(self) -> None:
+        """What a server asked us to wait stands all the same: `_not_before` is looked at then."""
+        self._poll_in(max(0.0, self._waits_since + self._wait_s - self._clock.boottime()))
 
     def _poll_in(self, seconds: float) -> None:
         self._number += 1
@@ -138,6 +169,7 @@ class CloudNodeListActor(PollingActor):
         clock: Clock,
         poll_time: float,
         max_poll_time: float,
+        max_retry_after: float,
         on_death: OnDeath,
     ) -> None:
         super().__init__(
@@ -146,35 +178,61 @@ class CloudNodeListActor(PollingActor):
             clock=clock,
             poll_time=poll_time,
             max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
             on_death=on_death,
         )
         self._cloud = cloud
         self._account_at: float | None = None
+        self._verified = False
 
     def poll(self) -> None:
-        account = None
-        now = self._clock.boottime()
-        if self._account_at is None or now - self._account_at > ACCOUNT_EVERY_S:
-            account = self._cloud.account()
+        account, unverified = self._look_at_account()
         self._daemon.tell(CloudPollStarted())
         started_at = self._clock.boottime()
-        listed = _readable(self._cloud.list_nodes(), CloudNode)
+        try:
+            listed = _readable(self._cloud.list_nodes(), CloudNode)
+        except Unauthorized:
+            # The next keys may be another account's.
+            self._account_at = None
+            raise
         ended_at = self._clock.boottime()
-        if account is not None:
-            self._account_at = now
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._daemon.tell(CloudListed(listing, account))
+        self._daemon.tell(CloudListed(listing, account, unverified))
+
+    def _look_at_account(self) -> tuple[str | None, CloudError | None]:
+        """The account, where it is time to look at it (L5), or why it can't be told now.
+
+        That stops nothing once it was told in this process: the adapter lists only by the
+        credentials that it was told for. A refusal, or another service's answer, stops the poll.
+        """
+        now = self._clock.boottime()
+        if self._account_at is not None and now - self._account_at <= ACCOUNT_EVERY_S:
+            return None, None
+        try:
+            account = self._cloud.account()
+        except CloudError as error:
+            if not self._verified or error.definite or isinstance(error, ForeignAnswer):
+                raise
+            return None, error
+        self._account_at, self._verified = now, True
+        return account, None
 
     def on_AskNodes(self, message: AskNodes) -> None:
         answers: dict[str, CloudNode | None] = {}
         throttled = self._clock.boottime() < self._not_before
+        malformed: list[str] = []
+        failed = 0
         for node_id in () if throttled else message.node_ids:
             try:
                 answers[node_id] = self._cloud.ask(node_id)
-            except RemoteError:
+            except MalformedId:
+                malformed.append(node_id)
+            except RemoteError as error:
                 # No answer is no evidence; it is asked for again with the next plan.
-                break
-        self._daemon.tell(NodesAsked(answers))
+                failed += 1
+                if failed == ASK_FAILURES or isinstance(error, Throttled):
+                    break
+        self._daemon.tell(NodesAsked(answers, frozenset(malformed)))
 
     def on_AskAccount(self, message: AskAccount) -> None:
         self._account_at = None
@@ -206,6 +264,7 @@ class RecordListActor(PollingActor):
         clock: Clock,
         poll_time: float,
         max_poll_time: float,
+        max_retry_after: float,
         writes: bool,
         on_death: OnDeath,
     ) -> None:
@@ -215,6 +274,7 @@ class RecordListActor(PollingActor):
             clock=clock,
             poll_time=poll_time,
             max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
             on_death=on_death,
         )
         self._store = store
@@ -257,6 +317,7 @@ class DemandActor(PollingActor):
         clock: Clock,
         poll_time: float,
         max_poll_time: float,
+        max_retry_after: float,
         on_death: OnDeath,
     ) -> None:
         super().__init__(
@@ -265,6 +326,7 @@ class DemandActor(PollingActor):
             clock=clock,
             poll_time=poll_time,
             max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
             on_death=on_death,
         )
         self._wishlist = wishlist

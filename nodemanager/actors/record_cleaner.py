@@ -1,11 +1,17 @@
-"""The one writer that frees a record, gives it back, and deletes it (SAFETY.md C11, C12, U8)."""
+"""The one writer that frees a record, gives it back, deletes it, and tells it its node
+(SAFETY.md C11, C12, U8, P1a).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.messages import (
+    BindRecord,
     CleanFailed,
     CleanLooked,
+    DrainTold,
     Fence,
     FenceLifted,
     FenceRecord,
@@ -16,6 +22,7 @@ from nodemanager.actors.messages import (
     PruneFailed,
     PruneLooked,
     PruneRecord,
+    RecordBound,
     RecordCleaned,
     RecordFenced,
     RecordPruned,
@@ -23,12 +30,20 @@ from nodemanager.actors.messages import (
     Ref,
     RestoreFailed,
     RestoreRecord,
+    TellDrain,
 )
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.binding import BindOrder
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.orders import CleanOrder
-from nodemanager.errors import Conflict, NoSuchRecord, RemoteError
+from nodemanager.errors import (
+    Conflict,
+    MalformedId,
+    NoSuchRecord,
+    RemoteError,
+    before_writing,
+)
 from nodemanager.records.api import RecordStore
 
 
@@ -56,8 +71,13 @@ class RecordCleanerActor(RoleActor):
         record = self._store.read(order.uuid)
         tagged = self._cloud.find_by_record(order.uuid)
         asked = order.instance_id or (record.instance_id if record is not None else None)
-        by_id = self._cloud.ask(asked) if asked is not None else None
-        return CleanEvidence(record, tagged, by_id, asked_id=asked is not None)
+        if asked is None:
+            return CleanEvidence(record, tagged)
+        try:
+            by_id = self._cloud.ask(asked)
+        except MalformedId:
+            return CleanEvidence(record, tagged, asked_id=True, malformed=True)
+        return CleanEvidence(record, tagged, by_id, asked_id=True)
 
     def on_FenceRecord(self, message: FenceRecord) -> None:
         judged = message.record
@@ -105,6 +125,33 @@ class RecordCleanerActor(RoleActor):
             self._daemon.tell(PruneFailed(message.order, error))
             return
         self._daemon.tell(RecordPruned(message.order))
+
+    def on_TellDrain(self, message: TellDrain) -> None:
+        order = message.order
+        try:
+            after = self._store.drain(order.record, on=order.on)
+        except RemoteError as error:
+            self._daemon.tell(DrainTold(order, None, error))
+            return
+        self._daemon.tell(DrainTold(order, after))
+
+    def on_BindRecord(self, message: BindRecord) -> None:
+        order, failed = message.order, None
+        try:
+            self._bind(order)
+        except RemoteError as error:
+            failed = error
+        self._daemon.tell(RecordBound(order, failed))
+
+    def _bind(self, order: BindOrder) -> None:
+        """Read anew: each ping makes another version. Another life needs no word of this node."""
+        with before_writing():
+            record = self._store.read(order.uuid)
+        claim = record.claim if record is not None else None
+        if record is None or claim is None or claim.incarnation != order.incarnation:
+            return
+        if claim.node_id is None:
+            self._store.claim(record, replace(claim, node_id=order.node_id))
 
     def on_RestoreRecord(self, message: RestoreRecord) -> None:
         life = message.life

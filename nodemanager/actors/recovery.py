@@ -17,6 +17,7 @@ from nodemanager.actors.intents import (
     fields_of,
     loose_create,
 )
+from nodemanager.actors.narrator import record_fields
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.history import History
@@ -184,7 +185,7 @@ class Recovery:
                 # Never claimed, or freed since: by C21 at the latest.
                 self._conclude(one, "released")
             elif record.last_ping_at is not None or _is_borne(one, record, history):
-                self._conclude(one, "created", record=record.uuid)
+                self._conclude(one, "created", **record_fields(record, record.uuid))
             elif not one.asked:
                 one.asked = True
                 ask.append(record.uuid)
@@ -205,7 +206,8 @@ class Recovery:
             for node in answers[record.uuid]:
                 if not node.is_absent and node.tags.incarnation == one.incarnation:
                     self._deeds.expect(record, node, one.size)
-                    self._conclude(one, "created", record=record.uuid, node=node.id)
+                    whose = record_fields(record, record.uuid)
+                    self._conclude(one, "created", node=node.id, **whose)
                     break
 
     def _conclude(self, one: LooseCreate, outcome: str, **details: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from nodemanager.actors.messages import RecordRestored, RestoreFailed, RestoreRecord
 from nodemanager.actors.monitor_desk import MonitorDesk
+from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.false_clean import Folded
@@ -15,7 +16,7 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.verdict import keep
 from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
-from nodemanager.journal.facts import LatePinged, LivesFreed
+from nodemanager.journal.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.log import ERROR, WARNING
 
 
@@ -65,11 +66,11 @@ class RestoreDesk(MonitorDesk):
         self._lives_freed(reversed(lives))
 
     def _late_pings(self, late: tuple[LatePing, ...]) -> None:
-        if not late:
+        if not late and not self._breaker.is_open:
             return
         now = self._clock.boottime()
         folded = false_clean.pings_seen(self._breaker, self._history, late, now, self._settings)
-        if folded.told:
+        if folded.breaker != self._breaker:
             self._scribe.note(LatePinged(late, now))
             self._take(folded)
 
@@ -101,10 +102,17 @@ class RestoreDesk(MonitorDesk):
         if folded.told:
             self._decide_soon()
 
-    def _take_answers(self, answers: Answers, at: float) -> None:
+    def _take_answers(self, answers: Answers, malformed: frozenset[str]) -> None:
         """The cloud's answers by id; a life that waits for one is judged at once."""
+        at = self._clock.boottime()
+        self._scribe.note(NodesAnswered(answers, at, malformed))
+        self._set_breaker(
+            breakers.after_answers(self._breaker, answers, at=at, settings=self._settings)
+        )
         self._take(
-            false_clean.answers_seen(self._breaker, self._history, answers, at, self._settings)
+            false_clean.answers_seen(
+                self._breaker, self._history, answers, at, self._settings, malformed
+            )
         )
         asked_for = {life.node_id for life in false_clean.open_lives(self._breaker)}
         if asked_for & answers.keys():
@@ -135,6 +143,7 @@ class RestoreDesk(MonitorDesk):
         self._log.event(
             Event.RECORD_RESTORED,
             level=WARNING,
+            reason=Reason.FALSE_CLEAN,
             record=life.record,
             slot=after.slot_number,
             host=after.hostname,

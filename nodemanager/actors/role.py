@@ -17,7 +17,17 @@ class Identity(Protocol):
     """Remembers the account and the store over restarts (L5)."""
 
     def check(self, kind: str, seen: str) -> str | None:
-        """None when `seen` is what was known (or the first), else a line that says what differs."""
+        """None when `seen` is what was known (or the first), else a line that says what differs.
+
+        Raises StartError while what is known can't be read, or the first can't be kept.
+        """
+        ...
+
+    def check_age(self, store_id: str, beats: int) -> str | None:
+        """None while that store's count of heartbeats never fell, else a line that says so.
+
+        It stays until an operator forgets it. Raises StartError as `check` does.
+        """
         ...
 
 
@@ -28,7 +38,9 @@ class BacklogKeeper(Protocol):
         """Whether there was no such plan yet, and what is held back."""
         ...
 
-    def save(self, backlog: frozenset[str]) -> None: ...
+    def save(self, backlog: frozenset[str]) -> None:
+        """Keep it, on the disk when this returns. Raises StartError where it can't be kept."""
+        ...
 
 
 class NoBacklog:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from nodemanager.actors.intents import destroy_order
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
 from nodemanager.core.marks import NO_MARKS, Mark, Marks
-from nodemanager.core.model import Leftover
+from nodemanager.core.model import Leftover, Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
-from nodemanager.journal.api import Hold, Intent, Journal, OpenIntent, PreImage
+from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, OpenIntent, PreImage
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
@@ -28,6 +30,8 @@ GIVEN_BACK = "given_back"
 MARKS = "operator_marks"
 LOOPS = "boot_loops"
 BACKLOG_RUN = "backlog_run"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Scribe:
         self._log = log
         self._failure: str | None = None
         self._loaded = False
-        self._open: dict[str, bool] = {}
-        self._owed: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._open: dict[str, Intent] = {}
+        self._owed: dict[str, tuple[Intent, str, Mapping[str, Any]]] = {}
         self._breaker: Breaker | None = None
         self._late: Late = {}
         self._clock: StoreClock | None = None
@@ -72,29 +76,26 @@ class Scribe:
         """Why nothing may be begun; None while the journal keeps up."""
         if self._failure is None:
             return None if self._loaded else "the journal was not read yet"
-        return f"the journal can't be written: {self._failure}"
+        return f"the journal can't be {'written' if self._loaded else 'read'}: {self._failure}"
 
     def load(self) -> Loaded | None:
         """What a former run left; None when that can't be read now. Asked for once."""
         journal = self._journal
         try:
             loaded = Loaded(
-                journal.breaker(),
-                journal.holds(),
-                journal.open_intents(),
-                journal.late_writes(),
-                journal.store_clock(),
-                journal.leftovers(),
-                journal.recall(GIVEN_BACK) or {},
-                journal.recall(LOOPS),
-                _marks_from(journal.recall(MARKS)),
-                journal.recall(BACKLOG_RUN),
+                _kept("the breaker", journal.breaker),
+                _kept("holds", journal.holds),
+                _kept("open intents", journal.open_intents),
+                _kept("late writes", journal.late_writes),
+                _kept("the store's clock", journal.store_clock),
+                _kept("leftovers", journal.leftovers),
+                _kept(GIVEN_BACK, lambda: journal.recall(GIVEN_BACK) or {}),
+                _kept(LOOPS, lambda: journal.recall(LOOPS)),
+                _kept(MARKS, lambda: _marks_from(journal.recall(MARKS))),
+                _kept(BACKLOG_RUN, lambda: journal.recall(BACKLOG_RUN)),
             )
         except JournalError as error:
             self._failed(error)
-            return None
-        except ValueError as error:
-            self._failed(JournalError(f"{MARKS}: {error}"))
             return None
         self._loaded = True
         self._marks = loaded.marks
@@ -105,7 +106,7 @@ class Scribe:
         self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
-        self._open |= {one.intent.key: one.intent.pre_image is not None for one in loaded.intents}
+        self._open |= {one.intent.key: one.intent for one in loaded.intents}
         if journal.failure is not None:
             self._failed(JournalError(journal.failure))
         return loaded
@@ -144,8 +145,9 @@ class Scribe:
             self._failed(error)
             return False
         for intent in intents:
-            had_image = self._open.get(intent.key, False)
-            self._open[intent.key] = had_image or intent.pre_image is not None
+            known = self._open.get(intent.key)
+            image = intent.pre_image or (known.pre_image if known is not None else None)
+            self._open[intent.key] = replace(intent, pre_image=image)
         return True
 
     def is_open(self, key: str) -> bool:
@@ -153,13 +155,15 @@ class Scribe:
 
     def may_be_written(self, key: str) -> bool:
         """Whether a write of it was, or may have been, sent: its pre-image was taken."""
-        return self._open.get(key, False)
+        intent = self._open.get(key)
+        return intent is not None and intent.pre_image is not None
 
     def conclude(self, key: str, outcome: str, **details: object) -> None:
         """What became of an open intent; nothing where there is none of that key."""
-        if self._open.pop(key, None) is None:
+        intent = self._open.pop(key, None)
+        if intent is None:
             return
-        self._owed[key] = (outcome, details)
+        self._owed[key] = (intent, outcome, details)
         if self._failure is not None:
             return
         try:
@@ -246,6 +250,20 @@ class Scribe:
             return False
         self._marks = marks
         return True
+
+    def destroyed(self, since: float) -> list[tuple[ShutdownOrder, float]]:
+        """The shutdowns that ended in gone since then (epoch seconds), with when, oldest first.
+
+        None where the journal can't be read.
+        """
+        try:
+            return [
+                (destroy_order(one.intent), one.concluded_at)
+                for one in self._journal.concluded(since=since)
+                if one.intent.kind is IntentKind.DESTROY and one.outcome == Outcome.GONE.value
+            ]
+        except (JournalError, ValueError):
+            return []
 
     # The ledger of leftovers (D4).
 
@@ -356,8 +374,16 @@ class Scribe:
         except JournalError as error:
             self._failed(error)
 
+    def _write_open(self) -> None:
+        """What is under way, where this file has nothing of it: its outcome rests on that."""
+        known = {one.intent.key for one in self._journal.open_intents()}
+        ours = {key: intent for key, (intent, _, _) in self._owed.items()} | self._open
+        lacking = [intent for key, intent in ours.items() if key not in known]
+        if lacking:
+            self._journal.intend(lacking)
+
     def _write_conclusions(self) -> None:
-        for key, (outcome, details) in list(self._owed.items()):
+        for key, (_, outcome, details) in list(self._owed.items()):
             self._journal.conclude(key, outcome, details)
             del self._owed[key]
 
@@ -376,6 +402,7 @@ class Scribe:
         self._write_given_back()
         self._write_loops()
         self._write_backlog_run()
+        self._write_open()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:
@@ -384,6 +411,17 @@ class Scribe:
                 Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
             )
         self._failure = str(error)
+
+
+def _kept(what: str, read: Callable[[], T]) -> T:
+    """What `read` gives. Raises JournalError for what this program can't read."""
+    try:
+        return read()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JournalError(
+            f"what it keeps of {what} can't be read ({error}): mostly a newer version wrote it; "
+            "run that one"
+        ) from error
 
 
 def _marks_data(marks: Marks) -> Any:

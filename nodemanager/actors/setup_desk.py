@@ -6,19 +6,21 @@ import secrets
 from collections.abc import Iterable
 
 from nodemanager.actors.clean_desk import CleanDesk
-from nodemanager.actors.flights import SetUp
 from nodemanager.actors.intents import (
     LooseCreate,
     create_intent,
     create_key,
 )
 from nodemanager.actors.messages import (
+    BindRecord,
     NodeCreated,
+    RecordBound,
     RecordClaimed,
     SetupFailed,
     SetUpNode,
 )
 from nodemanager.actors.narrator import record_fields
+from nodemanager.core.binding import BindOrder
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.model import Claim
 from nodemanager.core.orders import order_release
@@ -28,7 +30,7 @@ from nodemanager.core.settings import ORDER_TTL_S
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import Intent
-from nodemanager.log import WARNING
+from nodemanager.log import DEBUG, WARNING
 
 
 class SetupDesk(CleanDesk):
@@ -39,7 +41,7 @@ class SetupDesk(CleanDesk):
         self._recovery.doubt(LooseCreate(create_key(incarnation), incarnation, size, now))
 
     def _begin_setups(self, boots: Iterable[BootOrder], now: float) -> None:
-        prepared = [(boot, self._claim_for()) for boot in boots]
+        prepared = [(boot, self._claim_for(boot)) for boot in boots]
         intents: list[Intent] = [create_intent(boot, claim) for boot, claim in prepared]
         if not intents or not self._scribe.intend(intents):
             return
@@ -47,15 +49,18 @@ class SetupDesk(CleanDesk):
             self._begin_setup(boot, claim, now)
         self._probe_sent()
 
-    def _claim_for(self) -> Claim:
+    def _claim_for(self, boot: BootOrder) -> Claim:
         incarnation = secrets.token_hex(16)
         return Claim(
             pool=self._settings.pool,
             manager=self._role.manager,
             token=self._role.token,
             at=0.0,
-            node_name=f"compute-{incarnation[:12]}-{self._settings.pool}",
+            node_name=f"compute-{incarnation[:12]}",
             incarnation=incarnation,
+            size=boot.size.name,
+            price=boot.size.price,
+            window=self._settings.claim_window,
         )
 
     def _begin_setup(self, boot: BootOrder, claim: Claim, now: float) -> None:
@@ -67,6 +72,15 @@ class SetupDesk(CleanDesk):
         order = SetUpNode(order_id, boot, claim, self._store_id, clock.offset, now + ORDER_TTL_S)
         self._setups.give(str(order_id), order)
 
+    def _withdraw_setups(self, outcome: str) -> None:
+        """Take back what no worker has begun; adoptions share the workers, and are left waiting."""
+        for key in self._setups.drop_waiting(str.isdigit):
+            self._flights.setup_ended(int(key), self._clock.boottime())
+            # One that waited for longer than action_timeout was given up before.
+            create = self._creates.pop(int(key), None)
+            if create is not None:
+                self._conclude(create_key(create[0]), outcome)
+
     def on_RecordClaimed(self, message: RecordClaimed) -> None:
         record = message.record
         self._wrote()
@@ -74,7 +88,6 @@ class SetupDesk(CleanDesk):
         self._log.event(
             Event.RECORD_CLAIMED,
             **record_fields(record, record.uuid),
-            name=record.claim.node_name if record.claim else None,
             incarnation=record.incarnation,
         )
 
@@ -84,13 +97,13 @@ class SetupDesk(CleanDesk):
         setup = self._flights.setup_ended(message.order_id, self._clock.boottime())
         record, node, now = message.record, message.node, self._clock.boottime()
         size = setup.boot.size.name if setup is not None else node.size or ""
-        self._expected[record.uuid] = Expected(node.id, size, now)
+        self._expected[record.uuid] = Expected(node.id, size, now, record.incarnation)
         self._created[record.uuid] = (record.incarnation, size)
         self._creates.pop(message.order_id, None)
         if record.incarnation is not None:
             key = create_key(record.incarnation)
-            self._conclude(key, "created", record=record.uuid, node=node.id)
-        self._limits = after_success(self._limits, self._nodes_now())
+            self._conclude(key, "created", node=node.id, **record_fields(record, record.uuid))
+        self._limits = after_success(self._limits, size, self._nodes_now())
         self._log.event(
             Event.NODE_CREATED,
             node=node.id,
@@ -126,8 +139,11 @@ class SetupDesk(CleanDesk):
             error=error,
         )
         self._role.observer.create_failed(type(error).__name__)
-        if setup is not None and message.stage == "create":
-            self._refused(setup, error)
+        if message.stage == "image":
+            # It is every size's.
+            self._refused([size.name for size in self._settings.sizes], error)
+        elif setup is not None and message.stage == "create":
+            self._refused([setup.boot.size.name], error)
         if record is not None and uuid is not None and message.definite:
             order = order_release(
                 uuid,
@@ -142,7 +158,8 @@ class SetupDesk(CleanDesk):
             self._begin_clean(order)
         if message.definite and message.order_id in self._creates:
             incarnation, _ = self._creates.pop(message.order_id)
-            self._conclude(create_key(incarnation), "refused", stage=message.stage)
+            whose = {} if record is None else record_fields(record, record.uuid)
+            self._conclude(create_key(incarnation), "refused", stage=message.stage, **whose)
         elif message.order_id in self._creates:
             now = self._clock.boottime()
             if record is not None:
@@ -151,10 +168,36 @@ class SetupDesk(CleanDesk):
             self._doubt_create(message.order_id, now)
         self._settled()
 
-    def _refused(self, setup: SetUp, error: Exception) -> None:
+    def _refused(self, sizes: Iterable[str], error: Exception) -> None:
         if isinstance(error, Throttled):
             self._throttled(error)
         now = self._clock.boottime()
-        self._limits = after_refusal(
-            self._limits, error, setup.boot.size.name, self._nodes_now(), now, self._settings
+        for size in sizes:
+            self._limits = after_refusal(
+                self._limits, error, size, self._nodes_now(), now, self._settings
+            )
+
+    # The claim is told its node (P1a).
+
+    def _begin_bind(self, order: BindOrder) -> None:
+        self._flights.binds[order.uuid] = self._clock.boottime()
+        self._cleaner.give(order.uuid, BindRecord(order))
+
+    def on_RecordBound(self, message: RecordBound) -> None:
+        """A ping that came in between, or a failure: the next plan tries again."""
+        order, error = message.order, message.error
+        self._cleaner.done(order.uuid)
+        self._flights.bind_ended(order.uuid, self._clock.boottime())
+        if error is None:
+            self._wrote()
+        else:
+            self._write_failed(error)
+        self._log.event(
+            Event.RECORD_BOUND,
+            level=DEBUG if error is None else WARNING,
+            record=order.uuid,
+            node=order.node_id,
+            incarnation=order.incarnation,
+            error=error,
         )
+        self._settled()

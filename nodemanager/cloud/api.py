@@ -43,7 +43,11 @@ class CloudDriver(Protocol):
     """The contract suite proves its listings complete; without that it frees nothing (L2)."""
 
     def account(self) -> str:
-        """The account, region and API that the credentials lead to, as one stable line (L5)."""
+        """The account, region and API that the credentials lead to, as one stable line (L5).
+
+        Once it was told, every other call with credentials that may be another account's raises
+        Unauthorized, until it is told for those.
+        """
         ...
 
     def list_nodes(self) -> Listed[CloudNode]:
@@ -67,7 +71,18 @@ class CloudDriver(Protocol):
         ...
 
     def ask(self, node_id: str) -> CloudNode | None:
-        """The node of that id, in whatever state, or None for the cloud's "no such node"."""
+        """The node of that id, in whatever state, or None for the cloud's "no such node".
+
+        MalformedId where the cloud says that no node of its own can have such an id.
+        """
+        ...
+
+    def check_image(self) -> None:
+        """Ask whether the image that nodes boot from is there; once it was, never again.
+
+        BadRequest where the cloud says that it is not. A cloud that has no images, can't say, or
+        won't tell us passes.
+        """
         ...
 
     def create(self, order: CreateOrder) -> CloudNode:

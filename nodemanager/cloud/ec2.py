@@ -14,27 +14,23 @@ from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
 from nodemanager.cloud import ec2_leftovers, ec2_options
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.ec2_credentials import key_source
+from nodemanager.cloud.ec2_credentials import Keys, key_source
 from nodemanager.cloud.ec2_errors import (
     NO_SUCH_ACTION,
+    NO_SUCH_IMAGE,
     NO_SUCH_INSTANCE,
     UNAUTHORIZED,
     Refusal,
     typed,
 )
-from nodemanager.cloud.ec2_instance import (
-    INCARNATION_TAG,
-    POOL_TAG,
-    RECORD_TAG,
-    Instance,
-    on_hold,
-)
+from nodemanager.cloud.ec2_instance import Instance, on_hold
 from nodemanager.cloud.ec2_order import filter_params, literal, run_params
 from nodemanager.cloud.ec2_wire import WholeAnswers, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, epoch
+from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model import CloudNode, CloudState, Leftover, Outcome, Size, Tags
-from nodemanager.errors import CloudError, ConfigError, ForeignAnswer
+from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, Unauthorized
 
 STS_VERSION = "2011-06-15"
 STS_NAMESPACE = f"https://sts.amazonaws.com/doc/{STS_VERSION}/"
@@ -104,6 +100,8 @@ class Ec2Cloud(LibcloudCloud):
         self._lock = threading.Lock()
         self._sizes: tuple[Size, ...] | None = None
         self._imported_key: str | None = None
+        self._image_seen = False
+        self._told_for: Keys | None = None
 
     # The connection.
 
@@ -135,9 +133,15 @@ class Ec2Cloud(LibcloudCloud):
 
     def _wire(self, driver: NodeDriver) -> Wire:
         version = str(driver.connection.version)
+        keys, told_for = self._keys.keys(), self._told_for
+        if told_for is not None and not keys.is_of(told_for):
+            raise Unauthorized(
+                "other credentials were found than those that the account was told for (L5); "
+                "with the next poll it is asked for again"
+            )
         return Wire(
             driver.connection,
-            self._keys.keys(),
+            keys,
             namespace=f"http://ec2.amazonaws.com/doc/{version}/",
             version=version,
         )
@@ -160,7 +164,8 @@ class Ec2Cloud(LibcloudCloud):
         connection.driver = driver
         connection.service_name = "sts"
         connection.request_path = access.sts.path
-        wire = Wire(connection, self._keys.keys(), namespace=STS_NAMESPACE, version=STS_VERSION)
+        keys = self._keys.keys()
+        wire = Wire(connection, keys, namespace=STS_NAMESPACE, version=STS_VERSION)
         try:
             root = wire.call("GetCallerIdentity", {})
             account = root.findtext(f".//{{{STS_NAMESPACE}}}Account")
@@ -174,6 +179,7 @@ class Ec2Cloud(LibcloudCloud):
         finally:
             if connection.connection is not None:
                 connection.connection.session.close()
+        self._told_for = keys
         return f"account={account} region={access.region} endpoint={access.endpoint}"
 
     # Questions.
@@ -234,6 +240,30 @@ class Ec2Cloud(LibcloudCloud):
             node = replace(node, problems=(*node.problems, problem))
         return node
 
+    def _check_image(self, driver: NodeDriver) -> None:
+        """Amazon's own word; others that speak its API boot images that they don't list."""
+        if self._image_seen or not self._access.amazon:
+            return
+        image = self._template.image_id
+        wire = self._wire(driver)
+        try:
+            root = wire.call("DescribeImages", {"ImageId.1": image})
+        except Refusal as refusal:
+            if refusal.code in UNAUTHORIZED:
+                # A policy without this right boots nodes all the same.
+                return
+            if refusal.code in NO_SUCH_IMAGE:
+                raise BadRequest(self._no_image(image, str(refusal))) from refusal
+            raise
+        state = root.findtext(f".//{{{wire.namespace}}}imageState")
+        if state != "available":
+            raise BadRequest(self._no_image(image, f"its state is {state or 'not told'}"))
+        self._image_seen = True
+
+    def _no_image(self, image: str, why: str) -> str:
+        where = f"region {self._access.region}"
+        return f"[Cloud Create] image_id = {image}: no node can boot from it in {where}: {why}"
+
     def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire = self._wire(driver)
         params = run_params(order, self._template, self._own_scratch_mb(order.size))
@@ -275,15 +305,8 @@ class Ec2Cloud(LibcloudCloud):
         return name
 
     def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
-        given = {
-            POOL_TAG: tags.pool,
-            RECORD_TAG: tags.record,
-            INCARNATION_TAG: tags.incarnation,
-        }
         params = {"ResourceId.1": node_id}
-        for number, (key, value) in enumerate(
-            ((key, value) for key, value in given.items() if value is not None), 1
-        ):
+        for number, (key, value) in enumerate(tags_for(tags).items(), 1):
             params |= {f"Tag.{number}.Key": key, f"Tag.{number}.Value": value}
         wire = self._wire(driver)
         root = wire.call("CreateTags", params)
@@ -330,12 +353,7 @@ class Ec2Cloud(LibcloudCloud):
         return raw.state
 
     def _tags_of(self, raw: Instance) -> Tags:
-        tags = raw.tags
-        return Tags(
-            pool=tags.get(POOL_TAG),
-            record=tags.get(RECORD_TAG),
-            incarnation=tags.get(INCARNATION_TAG),
-        )
+        return tags_from(raw.tags)
 
     def _held(self, raw: Instance) -> bool:
         return on_hold(raw.tags)

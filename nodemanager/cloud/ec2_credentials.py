@@ -12,11 +12,19 @@ from nodemanager.errors import Unauthorized
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a request is signed with. `token` belongs to temporary keys only."""
+    """What a request is signed with. `token` belongs to temporary keys only.
+
+    `search` is the number of the search that found them, or their like before they were renewed.
+    """
 
     key: str
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
+    search: int = 0
+
+    def is_of(self, other: Keys) -> bool:
+        """Whether they are surely of the other's account: renewed ones are, and a key's id is."""
+        return self.search == other.search or self.key == other.key
 
 
 class KeySource(Protocol):
@@ -54,6 +62,7 @@ class ChainKeys:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._found: Any = None
+        self._searches = 0
 
     def keys(self) -> Keys:
         from botocore.exceptions import BotoCoreError
@@ -62,12 +71,14 @@ class ChainKeys:
             with self._lock:
                 if self._found is None:
                     self._found = self._search()
+                    self._searches += 1
+                search = self._searches
                 # A role's keys are renewed here when their end is near; the lock keeps several
                 # threads from asking the metadata service at once.
                 frozen = self._found.get_frozen_credentials()
         except BotoCoreError as error:
             raise Unauthorized(f"EC2 credentials: {type(error).__name__}: {error}") from error
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token, search)
 
     def refused(self) -> None:
         # Keys in a shared file are renewed by whoever writes it, and botocore reads it once.

@@ -14,6 +14,7 @@ from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    MalformedId,
     QuotaExceeded,
     Throttled,
     Unauthorized,
@@ -110,7 +111,12 @@ UNDECIDED = frozenset(
 """The request may have taken effect. A client token that was used with other parameters is here
 since the call it was used for may have made a node."""
 
+NO_SUCH_IMAGE = frozenset(
+    {"InvalidAMIID.Malformed", "InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"}
+)
+
 NO_SUCH_INSTANCE = "InvalidInstanceID.NotFound"
+NO_INSTANCE_ID = "InvalidInstanceID.Malformed"
 
 NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "UnsupportedOperation"})
 
@@ -137,6 +143,7 @@ def typed(refusal: Refusal, text: str) -> CloudError:
 
 def _kind(code: str, status: int) -> type[CloudError]:
     for codes, kind in (
+        ((NO_INSTANCE_ID,), MalformedId),
         (QUOTA, QuotaExceeded),
         (CAPACITY, CapacityUnavailable),
         (THROTTLED, Throttled),
@@ -157,6 +164,7 @@ def wait_asked_for(header: str | None) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError, OSError):
+            # A year that no clock has.
             return None
     return seconds if 0 < seconds < float("inf") else None

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree.ElementTree import Element
 
-POOL_TAG = "nodemanager-pool"
-RECORD_TAG = "nodemanager-record"
-INCARNATION_TAG = "nodemanager-incarnation"
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG, SIZE_TAG
+
 HOLD_TAG = "nodemanager-hold"
-OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, HOLD_TAG, "Name"})
+OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, SIZE_TAG, HOLD_TAG, "Name"})
 
 
 def tags_in(item: Element, namespace: str) -> dict[str, str]:

@@ -14,15 +14,10 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal
-from nodemanager.cloud.ec2_instance import (
-    INCARNATION_TAG,
-    POOL_TAG,
-    Instance,
-    on_hold,
-    tags_in,
-)
+from nodemanager.cloud.ec2_instance import Instance, on_hold, tags_in
 from nodemanager.cloud.ec2_order import filter_params, literal
 from nodemanager.cloud.ec2_wire import Wire
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.core.model import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone
 

@@ -105,6 +105,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
         {
             "availability_zone",
             "image_id",
+            "metadata_tokens",
             "ping_host",
             "scratch_device",
             "scratch_volume_type",
@@ -154,6 +155,7 @@ class Template:
     assign_public_ip: bool = False
     ebs_optimized: bool = False
     terminate_on_shutdown: bool = False
+    metadata_tokens: str = "required"
     spot: bool = False
     spot_max_price: str | None = None
     scratch_device: str = "/dev/xvdt"
@@ -324,12 +326,20 @@ def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
         assign_public_ip=public,
         ebs_optimized=given.flag("ebs_optimized"),
         terminate_on_shutdown=given.flag("terminate_on_shutdown"),
+        metadata_tokens=_metadata_tokens(given),
         spot=given.flag("spot"),
         spot_max_price=None if price is None else given.text("spot_max_price"),
         scratch_device=given.text("scratch_device") or "/dev/xvdt",
         scratch_volume_type=given.text("scratch_volume_type") or "gp3",
         tags=_create_tags(given, filters),
     )
+
+
+def _metadata_tokens(given: _Reader) -> str:
+    text = given.text("metadata_tokens") or "required"
+    if text not in ("required", "optional"):
+        given.wrong("metadata_tokens", "neither required nor optional", text)
+    return text
 
 
 def _public_key(given: _Reader) -> bytes | None:

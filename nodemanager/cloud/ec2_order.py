@@ -9,13 +9,15 @@ import base64
 from collections.abc import Iterable, Mapping
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.ec2_instance import INCARNATION_TAG, POOL_TAG, RECORD_TAG
 from nodemanager.cloud.ec2_options import Template
+from nodemanager.cloud.tags import tags_for
 from nodemanager.errors import BadRequest
 
 LONGEST_USER_DATA = 16_384
 """Bytes before base64 (EC2's limit)."""
 LONGEST_TOKEN = 64
+LARGEST_VOLUME_GIB = 16_384
+"""What every type of EBS volume can have."""
 TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
 """What RunInstances makes and takes tags for; spot requests end by themselves."""
 
@@ -52,6 +54,9 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
         "MaxCount": "1",
         "ClientToken": order.client_token,
         "UserData": base64.b64encode(user_data).decode("ascii"),
+        # The user data holds the ping secret: a request that a web service on the node can be
+        # talked into (no token, IMDSv1) must not read it.
+        "MetadataOptions.HttpTokens": template.metadata_tokens,
     }
     params |= _optional(
         {
@@ -104,15 +109,16 @@ def _profile(profile: str | None) -> dict[str, str]:
 
 
 def _scratch(wanted_mb: int, own_mb: int, template: Template) -> dict[str, str]:
-    """A volume of the whole scratch space, when the type's own disks are smaller than that.
+    """A volume of what the type's own disks lack of the scratch space, if they lack any.
 
     EBS counts in GiB; a thousand MB to each of them is enough in either reading of MB.
     """
     if wanted_mb <= own_mb:
         return {}
+    size_gib = min(-(-(wanted_mb - own_mb) // 1000), LARGEST_VOLUME_GIB)
     return {
         "BlockDeviceMapping.1.DeviceName": template.scratch_device,
-        "BlockDeviceMapping.1.Ebs.VolumeSize": str(-(-wanted_mb // 1000)),
+        "BlockDeviceMapping.1.Ebs.VolumeSize": str(size_gib),
         "BlockDeviceMapping.1.Ebs.VolumeType": template.scratch_volume_type,
         "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
     }
@@ -133,12 +139,7 @@ def _tags(order: CreateOrder, others: Mapping[str, str]) -> dict[str, str]:
     """The tags of the node and of what is made with it (D4), ours last so that they win."""
     tags = dict(others)
     tags["Name"] = order.name
-    ours = (
-        (POOL_TAG, order.tags.pool),
-        (RECORD_TAG, order.tags.record),
-        (INCARNATION_TAG, order.tags.incarnation),
-    )
-    tags |= {name: value for name, value in ours if value is not None}
+    tags |= tags_for(order.tags)
     params: dict[str, str] = {}
     for number, resource in enumerate(TAGGED_AT_LAUNCH, 1):
         specification = f"TagSpecification.{number}"

@@ -128,6 +128,10 @@ class LibcloudCloud(ABC):
     def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
         """Create it, tags in the same call; gives the libcloud node."""
 
+    def _check_image(self, driver: NodeDriver) -> None:
+        """See CloudDriver.check_image; for clouds that have no images."""
+        return
+
     @abstractmethod
     def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         """See CloudDriver.adopt; the node was there a moment ago."""
@@ -233,6 +237,9 @@ class LibcloudCloud(ABC):
         if raw is None:
             return None
         return self._identified(raw, doing)
+
+    def check_image(self) -> None:
+        self._call("check the image", lambda: self._check_image(self._driver))
 
     def create(self, order: CreateOrder) -> CloudNode:
         doing = f"create {order.name}"
@@ -362,7 +369,8 @@ class LibcloudCloud(ABC):
                 instance_type=str(raw.id),
                 cores=self._cores_of(raw),
                 ram_mb=int(raw.ram or 0),
-                scratch_mb=int(raw.disk or 0) * 1024,
+                # libcloud gives GB; a thousand MB to each is never more than there is.
+                scratch_mb=int(raw.disk or 0) * 1000,
                 price=price if price is None or math.isfinite(price) else None,
             )
         except (AttributeError, TypeError, ValueError):

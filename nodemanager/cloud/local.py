@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from libcloud.compute.base import NodeDriver, NodeSize
 
@@ -20,16 +21,11 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.cloud.local_driver import LocalNodeDriver, NodeSettings
 from nodemanager.cloud.local_state import NODES, StateDir
+from nodemanager.cloud.tags import tags_for, tags_from
 from nodemanager.core.model import CloudState, Leftover, Outcome, Tags
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")
-TAG_POOL, TAG_RECORD, TAG_INCARNATION = (
-    "nodemanager-pool",
-    "nodemanager-record",
-    "nodemanager-incarnation",
-)
-
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -100,11 +96,7 @@ class LocalCloud(LibcloudCloud):
             name=order.name,
             size=sizes.get(order.size.instance_type) or _own_size(driver, order),
             image=None,
-            ex_tags={
-                TAG_POOL: order.tags.pool,
-                TAG_RECORD: order.tags.record,
-                TAG_INCARNATION: order.tags.incarnation,
-            },
+            ex_tags=tags_for(order.tags),
             ex_userdata=order.user_data,
             ex_client_token=order.client_token,
         )
@@ -140,19 +132,6 @@ class LocalCloud(LibcloudCloud):
 
     def _tags_of(self, raw: Any) -> Tags:
         return tags_from(raw.extra["tags"])
-
-
-def tags_for(tags: Tags) -> dict[str, str]:
-    """Our tags as a node bears them, without those that are None."""
-    given = {TAG_POOL: tags.pool, TAG_RECORD: tags.record, TAG_INCARNATION: tags.incarnation}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def tags_from(tags: Mapping[str, str]) -> Tags:
-    """Our three tags out of all that a node bears."""
-    return Tags(
-        pool=tags.get(TAG_POOL), record=tags.get(TAG_RECORD), incarnation=tags.get(TAG_INCARNATION)
-    )
 
 
 def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:
@@ -229,7 +208,7 @@ def sweep(directory: Path) -> int:
     A process is ended only when pid and start time are those of the node: never a stranger.
     """
     if not (directory / NODES).is_dir():
-        print(f"no local cloud in {directory}")
+        _say(f"no local cloud in {directory}")
         return 0
     state = StateDir(directory)
     ended = left = 0
@@ -243,13 +222,23 @@ def sweep(directory: Path) -> int:
             name = "?"
         if process.end():
             ended += 1
-            print(f"ended node {entry.id} ({name}), pid {process.pid}")
+            _say(f"ended node {entry.id} ({name}), pid {process.pid}")
         else:
             left += 1
-            print(f"node {entry.id} ({name}), pid {process.pid}, does not end", file=sys.stderr)
+            _say(f"node {entry.id} ({name}), pid {process.pid}, does not end", sys.stderr)
     if not ended and not left:
-        print(f"no node was running in {directory}")
+        _say(f"no node was running in {directory}")
     return 1 if left else 0
+
+
+def _say(text: str, to: TextIO | None = None) -> None:
+    """Print a line. Whoever reads it may be gone; the other nodes are ended all the same."""
+    stream = to or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        # Else Python would try again at its exit, and fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main(arguments: list[str]) -> int:

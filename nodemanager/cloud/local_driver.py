@@ -174,9 +174,8 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
 
     def _launch(self, attempt: Path) -> int:
         """Run the node's script; it has forked away and taken its place when this returns."""
-        with open(
-            os.open(attempt / local_node.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb"
-        ) as log:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        with open(os.open(attempt / local_node.LOG, flags, 0o600), "wb") as log:
             return subprocess.run(
                 [sys.executable, "-I", "-S", str(local_node.__file__), str(attempt)],
                 stdin=subprocess.DEVNULL,
@@ -234,6 +233,6 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
 
 
 def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -21,17 +21,29 @@ from pathlib import Path
 from typing import Any
 
 META, PROCESS, USER_DATA, LOG = "meta.json", "process.json", "user-data", "log"
+DRAIN_HOOK, NO_WORK, BUSY = "drain-hook", "no-work", "busy"
 FIRST_USE, VANISHED, GONE = "first-use", "vanished", "gone"
 
 STARTED, REFUSED = 0, 3
-PING_LIMIT = 40.0
+PING_LIMIT = 100.0
 """Seconds for one run of the ping script, whose own limits end it sooner."""
+HOOK = f"""\
+#!/bin/sh
+cd "${{0%/*}}" || exit 1
+case $1 in
+    drain) : >{NO_WORK} && if [ -e {BUSY} ]; then echo busy; else echo drained; fi ;;
+    resume) rm -f {NO_WORK} ;;
+esac
+"""
+"""The node's drain hook: the worker begins nothing while NO_WORK is there (SAFETY.md D12)."""
 
 
 def write_atomic(path: Path, content: object) -> None:
     """Put `content` there as JSON, whole or not at all, for this user's eyes only."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # What a process of this number left there, or somebody planted.
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(content, file)
         file.flush()
@@ -75,6 +87,10 @@ class LocalNode:
             str(meta["address"]),
             "--instance-id",
             self.id,
+            "--drain-hook",
+            str(home / DRAIN_HOOK),
+            "--state-directory",
+            str(home),
         ]
         self.vanish_at = self._vanish_at()
         self.last_said = ""
@@ -89,6 +105,9 @@ class LocalNode:
     def run(self) -> None:
         """Boot, then ping until the node's directory is taken away."""
         time.sleep(float(self.settings["boot_delay"]))
+        hook = self.home / DRAIN_HOOK
+        hook.write_text(HOOK, encoding="ascii")
+        hook.chmod(0o700)
         begun = time.monotonic()
         interval = float(self.settings["ping_interval"])
         upcoming = begun
@@ -100,11 +119,22 @@ class LocalNode:
             time.sleep(max(0.0, upcoming - time.monotonic()))
 
     def worker_state(self, age: float) -> str:
-        """Busy for work_for seconds, then idle for half as long, and so on."""
+        """Busy for work_for seconds, then idle for half as long, and so on, until it drains.
+
+        What it does is on the disk before it looks whether it shall: the hook looks the other way
+        round.
+        """
         work_for = float(self.settings["work_for"])
-        if work_for <= 0:
+        busy = self.home / BUSY
+        if work_for <= 0 or age % (work_for * 1.5) >= work_for:
+            busy.unlink(missing_ok=True)
             return "idle"
-        return "busy" if age % (work_for * 1.5) < work_for else "idle"
+        if not busy.exists():
+            busy.touch()
+            if (self.home / NO_WORK).exists():
+                busy.unlink()
+                return "idle"
+        return "busy"
 
     def ping(self, worker_state: str) -> bool:
         """Run the shipped script; what it complains of goes to the log once."""

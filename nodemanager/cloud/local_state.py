@@ -129,7 +129,8 @@ class NodeDir:
         return (self.path / STOPPING).exists()
 
     def mark_stopping(self) -> None:
-        (self.path / STOPPING).touch(mode=0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(self.path / STOPPING, flags, 0o600))
 
     def mark_ended(self, at: float) -> None:
         """Note the end once, and forget the secret."""
@@ -151,7 +152,7 @@ class StateDir:
     @contextmanager
     def creating(self) -> Iterator[None]:
         """One create at a time, over threads and processes; a killed holder lets go."""
-        descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -15,9 +15,9 @@ import click
 
 from nodemanager.client import Client, ClientError
 from nodemanager.commands import backlog_file
-from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.common import client, daemon_flags
 from nodemanager.core.backlog_run import FASTEST
-from nodemanager.logline import logfmt
+from nodemanager.logline import logfmt, visible
 
 POLL_S = 0.5
 PATIENCE_S = 60.0
@@ -59,7 +59,7 @@ def backlog() -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here.")
 @click.option("--force", is_flag=True, help="Overwrite the file of --out.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON, with all its evidence.")
-@config_flag
+@daemon_flags
 def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> None:
     """What would be freed, and why: as a file to review, and as a summary.
 
@@ -84,7 +84,7 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 @click.option("--rate", type=Rate(), default="20/min", show_default=True, help="How fast at most.")
 @click.option("--no-wait", is_flag=True, help="Leave it to the daemon; `backlog status` tells.")
 @click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
-@config_flag
+@daemon_flags
 def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | None) -> None:
     """Carry out a plan as it was reviewed: only what is unchanged since, at a set rate.
 
@@ -106,14 +106,14 @@ def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | N
 
 @backlog.command()
 @click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
-@config_flag
+@daemon_flags
 def status(as_json: bool, config: str | None) -> None:
     """How far the plan has come that is being applied, or was last."""
     _report(client(config).backlog_run(items=True), as_json=as_json)
 
 
 @backlog.command()
-@config_flag
+@daemon_flags
 def stop(config: str | None) -> None:
     """Let nothing more go of the plan that is being applied."""
     run = client(config).stop_backlog()
@@ -218,9 +218,10 @@ def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     if left:
         waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
         told.append(f"{left} to go{waits}")
-    click.echo(f"{run['items_total']} items: {', '.join(told)}")
+    click.echo(visible(f"{run['items_total']} items: {', '.join(told)}"))
     for item in run["items"]:
         if item["where"] == "skipped":
             why = item["reason"]
             measures = f" ({logfmt(item['measures'])})" if item["measures"] else ""
-            click.echo(f"left alone: {item['id']} {why}{measures}: {backlog_file.DOCS[why]}")
+            said = f"left alone: {item['id']} {why}{measures}: {backlog_file.DOCS[why]}"
+            click.echo(visible(said))

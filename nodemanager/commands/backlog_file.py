@@ -19,7 +19,7 @@ from typing import Any
 from nodemanager.core.backlog import Deed
 from nodemanager.core.reasons import Reason
 from nodemanager.errors import NodeManagerError
-from nodemanager.logline import logfmt
+from nodemanager.logline import logfmt, visible
 
 FORM = "1"
 BOUND_TO = ("pool", "store", "account")
@@ -39,6 +39,10 @@ _SAYS = {
 
 class PlanFileError(NodeManagerError):
     """A plan that can't be read: every problem found, each as FILE:LINE."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def _head(plan: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"form = {FORM}"
     for key in (*BOUND_TO, "made_at", "plan", "mode"):
-        yield f"{key} = {plan[key]}"
+        yield f"{key} = {visible(str(plan[key]))}"
     yield f"settings = {logfmt(plan['settings'])}"
 
 
@@ -154,7 +158,7 @@ def read(path: Path) -> PlanFile:
     if header.get("form", FORM) != FORM:
         problems.append(f"{path}: form = {header['form']}, and this program reads {FORM}")
     if problems:
-        raise PlanFileError("\n".join(problems))
+        raise PlanFileError(*problems)
     return PlanFile({key: header[key] for key in BOUND_TO}, tuple(items.values()))
 
 

@@ -10,6 +10,7 @@ import click
 from nodemanager.client import Client
 from nodemanager.config import Config, load
 from nodemanager.errors import JournalError
+from nodemanager.journal.opened import is_there
 
 ETC = Path("/etc/nodemanager")
 
@@ -28,6 +29,11 @@ def config_option(command: click.decorators.FC) -> click.decorators.FC:
 def config_flag(command: click.decorators.FC) -> click.decorators.FC:
     """--config FILE, for commands whose argument is something else."""
     return click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)(command)
+
+
+def examples(*lines: str) -> str:
+    """A block at the end of a help text that click leaves as it is."""
+    return "\b\nExamples:\n" + "\n".join(f"  nodemanager {line}" for line in lines)
 
 
 def config_path(config: str | None, file: str | None = None) -> Path:
@@ -51,19 +57,17 @@ def journal_of(config: Config) -> Path:
     """The configured journal; a dry run's, where that alone is there (S3)."""
     path = config.journal.path
     dry = path.with_name(f"{path.stem}-dry-run{path.suffix}")
-    return dry if dry.is_file() and not path.is_file() else path
+    try:
+        return dry if dry.is_file() and not path.is_file() else path
+    except OSError:
+        # Whoever opens it says why it can't be read.
+        return path
 
 
 def existing_journal(path: Path, *, given: bool) -> Path:
     """`path`, which was `given` or configured. Raises JournalError that says what to do."""
-    try:
-        if path.is_file():
-            return path
-    except OSError as error:
-        raise JournalError(
-            f"the journal {path} can't be read: {error.strerror}; run this as the user that the "
-            "daemon runs as"
-        ) from error
+    if is_there(path):
+        return path
     hint = (
         "give the file that a daemon wrote, or a copy of it"
         if given
@@ -73,6 +77,32 @@ def existing_journal(path: Path, *, given: bool) -> Path:
     raise JournalError(f"there is no journal {path}: {hint}")
 
 
+URL_HELP = """Ask the daemon at this address, with [Manage] ManagementToken, in place of its Unix
+socket: for one on another machine."""
+_URL = "nodemanager.url"
+
+
+def daemon_flags(command: click.decorators.FC) -> click.decorators.FC:
+    """--config FILE and --url URL, for commands that talk to a daemon (`client`)."""
+
+    def keep(context: click.Context, _: click.Parameter, url: str | None) -> None:
+        context.meta[_URL] = url
+
+    option = click.option(
+        "--url",
+        metavar="URL",
+        expose_value=False,
+        callback=keep,
+        envvar="NODEMANAGER_URL",
+        help=URL_HELP,
+    )
+    return config_flag(option(command))
+
+
 def client(config: str | None) -> Client:
-    """To the daemon that runs on that configuration file."""
-    return Client(load(config_path(config)))
+    """To the daemon that runs on that configuration file, or at --url."""
+    return client_of(load(config_path(config)))
+
+
+def client_of(config: Config) -> Client:
+    return Client(config, click.get_current_context().meta.get(_URL))

@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from nodemanager.client import Client, ClientError, NobodyThereError
+from nodemanager.client import ClientError, NobodyThereError
 from nodemanager.commands import show
 from nodemanager.commands.common import (
-    config_flag,
+    client_of,
     config_path,
+    daemon_flags,
     existing_journal,
     journal_of,
 )
@@ -52,7 +53,7 @@ class UnknownError(NodeManagerError):
     help="Explain from this journal, or copy of one, not from the running daemon.",
 )
 @show.json_option
-@config_flag
+@daemon_flags
 def explain(
     id: str,
     at: float | None,
@@ -63,10 +64,10 @@ def explain(
 ) -> None:
     """Why ID is left alone, or is not, and from when on it could go.
 
-    ID is a record's uuid, a hostname, a slot number, or a cloud node's id or name. Every rule that
-    is asked of it is shown with what it measured beside its threshold, which of them block, and the
-    earliest moment at which none does, were nothing but the time to change. Asked is the running
-    daemon; with --at or --journal, or when none runs, the journal is replayed.
+    ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
+    an id. Every rule that is asked of it is shown with what it measured beside its threshold, which
+    of them block, and the earliest moment at which none does, were nothing but the time to change.
+    The running daemon answers; with --at or --journal, or when none runs, the journal is replayed.
     """
     shown: dict[str, Any] | None
     if journal is not None:
@@ -88,7 +89,7 @@ def explain(
 def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
     """None when no daemon answers and there is a journal to ask instead."""
     try:
-        return Client(config).explain(id, since)
+        return client_of(config).explain(id, since)
     except NobodyThereError as error:
         path = journal_of(config)
         try:
@@ -101,7 +102,7 @@ def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any]
 
 def _from_journal(path: Path, id: str, at: float | None, since: float | None) -> dict[str, Any]:
     # What it needs takes a while to load, which a completed word must not wait for.
-    from nodemanager.core.explain import UnknownIdError
+    from nodemanager.core.naming import UnknownIdError
     from nodemanager.journal.explained import picture_at, told
 
     with _progress() as step:

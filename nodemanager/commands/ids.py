@@ -19,7 +19,8 @@ def complete_id(
 ) -> list[CompletionItem]:
     """Uuids, hostnames, slots and nodes that begin so; nothing where that can't be told.
 
-    A shell shows whatever is printed in the middle of the line that is typed: nothing ever is.
+    A shell shows whatever is printed in the middle of the line that is typed: no error ever is, nor
+    a name that could move the cursor (X9).
     """
     try:
         journal = ctx.params.get("journal")
@@ -28,4 +29,5 @@ def complete_id(
         known = names_in(path).all
     except (NodeManagerError, click.UsageError, OSError):
         return []
-    return [CompletionItem(name) for name in sorted(known) if name.startswith(incomplete)]
+    names = (name for name in sorted(known) if name.startswith(incomplete) and name.isprintable())
+    return [CompletionItem(name) for name in names]

@@ -104,10 +104,10 @@ def log(
 ) -> None:
     """What was decided and done, and why: of ID, or of everything.
 
-    ID is a record's uuid, a hostname, a slot number, or a cloud node's id or name; its pair's
-    story comes with it. Changed verdicts, what was begun and what became of it, operators'
-    commands and the breaker are told, oldest first, from the journal: of a running daemon, of one
-    that does not run, or of a copy. Times are local on a terminal, and UTC elsewhere.
+    ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
+    an id; its pair's story comes with it. Changed verdicts, what was begun and what became of it,
+    operators' commands and the breaker are told, oldest first, from the journal: of a running
+    daemon, of one that does not run, or of a copy. Times are local on a terminal, UTC elsewhere.
     """
     # What it needs takes half a second to load, which a completed word must not wait for.
     from nodemanager.journal.story import Story
@@ -118,18 +118,23 @@ def log(
     if follow and last is None and since is None:
         last = LAST
     story = Story(existing_journal(path, given=journal is not None), since or 0.0)
-    wanted = _filter(id, until, reason)
-    out = show.console()
-    tell = _teller(out, as_json=as_json)
+    tell = _teller(show.console(), as_json=as_json)
     try:
+        wanted = _filter(id, until, reason)
         told = _tell(_wanted(story.news(), wanted, last), tell)
+        if not told and id is not None and id not in story.names.all:
+            # The beginning of an id: whose it is, is known only now.
+            wanted = _filter(_meant(story, id), until, reason)
+            story = Story(path, since or 0.0)
+            told = _tell(_wanted(story.news(), wanted, last), tell)
+        if not told:
+            # An empty answer may as well be a mistyped name.
+            click.echo("nothing of that in the journal", err=True)
         while follow:
             time.sleep(LOOK_EVERY_S)
             _tell(filter(wanted, story.news()), tell)
     except KeyboardInterrupt:
         return
-    if not told:
-        _nothing(story, id)
 
 
 def _filter(id: str | None, until: float | None, reasons: frozenset[str]) -> Filter:
@@ -157,13 +162,13 @@ def _tell(happenings: Iterable[Happening], tell: Callable[[Happening], None]) ->
     return told
 
 
-def _nothing(story: Story, id: str | None) -> None:
-    """Say so: an empty answer may as well be a mistyped name."""
-    if id is None or id in story.names.all:
-        click.echo("nothing of that in the journal", err=True)
-        return
-    hint = did_you_mean(id, sorted(story.names.all))
-    raise JournalError(f"{story.path} knows no record or node {id!r}{hint}")
+def _meant(story: Story, id: str) -> str:
+    from nodemanager.core.naming import UnknownIdError
+
+    try:
+        return story.names.find(id).id
+    except UnknownIdError as error:
+        raise JournalError(f"{story.path}: {error}") from error
 
 
 def _teller(out: Console, *, as_json: bool) -> Callable[[Happening], None]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import click
 
 from nodemanager.client import Client
-from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import json_option, print_json
+from nodemanager.commands.times import span
 from nodemanager.core.commands import Verb
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.logline import visible
@@ -21,11 +22,6 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Why; it goe
 _why = click.option(
     "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Must be given."
 )
-_NEXT = {
-    Verb.HOLD: "`nodemanager release {id}` ends that",
-    Verb.DRAIN: "`nodemanager undrain {id}` undoes that",
-    Verb.PAUSE: "`nodemanager resume` ends that",
-}
 
 
 def tell(
@@ -45,19 +41,12 @@ def tell(
     if as_json:
         print_json(answer)
     elif done:
-        text = visible(str(answer.get("message", "")))
-        after = _NEXT.get(verb) if answer.get("result") == "done" else None
-        click.echo(text if after is None else f"{text}; {after.format(id=id)}")
+        click.echo(visible(str(answer.get("message", ""))))
     else:
         title, why = answer.get("title", "not done"), visible(str(answer.get("message", "")))
         click.echo(f"nodemanager: {title}: {why}", err=True)
     if not done:
         sys.exit(RUNTIME_FAILURE)
-
-
-def _examples(*lines: str) -> str:
-    """A block at the end of a help text that click leaves as it is."""
-    return "\b\nExamples:\n" + "\n".join(f"  nodemanager {line}" for line in lines)
 
 
 @click.group()
@@ -68,20 +57,20 @@ def breaker() -> None:
 @breaker.command("reset")
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
     """Close the breaker, once you have looked at what opened it."""
     tell(config, Verb.BREAKER_RESET, reason=reason, as_json=as_json)
 
 
 @click.command(
-    epilog=_examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
+    epilog=examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
 )
 @click.argument("id", shell_complete=complete_id)
 @_reason
 @click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
 @json_option
-@config_flag
+@daemon_flags
 def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
     """Let nothing automatic touch a node or record, over restarts, until it is released.
 
@@ -95,17 +84,17 @@ def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None
 @click.argument("id", shell_complete=complete_id)
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
     """End the hold on a node or record."""
     tell(config, Verb.RELEASE, id, reason=reason, as_json=as_json)
 
 
-@click.command(epilog=_examples("drain i-0abc --reason 'new image'", "drain compute7"))
+@click.command(epilog=examples("drain i-0abc --reason 'new image'", "drain compute7"))
 @click.argument("node", shell_complete=complete_id)
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Shut a node down as soon as it is idle, whatever demand says, and never while it is busy.
 
@@ -119,27 +108,50 @@ def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 @click.argument("node", shell_complete=complete_id)
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
-    """Let a node take work again: undo a drain, or a kill that was not carried out yet.
-
-    `nodemanager run NODE` is the same.
-    """
+    """Let a node take work again: undo a drain, or a kill that was not carried out yet."""
     tell(config, Verb.RUN, node, reason=reason, as_json=as_json)
 
 
-@click.command(epilog=_examples("kill i-0abc --reason 'its kernel hangs'"))
+@click.command(
+    epilog=examples(
+        "kill i-0abc --reason 'its kernel hangs'", "kill compute7 --reason 'bad disk' --yes"
+    )
+)
 @click.argument("node", shell_complete=complete_id)
 @_why
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where nobody can be asked.")
 @json_option
-@config_flag
-def kill(node: str, reason: str, as_json: bool, config: str | None) -> None:
+@daemon_flags
+def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
+
+    On a terminal it says which node that is, what it does and how old it is, and asks; elsewhere,
+    as in a script, it needs --yes.
 
     Refused for what bears no tag of ours (D11), is held, or is not to be told apart (P2), and while
     breaker, pause, lease or old polls forbid every shutdown.
     """
-    tell(config, Verb.KILL, node, reason=reason, as_json=as_json)
+    meant = node if yes else _confirmed(config, node)
+    tell(config, Verb.KILL, meant, reason=reason, as_json=as_json)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _confirmed(config: str | None, given: str) -> str:
+    """The id of the node that `given` names, once the terminal has said yes to that very one."""
+    if not _can_ask():
+        raise click.UsageError("nobody can be asked here whether that node shall go: give --yes")
+    row = client(config).node(given)
+    age = "" if row["age_s"] is None else f", {span(row['age_s'])} old"
+    named = " ".join(one for one in (row["host"], row["node"] or row["record"]) if one)
+    orders = f", with a standing {' and '.join(row['orders'])}" if row["orders"] else ""
+    about = f"{named} ({row['size'] or 'unknown size'}, {row['state']}{age}{orders})"
+    click.confirm(visible(f"kill {about}?"), abort=True, err=True)
+    return str(row["node"] or given)
 
 
 def _rules() -> str:
@@ -160,7 +172,7 @@ _NEVER = (
         (
             _rules(),
             _NEVER,
-            _examples(
+            examples(
                 "clean zzzzz-7ekkf-000000000000007",
                 "clean compute7 --force C3 --force C2 --reason 'its rack burned'",
             ),
@@ -177,7 +189,7 @@ _NEVER = (
 )
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def clean(
     record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
 ) -> None:
@@ -191,10 +203,10 @@ def clean(
     tell(config, Verb.CLEAN, record, forced=forced, reason=reason, as_json=as_json)
 
 
-@click.command(epilog=_examples("pause --reason 'the cloud is being upgraded'"))
+@click.command(epilog=examples("pause --reason 'the cloud is being upgraded'"))
 @_why
 @json_option
-@config_flag
+@daemon_flags
 def pause(reason: str, as_json: bool, config: str | None) -> None:
     """Create, claim, destroy and clean nothing, over restarts, until `resume`.
 
@@ -206,7 +218,7 @@ def pause(reason: str, as_json: bool, config: str | None) -> None:
 @click.command()
 @_reason
 @json_option
-@config_flag
+@daemon_flags
 def resume(reason: str, as_json: bool, config: str | None) -> None:
     """End a pause."""
     tell(config, Verb.RESUME, reason=reason, as_json=as_json)
@@ -214,7 +226,7 @@ def resume(reason: str, as_json: bool, config: str | None) -> None:
 
 @click.command()
 @json_option
-@config_flag
+@daemon_flags
 def orders(as_json: bool, config: str | None) -> None:
     """List the orders that stand: the pause, holds, drains and kills; who gave them, and why."""
     status = client(config).standing()

@@ -17,7 +17,7 @@ from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
-    from nodemanager.commands.replay_screen import Result
+    from nodemanager.commands.replay_result import Result
     from nodemanager.journal.reading import Outline
     from nodemanager.journal.sweep import Tick
 
@@ -109,7 +109,7 @@ def replay(
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")
     # What reads journals costs every other command, and every TAB, a third of a second.
-    from nodemanager.commands.replay_screen import result_of
+    from nodemanager.commands.replay_result import result_of
     from nodemanager.journal import sweep as sweeping
     from nodemanager.journal.reading import outline
 
@@ -144,7 +144,8 @@ def _warn(tried: list[Tried]) -> None:
 
 
 def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
-    from nodemanager.commands.replay_screen import as_json, print_result
+    from nodemanager.commands.replay_json import as_json
+    from nodemanager.commands.replay_screen import print_result
 
     if with_json:
         show.print_json(as_json(result))

@@ -12,7 +12,8 @@ from markupsafe import Markup
 from pygal.style import Style
 
 from nodemanager import __version__
-from nodemanager.commands.replay_screen import (
+from nodemanager.commands.replay_curves import stairs, unit_of, whole_ticks
+from nodemanager.commands.replay_result import (
     COLUMNS,
     NOTES,
     Result,
@@ -21,12 +22,9 @@ from nodemanager.commands.replay_screen import (
     numbers_of,
     sign_of,
     signed_span,
-    stairs,
-    unit_of,
-    whole_ticks,
 )
 from nodemanager.commands.times import span, told
-from nodemanager.core.whatif import Move, free_sooner
+from nodemanager.core.worth import Move, free_sooner
 from nodemanager.logline import visible
 
 MOVES = 500

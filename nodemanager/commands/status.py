@@ -12,9 +12,10 @@ from rich.text import Text
 
 from nodemanager.client import Client, ClientError
 from nodemanager.commands import show
-from nodemanager.commands.common import client, config_flag
+from nodemanager.commands.common import client, daemon_flags
 from nodemanager.commands.status_screen import screen
 from nodemanager.commands.times import local
+from nodemanager.logline import visible
 
 EVERY_S = 2.0
 SHORTEST_S = 0.2
@@ -33,7 +34,7 @@ SHORTEST_S = 0.2
     help=f"Show it anew, every {EVERY_S:g} seconds unless given, until Ctrl-C.",
 )
 @show.json_option
-@config_flag
+@daemon_flags
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
     """Slots, nodes, polls, breaker and what waits, from the running daemon.
 
@@ -70,7 +71,7 @@ def _repeat(daemon: Client, every: float, *, as_json: bool) -> None:
         except ClientError as error:
             if first:
                 raise
-            click.echo(f"nodemanager: {error}", err=True)
+            click.echo(f"nodemanager: {visible(str(error))}", err=True)
         else:
             if not first and not as_json:
                 click.echo()

@@ -17,6 +17,8 @@ GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
 NODE_STATES = ("busy", "idle", "booting", "unpaired", "down", "fail", "shutdown")
 _WORDS = {"fail": "bad", "shutdown": "shutting down"}
+JOBS_SHOWN = 5
+"""So many jobs that can't be had are named."""
 _TROUBLE = frozenset({"down", "fail", "unpaired"})
 HELD_FOR = {
     "listed_node": "with a node",
@@ -25,6 +27,8 @@ HELD_FOR = {
     "other_pool": "other pools'",
 }
 MOST_IDS, MOST_MARKS = 5, 10
+WIDEST = 24
+AT_NEXT_POLL = frozenset({"changed_since_listing", "no_listing_order", "in_flight", "cap_reached"})
 
 Shown = Mapping[str, Any]
 
@@ -47,7 +51,7 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
     yield "breaker", _breaker(status["breaker"])
-    yield "lease", [_lease(status["lease"])]
+    yield "lease", [_lease(status["lease"], status["mode"])]
     yield "waiting", _waiting(status)
     yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
@@ -94,22 +98,29 @@ def _slots(slots: Shown) -> Sequence[RenderableType]:
     if any(held.values()):
         lines.append(_counts({why: count for why, count in held.items() if count}))
     if leaked["causes"]:
-        lines.append(_leaks(leaked["causes"]))
+        lines += _leaks(leaked["causes"])
     return lines
 
 
-def _leaks(causes: Sequence[Shown]) -> RenderableType:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(justify="right")
+def _leaks(causes: Sequence[Shown]) -> list[Text]:
+    digits = max(len(str(one["count"])) for one in causes)
+    rows = []
     for one in causes:
         oldest, free = one["oldest_s"], one["free_in_s"]
-        made.add_row(
-            Text(str(one["count"]), style=ODD),
-            cell(one["cause"]),
-            Text("" if oldest is None else f"oldest {span(oldest)}"),
-            Text("no window frees it" if free is None else _soonest(free), style=FAINT),
+        rows.append(
+            (
+                Text(str(one["count"]).rjust(digits), style=ODD),
+                cell(one["cause"]),
+                Text("" if oldest is None else f"oldest {span(oldest)}"),
+                Text(_unwindowed(one["cause"]) if free is None else _soonest(free), style=FAINT),
+            )
         )
-    return made
+    return _aligned(rows)
+
+
+def _unwindowed(cause: str) -> str:
+    """What frees the slots that wait for something other than time."""
+    return "judged anew at the next poll" if cause in AT_NEXT_POLL else "no window frees it"
 
 
 def _soonest(free_in_s: float) -> str:
@@ -131,33 +142,40 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
 
 
 def _boots(status: Shown) -> Sequence[RenderableType]:
-    refused = status["boots_refused"]
-    if not refused:
-        return [Text("none refused", style=FAINT)]
-    return [
+    refused, jobs = status["boots_refused"], status["jobs_unsatisfiable"]
+    lines: list[RenderableType] = [
         Text.assemble(
             (f"{one['count']} refused", ODD), "  ", cell(one["size"]), f"  {one['reason']}"
         )
         for one in refused
     ]
+    named = jobs.get("jobs", ())[:JOBS_SHOWN]
+    lines += [
+        Text.assemble(("can't be had", BAD), "  job ", cell(one["id"]), f"  {one['reason']}")
+        for one in named
+    ]
+    if jobs["count"] > len(named):
+        more = "jobs" if not named else "more"
+        lines.append(Text(f"{jobs['count'] - len(named)} {more} can't be had", style=BAD))
+    return lines or [Text("none refused", style=FAINT)]
 
 
 def _polls(status: Shown) -> Sequence[RenderableType]:
-    made = Table.grid(padding=(0, 2, 0, 0))
     limit = status["poll_stale_after_s"]
+    rows = []
     for source, poll in status["polls"].items():
-        age = poll["age_s"]
+        age, failures = poll["age_s"], poll["failures_in_a_row"]
         style = BAD if poll["stale"] else GOOD
-        made.add_row(
-            cell(source),
-            Text("no answer yet" if age is None else f"{span(age)} old", style=style),
-            Text("" if limit is None else f"stale after {span(limit)}", style=FAINT),
-            Text(f"{poll['items']} items"),
-            Text(f"{poll['failures_in_a_row']} failures in a row", style=BAD)
-            if poll["failures_in_a_row"]
-            else Text(""),
+        rows.append(
+            (
+                cell(source),
+                Text("no answer yet" if age is None else f"{span(age)} old", style=style),
+                Text("" if limit is None else f"stale after {span(limit)}", style=FAINT),
+                Text(f"{poll['items']} items"),
+                Text(f"{failures} failures in a row" if failures else "", style=BAD),
+            )
         )
-    return [made] if status["polls"] else [Text("none yet", style=FAINT)]
+    return _aligned(rows) or [Text("none yet", style=FAINT)]
 
 
 def _breaker(breaker: Shown) -> Sequence[RenderableType]:
@@ -178,7 +196,9 @@ def _breaker(breaker: Shown) -> Sequence[RenderableType]:
     return lines
 
 
-def _lease(lease: Shown) -> Text:
+def _lease(lease: Shown, mode: str) -> Text:
+    if mode == "dry-run":
+        return Text("none: a dry run takes none", style=FAINT)
     held = Text("held", style=GOOD) if lease["held"] else Text("not held: only looking", style=ODD)
     if lease.get("holder"):
         held.append(" by ").append(cell(lease["holder"]))
@@ -224,6 +244,26 @@ def _mark(mark: Shown) -> Text:
     if mark["reason"]:
         line.append(": ").append(cell(mark["reason"]))
     return line
+
+
+def _aligned(rows: Sequence[Sequence[Text]]) -> list[Text]:
+    """A line for each row, its cells below each other.
+
+    A cell that is very long moves the rest of its own line alone, so that no other line is broken
+    for it.
+    """
+    widths = [
+        max((len(one) for one in column if len(one) <= WIDEST), default=0)
+        for column in zip(*rows, strict=True)
+    ]
+    lines = []
+    for row in rows:
+        line = Text()
+        for one, width in zip(row, widths, strict=True):
+            line.append(one).append(" " * (max(0, width - len(one)) + 2))
+        line.rstrip()
+        lines.append(line)
+    return lines
 
 
 def _none() -> Text:

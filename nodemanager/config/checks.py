@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from nodemanager.config import kinds
 from nodemanager.config.reader import Draft
@@ -20,6 +21,13 @@ FRESH_POLLS = 2
 NEAR_PROVIDERS = frozenset({"", "local", "dummy"})
 """Clouds whose nodes, if they are any, run on this machine."""
 PING_HOST = ("Cloud Create", "ping_host")
+SERVICE_LOGS = Path("/var/log/nodemanager")
+"""The units' LogsDirectory: all else is read-only to them, but for the state."""
+STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
+"""EC2's filters by state; its adapter takes them out of [Cloud List] (T5)."""
+
+LARGEST_VOLUME_MB = 16_384_000
+"""At a GiB to each thousand MB, as the EC2 adapter orders scratch volumes."""
 
 
 def check_all(draft: Draft) -> None:
@@ -33,6 +41,10 @@ def check_all(draft: Draft) -> None:
     _endpoints(draft)
     _servers(draft)
     _prices(draft)
+    _scratch(draft)
+    _demand(draft)
+    _log_file(draft)
+    _state_filters(draft)
 
 
 def _limits(draft: Draft) -> None:
@@ -143,6 +155,7 @@ def _endpoints(draft: Draft) -> None:
                 draft.place("Arvados", "insecure"),
                 "{one} is plain http to another machine, which {other} forbids",
             )
+    _ping_is_answered(draft, ping)
     _ping_reaches_us(draft, ping)
 
 
@@ -158,6 +171,23 @@ def _ping_host(draft: Draft) -> Endpoint | None:
         return None
     draft.values[PING_HOST] = endpoint
     return endpoint
+
+
+def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
+    """Warn when nodes are told https and the registry that other machines reach has no TLS."""
+    listen: Listen | None = draft.value("Registry", "listen")
+    if ping is None or ping.is_plain or listen is None or is_loopback(listen.host):
+        return
+    if draft.value("Records", "provider") is not StoreProvider.REGISTRY:
+        return
+    if draft.value("Registry", "tls_cert") is None and not _is_wrong(draft, "Registry", "tls_cert"):
+        draft.report.clash(
+            draft.places[PING_HOST],
+            draft.place("Registry", "listen"),
+            "nodes ping https by {one}, and {other} answers plain http: set [Registry] tls_cert "
+            "and tls_key, or put a TLS proxy in front of it",
+            refuse=False,
+        )
 
 
 def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
@@ -224,6 +254,51 @@ def _prices(draft: Draft) -> None:
                 draft.place("Daemon", "max_total_price"),
                 "{one} means that nobody knows the price, so {other} never lets it boot",
                 refuse=False,
+            )
+
+
+def _scratch(draft: Draft) -> None:
+    for size in draft.sizes:
+        if not size.scratch_mb:
+            continue
+        place = draft.place(f"Size {size.name}", "scratch")
+        if size.scratch_mb < 1000:
+            meant = size.scratch_mb * 1000
+            draft.report.warn(place, f"is in MB, so that it is next to none; for GB write {meant}")
+        elif draft.value("Cloud", "provider") == "ec2" and size.scratch_mb > LARGEST_VOLUME_MB:
+            draft.report.warn(place, "is more than an EC2 volume can have; the largest is ordered")
+
+
+def _demand(draft: Draft) -> None:
+    """The forerunner's files rest on its queues, which are not asked any more."""
+    if draft.value("Cloud", "provider") in ("", "dummy"):
+        return
+    least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
+    if least == 0 and most and draft.value("Daemon", "wishlist_command") is None:
+        draft.report.warn(
+            draft.place("Daemon", "min_nodes"),
+            "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, or "
+            "min_nodes above 0",
+        )
+
+
+def _log_file(draft: Draft) -> None:
+    file: Path | None = draft.value("Logging", "file")
+    if file is None or file.is_absolute() is False or file.parent.is_dir():
+        return
+    draft.report.warn(
+        draft.place("Logging", "file"),
+        f"there is no folder {file.parent}, and nodemanager does not start without it; as a "
+        f"service it can write to {SERVICE_LOGS} alone",
+    )
+
+
+def _state_filters(draft: Draft) -> None:
+    for key in draft.keys["Cloud List"]:
+        if key in STATE_FILTERS:
+            draft.report.warn(
+                draft.places["Cloud List", key],
+                "taken out: nodes are listed in every state, or a stopped one would seem gone",
             )
 
 

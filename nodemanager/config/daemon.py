@@ -64,19 +64,19 @@ class Daemon:
     )
     cloudlist_poll_time: float = option(
         kinds.duration(),
-        Derived("poll_time", _poll_time),
+        Derived("poll_time", _poll_time, or_zero=True),
         "How often the cloud is asked for its nodes.",
         reload=True,
     )
     nodelist_poll_time: float = option(
         kinds.duration(),
-        Derived("poll_time", _poll_time),
+        Derived("poll_time", _poll_time, or_zero=True),
         "How often the record store is asked for its records.",
         reload=True,
     )
     wishlist_poll_time: float = option(
         kinds.duration(),
-        Derived("poll_time", _poll_time),
+        Derived("poll_time", _poll_time, or_zero=True),
         "How often the demand is asked for.",
         reload=True,
     )
@@ -103,7 +103,8 @@ class Daemon:
         kinds.duration(longest=None),
         "7200",
         """The stale window: the slot of a record is given back only when its node is gone and the
-        record has been quiet for strictly longer than this.""",
+        record has been quiet for strictly longer than this. A listed node that has been silent for
+        longer, while the record store answered, is shut down.""",
         reload=True,
     )
     consecutive_idle_count: int = option(
@@ -141,7 +142,8 @@ class Daemon:
         "",
         """A command that prints the demand, one JSON object a line: id, cores, ram_mb, scratch_mb,
         count, preemptible, instance_type. When it fails, that poll failed; it is no empty
-        queue.""",
+        queue. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR
+        and SLURM_* alone; "/usr/bin/env NAME=VALUE COMMAND" gives it more.""",
     )
     state_dir: Path = option(
         kinds.path(),
@@ -152,17 +154,19 @@ class Daemon:
 
 @dataclass(frozen=True, kw_only=True)
 class Manage:
-    """The management server: status, metrics, dashboard and operator commands, in plain HTTP."""
+    """The management server over TCP, in plain HTTP: status and metrics for browsers and
+    Prometheus, commands from other machines. Commands on this machine need none of it: they go
+    over a Unix socket that is always there."""
 
     address: str = option(kinds.text(), "127.0.0.1", "The address it serves on.")
     port: int | None = option(
-        kinds.port_or_off(), "-1", "The port it serves on. -1 serves nothing; 0 takes a free port."
+        kinds.port_or_off(), "-1", "The port it serves on. -1 serves none; 0 takes a free port."
     )
     management_token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",
-        """Who bears it may see and change everything. When it is blank, one is made at the first
-        start and kept in the state directory.""",
+        """Who bears it may see and change everything over TCP. When it is blank, one is made at the
+        first start and kept in the state directory.""",
         name="ManagementToken",
     )
 

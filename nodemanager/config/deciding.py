@@ -92,6 +92,7 @@ DECIDING: tuple[Deciding, ...] = (
     _cleaning("max_cleans_per_cycle"),
     _cleaning("max_shutdowns_per_cycle"),
     _cleaning("action_timeout", fixed=AS_LONG),
+    _cleaning("max_retry_after", fixed=AS_POLLED),
     _cleaning("visible_after"),
     _cleaning("claim_expiry"),
     _cleaning("prune_after", fixed="what is pruned holds no slot"),

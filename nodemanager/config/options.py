@@ -31,10 +31,14 @@ class Draft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that follows from elsewhere; `doc` says from where."""
+    """A default that follows from elsewhere; `doc` says from where.
+
+    `or_zero`: a written 0 means the default, too, as it did in the forerunner's files.
+    """
 
     doc: str
     of: Callable[[Draft], Any]
+    or_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ EC2_CREATE: dict[str, str] = {
     "assign_public_ip": "Whether they get a public address.",
     "ebs_optimized": "Whether their volumes have a line of their own.",
     "terminate_on_shutdown": "Whether a node that shuts itself down is terminated.",
+    "metadata_tokens": """Whether a node's metadata, and so its user data with the ping secret, is
+        told only to who has a token (IMDSv2): required, or optional for images that know no
+        tokens.""",
     "spot": "Whether they are spot nodes; [Size NAME] preemptible says so for one size.",
     "spot_max_price": "The most to pay for one, per hour.",
     "scratch_device": "The name of the volume made for [Size NAME] scratch.",

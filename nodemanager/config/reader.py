@@ -70,8 +70,8 @@ def _read_section(draft: Draft, section: Section, *, require_cloud: bool) -> Non
     written = _by_option(draft, section, draft.ini.sections.get(section.name, []))
     for option in section.options:
         key = (section.name, option.name)
-        if option.name in written:
-            place, value = _written(draft, option, written[option.name])
+        if option.name in written and not _means_default(option, written[option.name]):
+            place, value = _written(draft, section, option, written[option.name])
         elif option.default is not None:
             place, value = _default(draft, option)
         else:
@@ -81,6 +81,11 @@ def _read_section(draft: Draft, section: Section, *, require_cloud: bool) -> Non
                 draft.report.at_line(line, f"{place}: must be given; {option.help}")
         draft.places[key] = place
         draft.values[key] = value
+
+
+def _means_default(option: Option, entry: Entry) -> bool:
+    default = option.default
+    return isinstance(default, Derived) and default.or_zero and entry.value.strip() == "0"
 
 
 def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str, Entry]:
@@ -128,11 +133,11 @@ def _unknown(draft: Draft, section: Section, entry: Entry) -> None:
     draft.report.wrong(place, f"no such option{hint}")
 
 
-def _written(draft: Draft, option: Option, entry: Entry) -> tuple[Place, Any]:
+def _written(draft: Draft, section: Section, option: Option, entry: Entry) -> tuple[Place, Any]:
     from_file = entry.name.lower() != option.name.lower()
     secret = option.kind.secret and not from_file
     place = Place(
-        option.section,
+        section.name,
         entry.name if from_file else option.name,
         shown(entry.value, secret=secret),
         entry.line,
@@ -234,18 +239,16 @@ def _read_size(draft: Draft, header: str) -> None:
     for option_name, entry in _by_option(draft, section, draft.ini.sections[header]).items():
         option = section.option(option_name)
         assert option is not None
-        place, value = _written(draft, option, entry)
-        place = Place(section.name, option.name, place.written, entry.line)
+        place, value = _written(draft, section, option, entry)
         draft.places[section.name, option.name] = place
         given[option.name] = value
-    scratch = given.get("scratch")
     draft.sizes.append(
         SizeOverride(
             name=name,
             instance_type=given.get("instance_type") or name,
             cores=given.get("cores"),
             ram_mb=given.get("ram"),
-            scratch_mb=None if scratch is None else int(scratch * 1000),
+            scratch_mb=given.get("scratch"),
             price=given.get("price"),
             preemptible=given.get("preemptible"),
         )

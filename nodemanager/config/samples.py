@@ -86,6 +86,7 @@ _ALL_CLEANING: dict[str, Value] = dict.fromkeys(
         "max_cleans_per_cycle",
         "max_shutdowns_per_cycle",
         "action_timeout",
+        "max_retry_after",
         "visible_after",
         "claim_expiry",
         "adopt_unclaimed",
@@ -162,6 +163,7 @@ EC2 = Sample(
                 "assign_public_ip": Hint("no"),
                 "ebs_optimized": Hint("no"),
                 "terminate_on_shutdown": Hint("no"),
+                "metadata_tokens": Hint("required"),
                 "spot": Hint("no"),
                 "spot_max_price": Hint("0.05"),
                 "scratch_device": Hint("/dev/xvdt"),
@@ -171,14 +173,14 @@ EC2 = Sample(
             },
             EC2_CREATE,
         ),
-        Part("Size m5.large", {"cores": "2", "ram": "8192", "price": "0.096"}),
+        Part("Size m5.large", {"cores": "2", "price": "0.096"}),
         Part(
             "Size m5.xlarge",
             {
                 "instance_type": SHOWN,
                 "cores": "4",
-                "ram": "16384",
-                "scratch": Hint("100"),
+                "ram": Hint("15500"),
+                "scratch": Hint("100000"),
                 "price": "0.192",
                 "preemptible": Hint("no"),
             },
@@ -248,7 +250,7 @@ ARVADOS = Sample(
             },
             EC2_CREATE,
         ),
-        Part("Size m5.large", {"cores": "2", "ram": "8192", "price": "0.096"}),
+        Part("Size m5.large", {"cores": "2", "price": "0.096"}),
     ),
 )
 

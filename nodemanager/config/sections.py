@@ -11,6 +11,7 @@ from nodemanager.config import kinds
 from nodemanager.config.daemon import Daemon, Logging, Manage
 from nodemanager.config.options import Derived, Draft, Section, option, section
 from nodemanager.config.values import (
+    PROVIDERS,
     AdoptUnclaimed,
     Backlog,
     Endpoint,
@@ -74,7 +75,9 @@ class Arvados:
 class Cloud:
     """Which cloud, and when its nodes may be shut down."""
 
-    provider: str = option(kinds.text(), None, "The adapter to use: local, dummy or ec2.")
+    provider: str = option(
+        kinds.text(), None, f"The adapter to use: {', '.join(PROVIDERS[:-1])} or {PROVIDERS[-1]}."
+    )
     driver_class: str | None = option(
         kinds.optional(kinds.dotted_name()),
         "",
@@ -188,6 +191,13 @@ class Cleaning:
         "What is under way for a node or record, and has no outcome by then, is judged afresh.",
         reload=True,
     )
+    max_retry_after: float = option(
+        kinds.duration(),
+        "1h",
+        """The longest wait that a cloud's or a store's Retry-After may ask for: until then nothing
+        is asked of the cloud.""",
+        reload=True,
+    )
     visible_after: float | None = option(
         kinds.optional(kinds.duration()),
         "",
@@ -272,10 +282,15 @@ class Size:
     )
     cores: int | None = option(kinds.optional(kinds.whole(1)), "", "How many cores it has.")
     ram: int | None = option(
-        kinds.optional(kinds.whole(1, unit="MB")), "", "Its memory, before node_mem_scaling."
+        kinds.optional(kinds.whole(1, unit="MB")),
+        "",
+        "The memory that a job may have; node_mem_scaling is not applied to it.",
     )
-    scratch: float | None = option(
-        kinds.optional(kinds.number(least=0, unit="GB")), "", "Its scratch space."
+    scratch: int | None = option(
+        kinds.optional(kinds.whole(0, unit="MB")),
+        "",
+        """Its scratch space, 100000 for 100 GB. Where neither this nor the cloud tells it, or it is
+        0, it is taken to be enough for every job.""",
     )
     price: float | None = option(
         kinds.optional(kinds.number(least=0)), "", "Its price per hour; 0 means that nobody knows."

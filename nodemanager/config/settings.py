@@ -25,7 +25,13 @@ from nodemanager.config.sections import (
     Records,
     Registry,
 )
-from nodemanager.config.values import Credentials, Endpoint, SizeOverride, StoreProvider
+from nodemanager.config.values import (
+    PROVIDERS,
+    Credentials,
+    Endpoint,
+    SizeOverride,
+    StoreProvider,
+)
 from nodemanager.errors import ConfigError
 
 Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
@@ -61,6 +67,8 @@ class Config:
     log_levels: dict[str, str]
     warnings: tuple[str, ...]
     places: Places = field(repr=False)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """The line on which each section begins."""
 
     @property
     def slots(self) -> int:
@@ -103,13 +111,19 @@ def load(
     provider = draft.value("Cloud", "provider")
     accepted = accepts(provider) if accepts is not None and provider else None
     if accepts is not None and provider and accepted is None:
-        report.wrong(draft.places["Cloud", "provider"], "there is no adapter for this cloud yet")
+        report.wrong(draft.places["Cloud", "provider"], _no_adapter(provider))
     for section, names in (accepted or {}).items():
         for place, text in _foreign(section, draft.keys[section], names, draft.places):
             report.wrong(place, text)
     if report.problems:
         raise ConfigError(report.problems)
     return _finished(draft)
+
+
+def _no_adapter(provider: str) -> str:
+    *others, last = PROVIDERS
+    there_are = f"there are {', '.join(others)} and {last}"
+    return f"there is no adapter for this cloud; {there_are}{did_you_mean(provider, [*PROVIDERS])}"
 
 
 def check_keys(config: Config, section: str, accepted: Iterable[str]) -> list[str]:
@@ -134,7 +148,9 @@ def located(config: Config, problems: Iterable[str]) -> list[str]:
     for problem in problems:
         named = _NAMED.match(problem)
         place = config.places.get((named[1], named[2])) if named else None
-        line = 1 if place is None or place.line is None else place.line
+        line = config.lines.get(named[1], config.lines.get("Cloud", 1)) if named else 1
+        if place is not None and place.line is not None:
+            line = place.line
         finished.append(f"{config.path}:{line}: {problem}")
     return finished
 
@@ -179,4 +195,5 @@ def _finished(draft: Draft) -> Config:
         log_levels=draft.log_levels,
         warnings=tuple(draft.report.warnings),
         places=draft.places,
+        lines=draft.ini.lines,
     )

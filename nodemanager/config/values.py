@@ -80,6 +80,10 @@ class Endpoint:
         return self.url
 
 
+PROVIDERS = ("local", "dummy", "ec2")
+"""The clouds that there is an adapter for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listen:
     """An address to serve on; port 0 takes any free one."""
@@ -95,8 +99,8 @@ class Listen:
 class SizeOverride:
     """A `[Size NAME]` section: a size we may boot, and what replaces the cloud's word on it.
 
-    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is before
-    node_mem_scaling; `price` is per hour, and 0 is unknown (S4).
+    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is what
+    a job may have; `price` is per hour, and 0 is unknown (S4).
     """
 
     name: str

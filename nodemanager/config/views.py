@@ -10,6 +10,14 @@ from nodemanager.config.sections import SECTIONS
 from nodemanager.config.settings import Config
 from nodemanager.config.values import MASK, SizeOverride, sounds_secret
 
+NO_SECRETS = frozenset(
+    {
+        *("ca_bundle", "datacenter", "endpoint", "host", "insecure", "port", "profile", "project"),
+        *("region", "secure", "sts_endpoint", "timeout"),
+    }
+)
+"""Keys of [Cloud Credentials] that say where to ask, and not as whom."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -95,7 +103,8 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
             for name, level in config.log_levels.items():
                 yield (section.name, name), _Setting(level, level, False)
     for key, value in config.cloud_credentials.items():
-        yield ("Cloud Credentials", key), _Setting(value, MASK, False)
+        shown = value if key in NO_SECRETS else MASK
+        yield ("Cloud Credentials", key), _Setting(value, shown, False)
     for title, keys in (("Cloud List", config.cloud_list), ("Cloud Create", config.cloud_create)):
         for key, value in keys.items():
             yield (title, key), _Setting(value, MASK if sounds_secret(key) else value, False)

@@ -47,7 +47,7 @@ def later(snapshot: Snapshot, settings: Settings, at: float) -> Snapshot:
     if cloud is None or records is None:
         return snapshot
     pace = max(settings.poll_stale_after / 2, TICK_S)
-    final = max(settings.absent_listings, settings.consecutive_idle_count, CLOCK_AGREE_POLLS) + 1
+    final = max(settings.absent_listings, CLOCK_AGREE_POLLS) + 1
     last = at - final * 2 * TICK_S
     moment = snapshot.now
     while moment < last:

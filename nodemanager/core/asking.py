@@ -5,7 +5,7 @@ Asked at a sensible pace: at most `ASK_LIMIT` in a cycle, one node ever more rar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nodemanager.core.history import Asked, History
@@ -19,15 +19,36 @@ TagAnswers = Mapping[str, tuple[CloudNode, ...]]
 
 
 def cloud_answered(
-    history: History, answers: Mapping[str, tuple[CloudNode, ...]], at: float, settings: Settings
+    history: History,
+    answers: Mapping[str, tuple[CloudNode, ...]],
+    at: float,
+    settings: Settings,
+    malformed: Iterable[str] = (),
 ) -> History:
     """Fold in what the cloud answered by id or tag; what was not asked for long is forgotten."""
     kept = 2 * max(settings.max_poll_time, settings.poll_stale_after)
     asked = {key: one for key, one in history.asked.items() if at - one.at <= kept}
     for key, nodes in answers.items():
-        before = asked.get(key)
-        asked[key] = Asked(at, 1 if before is None else before.times + 1, nodes)
+        since = _denied_since(asked.get(key), at, settings) if _denies(nodes) else None
+        asked[key] = Asked(at, _times(asked.get(key)), nodes, denied_since=since)
+    for key in malformed:
+        asked[key] = Asked(at, _times(asked.get(key)), (), malformed=True)
     return replace(history, asked=asked)
+
+
+def _times(before: Asked | None) -> int:
+    return 1 if before is None else before.times + 1
+
+
+def _denies(nodes: tuple[CloudNode, ...]) -> bool:
+    return all(node.is_absent for node in nodes)
+
+
+def _denied_since(before: Asked | None, at: float, settings: Settings) -> float:
+    """Since when denials are unbroken, with one more now (P6)."""
+    if before is None or before.denied_since is None:
+        return at
+    return before.denied_since if at - before.at <= settings.poll_stale_after else at
 
 
 def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
@@ -35,5 +56,7 @@ def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
     before = history.asked.get(key)
     if before is None:
         return True
-    wait_s = min(settings.max_poll_time, ASK_AGAIN_S * 2.0 ** min(before.times - 1, 16))
+    # Often enough for its denials to count as unbroken (P6).
+    longest_s = min(settings.max_poll_time, settings.poll_stale_after / 2)
+    wait_s = min(longest_s, ASK_AGAIN_S * 2.0 ** min(before.times - 1, 16))
     return at - before.at >= wait_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from nodemanager.core.model import CloudNode, CloudState, Record
+from nodemanager.core.model import CloudNode, CloudState, FreedLife, Record
 
 Bearers = Mapping[str, tuple[CloudNode, ...]]
 """By record uuid, the nodes tagged with it that are not terminated, in the order of their ids."""
@@ -70,4 +70,12 @@ def node_of(
     for node in bearers.get(record.uuid, ()):
         if bears(node, record):
             return node
-    return present.get(record.instance_id) if record.instance_id is not None else None
+    named = present.get(record.instance_id) if record.instance_id is not None else None
+    return None if named is None or is_anothers(named, record) else named
+
+
+def is_anothers(node: CloudNode, record: Record | FreedLife) -> bool:
+    """`node` bears another record's tag, and this one, or this life of it, has a tag of its own:
+    then whose the node is no ping can say, whatever id it named (P1a)."""
+    uuid = record.uuid if isinstance(record, Record) else record.record
+    return record.incarnation is not None and node.tags.record not in (None, uuid)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.history import History, Records
-from nodemanager.core.model import Size
+from nodemanager.core.sizes import size_name
 
 SIZE_LOOP = 5
 """So many nodes of a size in a row that never pinged make it rest (B5)."""
@@ -108,9 +108,5 @@ def first_pings(
         )
         if waited or uuid in claimed_sizes:
             nodes = history.bearers.get(uuid, ())
-            yield uuid, claimed_sizes.get(uuid) or (nodes[0].size if nodes else None)
-
-
-def size_called(sizes: Iterable[Size], name: str | None) -> Size | None:
-    """The configured size of that name or instance type."""
-    return next((size for size in sizes if name in (size.name, size.instance_type)), None)
+            known = size_name(nodes[0], record) if nodes else record.claim.size
+            yield uuid, claimed_sizes.get(uuid) or known

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     INVARIANT = "invariant"
     CLEAN_RATE = "clean_rate"
     WRITES_FAIL = "writes_fail"
+    UNREADABLE = "unreadable"
 
 
 HOW_TO_CLEAR = {
@@ -38,6 +39,8 @@ HOW_TO_CLEAR = {
     "be freed at once; those are not counted again",
     Cause.WRITES_FAIL: "closes when a probe write to the record store succeeds; or by `nodemanager "
     "breaker reset` once you have looked",
+    Cause.UNREADABLE: "closes by `nodemanager breaker reset` once you know what a newer version of "
+    "this program had opened it for: this one can't read all that was kept of it",
 }
 
 
@@ -204,12 +207,13 @@ def after_listing(
 ) -> Breaker:
     """The breaker after a complete listing of `ids`; `history` is without that listing.
 
-    `ids` are all that are listed, a node that is listed as terminated too: that one is not lacking.
+    `ids` are all that are listed, of whatever pool, a node that is listed as terminated too: that
+    one is not lacking. What may be lacking is this pool's (L3a).
     Opens on a collapse (L3), closes when what was lost is there again (B3). While it is open, what
     else goes missing belongs to the loss.
     """
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
-    if cloud and breaker.gone & ids:
+    if breaker.gone & ids:
         breaker = replace(breaker, gone=breaker.gone - ids)
     sets = history.known_nodes if cloud else history.known_records
     known = sets.largest(at, breaker.gone)

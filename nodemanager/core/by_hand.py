@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodemanager.core.idle import doubt
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudNode, Record, WorkerState
 from nodemanager.core.reasons import Kind, Reason
@@ -73,4 +74,4 @@ def called_off(
     state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
     if state is not WorkerState.IDLE:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
-    return None
+    return doubt(node_id, record, snapshot, settings)

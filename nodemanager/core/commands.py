@@ -5,16 +5,16 @@ No rule is judged in here: the plan's verdict is read, and the rule behind its r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from nodemanager.core.history import History
+from nodemanager.core.by_hand import BY_HAND
+from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.history import freed_since_listed
 from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, Mark
-from nodemanager.core.model import Record
-from nodemanager.core.pairing import Pairs
+from nodemanager.core.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import FREED_KEPT_S
@@ -45,6 +45,10 @@ class Result(StrEnum):
     UNKNOWN = "unknown"
     FAILED = "failed"
     UNDER_WAY = "under_way"
+
+
+SENT_AWAY_S = 3600.0
+"""So long a hostname or slot means, to an operator, the node that they sent away by it (O3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,97 +178,22 @@ _REFUSE_DRAIN = frozenset(
 # Whom a command names.
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """All that an operator may name, as the newest listings and the daemon's books have it.
-
-    `others` are ids that may be held and are neither: leftovers, nodes expected or marked.
-    """
-
-    history: History
-    pairs: Pairs
-    others: frozenset[str] = frozenset()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether an id that is not there is unknown, and not just not listed yet."""
-        return self.history.cloud is not None and self.history.records is not None
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        return self.history.records.items if self.history.records is not None else ()
-
-    def names(self) -> Iterator[str]:
-        yield from self.others
-        for node in self.history.cloud.items if self.history.cloud is not None else ():
-            yield node.id
-            yield node.name
-        for record in self.records:
-            yield record.uuid
-            yield from (one for one in (record.hostname, record.instance_id) if one)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A node, a record, or both where they are each other's. `id` is what is marked."""
-
-    id: str
-    node: str | None = None
-    record: str | None = None
-
-
 def find(given: str, known: Known) -> Named | Reply:
-    """Whom `given` names: an id, or a hostname where one has it; else what to answer."""
-    nodes = {node.id: node for node in known.history.cloud.items} if known.history.cloud else {}
-    records = {record.uuid: record for record in known.records}
-    if given in records:
-        node = known.pairs.node_of.get(given)
-        node_id = node.id if node is not None else records[given].instance_id
-        return Named(given, node_id, given)
-    by_id = [record.uuid for record in known.records if record.instance_id == given]
-    freed = _freed(given, known)
-    if freed is not None and given not in known.history.present and not by_id:
-        return freed
-    if given in nodes or by_id:
-        record = known.pairs.record_of.get(given)
-        uuid = record.uuid if record is not None else (by_id[0] if len(by_id) == 1 else None)
-        return Named(given, given, uuid)
-    if given in known.others:
-        return Named(given, given)
-    held = [record.uuid for record in known.records if record.hostname == given]
-    named = [node.id for node in nodes.values() if node.name == given and not node.is_absent]
-    paired = {known.pairs.record_of[id].uuid for id in named if id in known.pairs.record_of}
-    found = [*held, *(id for id in named if id not in known.pairs.record_of), *(paired - {*held})]
-    if len(found) == 1:
-        return find(found[0], known)
-    if found:
-        text = f"{given} is the hostname of {', '.join(sorted(found))}: say which, by its id"
-        return Reply(Result.REFUSED, text, reason=Reason.AMBIGUOUS_NAME)
-    return unknown(given, known.names())
+    """Whom `given` names; else what to answer."""
+    try:
+        return known.find(given)
+    except AmbiguousIdError as error:
+        return Reply(Result.REFUSED, str(error), reason=Reason.AMBIGUOUS_NAME)
+    except UnknownIdError as error:
+        nearest = error.near[0] if error.near else None
+        return Reply(Result.UNKNOWN, str(error), reason=Reason.UNKNOWN_ID, nearest=nearest)
 
 
-def _freed(given: str, known: Known) -> Named | None:
-    """A record that we freed and nobody has used since, by the node or the hostname that it had."""
-    free = {record.uuid for record in known.records if not record.holds_anything}
-    taken = {record.hostname for record in known.records}
-    for life in known.history.freed.values():
-        named = life.node_id == given or (life.hostname == given and given not in taken)
-        if named and life.record in free:
-            return Named(life.record, life.node_id, life.record)
-    return None
-
-
-def unknown(given: str, names: Iterable[str]) -> Reply:
-    """No such id; with the known one that is most like it."""
-    like = get_close_matches(given, dict.fromkeys(names), n=1, cutoff=0.6)
-    nearest = like[0] if like else None
-    hint = f"; did you mean {nearest}?" if nearest is not None else ""
-    text = f"no node, record or leftover is known as {given}{hint}"
-    return Reply(Result.UNKNOWN, text, reason=Reason.UNKNOWN_ID, nearest=nearest)
-
-
-def forcing(forced: Iterable[str]) -> Reply | None:
-    """The refusal of a `--force` that nothing may break, or None (O3)."""
+def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
+    """The refusal of a `--force` that nothing may break, or nobody stands for (O3)."""
+    if forced and not (mark.by.strip() and mark.reason.strip()):
+        text = "a forced clean must say who orders it and why: give both `by` and a reason"
+        return Reply(Result.REFUSED, text, reason=Reason.NEVER_FORCED, rule="O3")
     for rule in forced:
         if rule not in FORCIBLE:
             text = (
@@ -315,6 +244,44 @@ def not_planned(made: Plan, id: str) -> Verdict | None:
     return keep(id, reason, **measures)
 
 
+def sent_away(
+    given: str, named: Named | None, gone: Iterable[tuple[ShutdownOrder, float]]
+) -> tuple[ShutdownOrder, float] | None:
+    """The node that an operator sent away just now by that hostname or slot, and when.
+
+    `gone` are the shutdowns that ended lately, oldest first. Another node may have the name by now,
+    and whoever says a drain twice does not mean that one.
+    """
+    found = None
+    for order, at in gone:
+        bore_it = given in (order.hostname, None if order.slot is None else str(order.slot))
+        if order.reason in BY_HAND and bore_it:
+            found = order, at
+    if found is None or (named is not None and named.node == found[0].node_id):
+        return None
+    return found
+
+
+def of_sent_away(
+    verb: Verb, given: str, order: ShutdownOrder, ago_s: float, now: str | None
+) -> Reply:
+    """The answer to a command by a name whose node is gone by `order`; `now` has it."""
+    ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
+    name = given if given == order.hostname else f"slot {given}"
+    text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
+    if verb is Verb.RUN:
+        return Reply(
+            Result.REFUSED,
+            f"too late: {text}",
+            record=order.record,
+            node=order.node_id,
+            reason=Reason.NODE_ABSENT,
+        )
+    if now is not None:
+        text += f"; {name} is {now} now: name that by its id, if it is to go, too"
+    return Reply(Result.ALREADY, text, record=order.record, node=order.node_id)
+
+
 def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
     """What the plan makes of a node that is marked to be drained; DONE when the mark stands."""
     verdict = _of_node(named, made, snapshot)
@@ -322,7 +289,12 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
         return _gone(named)
     if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
         return refused(Verb.DRAIN, verdict, named)
-    return _done(named, f"{_node(named)} is draining: it is shut down as soon as it is idle")
+    node = _node(named)
+    return _done(
+        named,
+        f"{node} is draining: it is shut down as soon as it is idle; `nodemanager undrain {node}` "
+        "undoes that",
+    )
 
 
 def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
@@ -346,17 +318,11 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
         return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named)
     if verdict.kind is Kind.CLEAN:
         return None
-    if verdict.reason is Reason.HOLDS_NOTHING or _just_freed(uuid, made.history):
+    if verdict.reason is Reason.HOLDS_NOTHING or freed_since_listed(uuid, made.history):
         return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
     if verdict.reason is Reason.IN_FLIGHT and (verdict.measures or {}).get("action") == "clean":
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
     return refused(Verb.CLEAN, verdict, named)
-
-
-def _just_freed(uuid: str, history: History) -> bool:
-    """Whether we freed it since the newest record listing began, which shows it as it was."""
-    shown = history.records.started_at if history.records is not None else float("-inf")
-    return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
 
 
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
@@ -394,6 +360,12 @@ def too_late(named: Named) -> Reply:
         node=named.node,
         reason=Reason.SHUTTING_DOWN,
     )
+
+
+def gone_before(named: Named) -> Reply:
+    """The refusal to undo what was done already."""
+    text = f"{_node(named)}: too late: it is gone"
+    return replace(without(named, Reason.NODE_ABSENT), text=text)
 
 
 def not_listed_yet(given: str) -> Reply:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from nodemanager.core.bearers import node_of
@@ -15,15 +16,23 @@ from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import OUTSIDE, NodeView
+from nodemanager.core.shutdown import IDLE, OUTSIDE, NodeView
+from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted
-from nodemanager.errors import QuotaExceeded, Throttled
+from nodemanager.core.verdict import Verdict, keep
+from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""
+
+
+LONGEST_REFUSAL_S = 3600.0
+"""A size whose creates are bad requests is tried again this often at least (D6)."""
+PRICE_ERROR = 1e-9
+"""Sums of prices are this far from the decimal numbers that an operator adds up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +40,9 @@ class Wants:
     """What demand makes of a snapshot.
 
     `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
-    `surplus` are idle nodes that may go; `unmet` are the sizes still wanted after what is up;
-    `price` is per hour, of all there is.
+    `unsatisfiable` says of each job that can't be had, by its id, why (U12);
+    `surplus` are idle nodes that may go, and `unwanted` those and the ones that may not go yet;
+    `unmet` are the sizes still wanted after what is up; `price` is per hour, of all there is.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -41,29 +51,46 @@ class Wants:
     unmet: frozenset[str]
     wishlist: int
     price: float
+    unsatisfiable: tuple[Verdict, ...] = ()
+    unwanted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """So many nodes of a size that are wanted, and why."""
+
+    size: Size
+    reason: Reason
+    count: int
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
-    """The cheapest size with at least what the job needs; None where there is none."""
-    for size in sizes:
-        if job.instance_type is not None:
-            if job.instance_type in (size.name, size.instance_type):
-                return size
+    """The cheapest size with at least what the job needs; None where there is none.
+
+    `sizes` are by price. A job that is not preemptible gets a preemptible size only where no other
+    fits. A size of the very name that the job gives goes before one of that instance type.
+    """
+    asked: Sequence[Size] = sizes
+    if job.instance_type is not None:
+        asked = [size for size in sizes if size.name == job.instance_type]
+        asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
+    fallback = None
+    for size in asked:
+        if not _fits(job, size, settings):
             continue
-        if (
-            size.cores >= job.cores
-            and size.ram_mb * settings.node_mem_scaling >= job.ram_mb
-            and size.scratch_mb >= job.scratch_mb
-            and (job.preemptible or not size.preemptible)
-        ):
+        if job.preemptible or not size.preemptible:
             return size
-    return None
+        fallback = fallback or size
+    return fallback
 
 
-def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
-    """Cheapest first; a size of unknown or zero price last (S4)."""
-    return tuple(
-        sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
+def _fits(job: Job, size: Size, settings: Settings) -> bool:
+    """Whether the size has what the job needs; memory or scratch space of 0 is unknown: it fits."""
+    ram_mb = size.ram_mb if size.ram_is_given else int(size.ram_mb * settings.node_mem_scaling)
+    return (
+        size.cores >= job.cores
+        and (not size.ram_mb or ram_mb >= job.ram_mb)
+        and (not size.scratch_mb or size.scratch_mb >= job.scratch_mb)
     )
 
 
@@ -222,22 +249,24 @@ class Market:
         pending: set[str],
         slots: Slots,
         locked: int = 0,
+        untagged: AbstractSet[str] = frozenset(),
     ) -> None:
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
         self.locked = locked
-        self.sizes = by_price(settings.sizes)
+        self.sizes = Sizes(settings.sizes)
         self.views = views
-        self._size_by_type: dict[str, Size] = {}
-        for size in self.sizes:
-            self._size_by_type.setdefault(size.instance_type, size)
-            self._size_by_type.setdefault(size.name, size)
         self.spare: Counter[str] = Counter()
-        self.up = len(pending) + len(snapshot.boots_unclaimed)
-        self.existing = self.up + len(_leaving(snapshot) - pending)
+        self.just_busy: Counter[str] = Counter()
+        self.pending = len(pending) + len(snapshot.boots_unclaimed)
+        self.existing = self.pending + len(_leaving(snapshot) - pending)
+        self.untagged = untagged & pending
+        """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
+        and nothing drains or ends it (D11)."""
+        self.up = self.pending - len(self.untagged)
         self.price = 0.0
-        self.pending = self.up
+        self.fixed_price = 0.0
         self._count_views()
         self._count_pending(pending)
 
@@ -246,87 +275,167 @@ class Market:
             reason = view.verdict.reason
             if reason in OUTSIDE:
                 continue
-            size = self._size_by_type.get(view.node.size or "")
+            size = self.sizes.of_node(view.node, view.record)
+            view.size = self.sizes.called(view.node, view.record)
+            price = self.sizes.price_of(view.node, view.record)
             self.existing += 1
-            self.price += (size.price or 0.0) if size is not None else 0.0
+            self.price += price
+            self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
             if not view.counts:
                 continue
             self.up += 1
             if size is not None and (view.state is WorkerState.IDLE or reason in SPARE):
                 self.spare[size.name] += 1
+            elif size is not None and self._turned_busy(view):
+                self.just_busy[size.name] += 1
+
+    def _turned_busy(self, view: NodeView) -> bool:
+        """Whether its job may be one that the demand still counts as waiting: another node for it
+        would be one too many. The next demand poll tells."""
+        history, demand_at = self.snapshot.history, self.snapshot.demand_at
+        if view.record is None or history.clock is None or demand_at is None:
+            return False
+        heard = history.heard.get(view.record.uuid)
+        if heard is None or heard.busy_since is None:
+            return False
+        return heard.busy_since + history.clock.error_s >= history.clock.now(demand_at)
 
     def _count_pending(self, pending: set[str]) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
-        names = [
-            claimed.get(uuid) or (expected[uuid].size if uuid in expected else "")
-            for uuid in pending
-        ]
-        for name in (*names, *self.snapshot.boots_unclaimed):
-            size = self._size_by_type.get(name) or (self.sizes[0] if self.sizes else None)
-            if size is not None:
-                self.spare[size.name] += 1
-                self.price += size.price or 0.0
+        listing = self.snapshot.history.records
+        claims = {
+            record.uuid: record.claim
+            for record in (listing.items if listing is not None and pending else ())
+            if record.uuid in pending and record.claim is not None
+        }
+        for uuid in pending:
+            claim = claims.get(uuid)
+            name = claimed.get(uuid) or (claim.size if claim is not None else None)
+            name = name or (expected[uuid].size if uuid in expected else None)
+            spare = 0 if uuid in self.untagged else 1
+            self._count_boot(name, claim.price if claim is not None else None, spare)
+        for name in self.snapshot.boots_unclaimed:
+            self._count_boot(name)
+
+    def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
+        """A node to be; of a size that nobody knows any more it is taken for the cheapest."""
+        size = self.sizes.named(name)
+        if size is None and price is not None:
+            self.price += price
+            return
+        if size is None and self.sizes.by_price:
+            size = self.sizes.by_price[0]
+        if size is not None:
+            self.spare[size.name] += spare
+            self.price += size.price or 0.0
 
     def trade(self) -> Wants:
         """Decide boots and surplus."""
         refused: Counter[tuple[str, Reason]] = Counter()
-        wishes: Counter[str] = Counter()
-        for job in self.snapshot.demand or ():
-            size = size_for(job, self.sizes, self.settings)
-            if size is None:
-                refused[job.instance_type or "any", Reason.NO_FITTING_SIZE] += job.count
-            else:
-                wishes[size.name] += job.count
-        wanted: list[tuple[Size, Reason]] = []
-        for size in self.sizes:
-            lacking = min(wishes[size.name] - self.spare[size.name], self.settings.max_nodes)
-            wanted.extend([(size, Reason.WANTED)] * max(0, lacking))
-        boots = self._grant(wanted, refused, [])
-        if self.sizes:
+        wishes, lots, unsatisfiable = self._weigh_demand()
+        boots = self._grant(lots, refused, [])
+        if self.sizes.by_price:
             # What the wishlist was refused does not fill the pool.
             lacking = max(0, self.settings.min_nodes - self.up - len(boots))
-            below_min = [(self._cheapest(), Reason.BELOW_MIN_NODES)] * lacking
-            boots = self._grant(below_min, refused, boots)
-            wanted.extend(below_min)
+            below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
+            boots = self._grant([below_min], refused, boots)
+            lots.append(below_min)
+        unwanted = self._unwanted(wishes)
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
-            surplus=self._surplus(wishes),
-            unmet=frozenset(size.name for size, _ in wanted)
-            | frozenset(size.instance_type for size, _ in wanted),
+            surplus=frozenset(view.node.id for view in unwanted if view.surplus_if_idle),
+            unmet=frozenset(lot.size.name for lot in lots if lot.count),
             wishlist=sum(wishes.values()),
             price=self.price,
+            unsatisfiable=tuple(unsatisfiable),
+            unwanted=frozenset(view.node.id for view in unwanted),
         )
+
+    def _weigh_demand(self) -> tuple[Counter[str], list[Lot], list[Verdict]]:
+        """The nodes that the queue wants by size, those that lack in its order, and what can't be.
+
+        What is spare serves the first in the queue (U12).
+        """
+        wishes: Counter[str] = Counter()
+        lots: list[Lot] = []
+        unsatisfiable: list[Verdict] = []
+        spare = self.spare + self.just_busy
+        for job in self.snapshot.demand or ():
+            size = size_for(job, self.sizes.by_price, self.settings)
+            verdict = self._unsatisfiable(job, size)
+            if verdict is not None:
+                unsatisfiable.append(verdict)
+            if verdict is not None or size is None:
+                continue
+            wishes[size.name] += job.count
+            served = min(job.count, spare[size.name])
+            spare[size.name] -= served
+            if served < job.count:
+                lots.append(Lot(size, Reason.WANTED, job.count - served))
+        return wishes, lots, unsatisfiable
+
+    def _unsatisfiable(self, job: Job, size: Size | None) -> Verdict | None:
+        """Why the job can't be had, however empty the pool is; None where it can (U12)."""
+        settings = self.settings
+        if size is None:
+            asked = {"cores": job.cores, "ram_mb": job.ram_mb, "scratch_mb": job.scratch_mb}
+            return keep(job.id, Reason.NO_FITTING_SIZE, size=job.instance_type, **asked)
+        if job.count > settings.max_nodes:
+            measures = {"size": size.name, "count": job.count, "limit": settings.max_nodes}
+            return keep(job.id, Reason.JOB_OVER_MAX_NODES, **measures)
+        if settings.max_total_price <= 0:
+            return None
+        if not size.price:
+            return keep(job.id, Reason.UNPRICED_SIZE, size=size.name)
+        price = job.count * size.price
+        if self._is_over(self.fixed_price + price):
+            limit = settings.max_total_price - self.fixed_price
+            return keep(job.id, Reason.JOB_OVER_MAX_PRICE, size=size.name, price=price, limit=limit)
+        return None
+
+    def _is_over(self, price: float) -> bool:
+        return price > self.settings.max_total_price + PRICE_ERROR
 
     def _cheapest(self) -> Size:
         """What `min_nodes` is filled with: the cheapest size that is neither preemptible nor
         resting, or the cheapest of all."""
         now = self.snapshot.now
-        for size in self.sizes:
+        for size in self.sizes.by_price:
             limits = self.snapshot.limits
             rests = limits.resting.get(size.name, 0.0) > now
             rests = rests or limits.loops.resting_until(size.name, now) is not None
             if not size.preemptible and not rests:
                 return size
-        return self.sizes[0]
+        return self.sizes.by_price[0]
 
     def _grant(
         self,
-        wanted: list[tuple[Size, Reason]],
+        wanted: list[Lot],
         refused: Counter[tuple[str, Reason]],
         granted: list[tuple[Size, Reason]],
     ) -> list[tuple[Size, Reason]]:
         boots = list(granted)
         standing = self._standing_refusal()
         price = self.price + sum(size.price or 0.0 for size, _ in granted)
-        for size, why in wanted:
-            reason = standing or self._refusal(size, len(boots), price)
-            if reason is not None:
-                refused[size.name, reason] += 1
-                continue
-            boots.append((size, why))
-            price += size.price or 0.0
+        for lot in wanted:
+            size = lot.size
+            for left in range(lot.count, 0, -1):
+                reason = standing or self._refusal(size, len(boots), price)
+                if reason is not None:
+                    refused[size.name, reason] += left
+                    if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
+                        # Whoever comes later in the queue must not take what it waits for.
+                        standing = reason
+                    break
+                boots.append((size, lot.reason))
+                price += size.price or 0.0
         return boots
+
+    def _gets_its_turn(self, size: Size) -> bool:
+        """Whether there is a price left for it once all that may go has gone."""
+        stays = self.settings.min_nodes * (self._cheapest().price or 0.0)
+        return not self._is_over(self.fixed_price + stays + (size.price or 0.0))
 
     def _standing_refusal(self) -> Reason | None:
         snapshot = self.snapshot
@@ -348,7 +457,7 @@ class Market:
         if settings.max_total_price > 0:
             if not size.price:
                 return Reason.UNPRICED_SIZE
-            if price + size.price > settings.max_total_price:
+            if self._is_over(price + size.price):
                 return Reason.AT_MAX_PRICE
         if limits.quota is not None:
             # One more than was refused is tried again once in a while (D6).
@@ -365,15 +474,19 @@ class Market:
             return Reason.NO_FREE_SLOT
         return None
 
-    def _surplus(self, wishes: Counter[str]) -> frozenset[str]:
-        """Idle nodes beyond demand: never below min_nodes, and down to max_nodes."""
-        idle = [view for view in self.views if view.surplus_if_idle]
+    def _unwanted(self, wishes: Counter[str]) -> list[NodeView]:
+        """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
+
+        Those that may go now come first, and of them those that have been unwanted for longest.
+        """
+        since, now = self.snapshot.history.unwanted, self.snapshot.now
+        idle = [view for view in self.views if view.counts and self._is_idle(view)]
         if not idle:
-            return frozenset()
-        counts = self.snapshot.history.idle
+            return []
         idle.sort(
             key=lambda view: (
-                -counts.get(view.node.id, 0),
+                not view.surplus_if_idle,
+                since.get(view.node.id, now),
                 view.node.created_at or 0.0,
                 view.node.id,
             )
@@ -381,17 +494,24 @@ class Market:
         over_max = self.existing - self.settings.max_nodes
         may_go = self.up - self.settings.min_nodes
         spare = Counter(self.spare)
-        surplus: set[str] = set()
+        unwanted: list[NodeView] = []
         for view in idle:
-            if len(surplus) >= may_go:
+            if len(unwanted) >= may_go:
                 break
-            size = self._size_by_type.get(view.node.size or "")
+            size = self.sizes.of_node(view.node, view.record)
             name = size.name if size is not None else ""
-            if size is not None and spare[name] <= wishes[name] and over_max <= len(surplus):
+            if size is not None and spare[name] <= wishes[name] and over_max <= len(unwanted):
                 continue
             spare[name] -= 1
-            surplus.add(view.node.id)
-        return frozenset(surplus)
+            unwanted.append(view)
+        return unwanted
+
+    def _is_idle(self, view: NodeView) -> bool:
+        """Whether demand decides about it: it is idle, or was unwanted before something of ours for
+        it ended, which the next listing shows (D12)."""
+        reason, known = view.verdict.reason, self.snapshot.history.unwanted
+        just_ended = reason is Reason.CHANGED_SINCE_LISTING and view.node.id in known
+        return reason in IDLE or (just_ended and view.state is WorkerState.IDLE)
 
 
 def after_refusal(
@@ -399,18 +519,32 @@ def after_refusal(
 ) -> Limits:
     """The limits once the cloud refused a create of `size` while there were `nodes` (D6).
 
-    A quota is probed again later; any other definite no rests the size for max_poll_time. An
-    error that is not definite changes nothing: its claim stays and counts (U6).
+    A quota is probed again later. Any other definite no rests the size for max_poll_time; of
+    requests that the cloud calls bad (a wrong image, say) each in a row for twice as long, up to
+    LONGEST_REFUSAL_S. An error that is not definite changes nothing: its claim stays and counts
+    (U6).
     """
     if isinstance(error, QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
     if isinstance(error, Throttled) or not getattr(error, "definite", False):
         return limits
-    return replace(limits, resting={**limits.resting, size: now + settings.max_poll_time})
+    rest_s, bad = settings.max_poll_time, 0
+    if isinstance(error, BadRequest):
+        if limits.resting.get(size, 0.0) > now:
+            # Another create of the same plan.
+            return limits
+        bad = limits.bad.get(size, 0) + 1
+        rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (bad - 1)))
+    return replace(
+        limits,
+        resting={**limits.resting, size: now + rest_s},
+        bad={**limits.bad, size: bad},
+    )
 
 
-def after_success(limits: Limits, nodes: int) -> Limits:
-    """The limits once a create succeeded: a quota that let one more through is raised (D6)."""
+def after_success(limits: Limits, size: str, nodes: int) -> Limits:
+    """The limits once a create of `size` succeeded: a quota that let one more through is raised."""
+    limits = replace(limits, bad={name: n for name, n in limits.bad.items() if name != size})
     if limits.quota is None or nodes < limits.quota:
         return limits
     return replace(limits, quota=nodes + 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.by_hand import BY_HAND, called_off
+from nodemanager.core.idle import doubt
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import worker_state
@@ -50,7 +51,7 @@ def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
     return ShutdownOrder(
         node_id=node.id,
         name=node.name,
-        size=node.size,
+        size=view.size,
         reason=view.verdict.reason,
         plan_id=snapshot.plan_id,
         breaker_generation=snapshot.breaker.generation,
@@ -120,6 +121,9 @@ def confirm_shutdown(
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
         if wanted:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
+        doubted = doubt(node_id, record, snapshot, settings)
+        if doubted is not None:
+            return doubted
     elif order.reason in BY_HAND:
         undone = called_off(order, record, snapshot, settings)
         if undone is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodemanager.core.history import Absence, History
+from nodemanager.core.history import Absence, Asked, History
 from nodemanager.core.model import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -50,7 +50,8 @@ class Grounds:
 
     `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear its uuid or instance id
     in the newest complete listing, and in incomplete ones since. `place` is how many cleans of the
-    cycle came before it.
+    cycle came before it. `asked_by_tag` and `asked_by_id` are the cloud's last answers about one
+    that pings in vain (P6).
     """
 
     signs: Signs
@@ -68,6 +69,8 @@ class Grounds:
     flights: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     place: int = 0
+    asked_by_tag: Asked | None = None
+    asked_by_id: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Look:
     tagged: tuple[CloudNode, ...] | None
     by_id: CloudNode | None = None
     asked_id: bool = False
+    malformed: bool = False
     listed: tuple[CloudNode, ...] = ()
     polls: Mapping[str, float | None] = field(default_factory=dict)
     breaker: str | None = None
@@ -157,6 +161,8 @@ def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: in
         flights=tuple(flight.kind for flight in flights if flight is not None),
         holds=_held(snapshot, uuid, node_id),
         place=place,
+        asked_by_tag=history.asked.get(uuid),
+        asked_by_id=history.asked.get(node_id or ""),
     )
 
 
@@ -171,6 +177,7 @@ def look_at(
     node_id: str | None,
     guarantee: Guarantee,
     fence_wait: float,
+    malformed: bool = False,
 ) -> Look:
     """What stands now; `snapshot` leaves the clean's own flight out, `node_id` is the order's."""
     history = snapshot.history
@@ -201,6 +208,7 @@ def look_at(
         tagged=tagged,
         by_id=by_id,
         asked_id=asked_id,
+        malformed=malformed,
         listed=_listed(history, record.uuid, node_id),
         polls=polls,
         breaker=snapshot.breaker.cause.value if snapshot.breaker.cause is not None else None,

@@ -6,35 +6,28 @@ records, and no secret.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core import explain_node, explain_record
 from nodemanager.core.ahead import TICK_S, focused, later
+from nodemanager.core.bearers import node_of
 from nodemanager.core.explain_node import Subject
 from nodemanager.core.findings import Earliest, Finding, Status, blocking, earliest
 from nodemanager.core.model import CloudNode, Record
+from nodemanager.core.naming import Known, UnknownIdError
 from nodemanager.core.plan import Plan, adopting, judged
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge, classify, quiet_for, word_of
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.sizes import Sizes
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
 
 APPLY, DRY_RUN = "apply", "dry-run"
-NEAR = 5
 Facts = Mapping[str, Any]
-
-
-class UnknownIdError(LookupError):
-    """Nothing, or more than one thing, goes by that id. `near` are ids that might be meant."""
-
-    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.near = near
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +63,9 @@ def explain(
 ) -> Explanation:
     """Why the plan `made` of `snapshot` decided as it did about the one thing that `given` names.
 
-    `given` is a record's uuid, a cloud node's id or name, a hostname or a slot number. Raises
-    UnknownIdError.
+    `given` is as naming.py says. Raises UnknownIdError.
     """
-    subject = find(snapshot, given)
+    subject = find(snapshot, made, given)
     if made.aborted is not None:
         return _aborted(snapshot, made, settings, subject, mode)
     snapshot = judged(made, snapshot)
@@ -88,53 +80,21 @@ def explain(
 # Who is meant.
 
 
-def find(snapshot: Snapshot, given: str) -> Record | CloudNode:
-    """The listed record or node that goes by `given`. Raises UnknownIdError."""
-    history = snapshot.history
-    records = {one.uuid: one for one in (history.records.items if history.records else ())}
-    nodes = {one.id: one for one in (history.cloud.items if history.cloud else ())}
-    if given in records:
-        return records[given]
-    if given in nodes:
-        return nodes[given]
-    named: list[Record | CloudNode] = [
-        one
-        for one in records.values()
-        if one.hostname == given or (one.slot_number is not None and str(one.slot_number) == given)
-    ]
-    named = named or [one for one in nodes.values() if one.name == given]
-    if len(named) == 1:
-        return named[0]
-    if named:
-        ids = tuple(sorted(_id_of(one) for one in named))
-        raise UnknownIdError(f"{given} is what {len(ids)} are called: {', '.join(ids)}", ids)
-    near = _near(given, records.values(), nodes.values())
-    hint = f"; near it: {', '.join(near)}" if near else ""
-    raise UnknownIdError(
-        f"no listed record or node goes by {given!r} ({len(records)} records and {len(nodes)} "
-        f"nodes are listed; give a uuid, node id, hostname or slot){hint}",
-        near,
-    )
+def find(snapshot: Snapshot, made: Plan, given: str) -> Record | CloudNode:
+    """The listed record or node that goes by `given`; of a node that is no more, its record.
 
-
-def _near(given: str, records: Iterable[Record], nodes: Iterable[CloudNode]) -> tuple[str, ...]:
-    names: list[str] = []
-    if given.isdecimal():
-        wanted = int(given)
-        slots = sorted(
-            (abs(one.slot_number - wanted), one.slot_number)
-            for one in records
-            if one.slot_number is not None
-        )
-        return tuple(f"slot {slot}" for _, slot in slots[:NEAR])
-    for record in records:
-        names += [record.uuid, *([record.hostname] if record.hostname else [])]
-    for node in nodes:
-        names += [node.id, node.name]
-    names = list(dict.fromkeys(names))
-    near = [one for one in names if given and (given in one or one in given)][:NEAR]
-    near += difflib.get_close_matches(given, names, NEAR, 0.6)
-    return tuple(dict.fromkeys(near))[:NEAR]
+    Raises UnknownIdError.
+    """
+    known = Known(snapshot.history, made.pairs)
+    named = known.find(given)
+    if named.id != named.record:
+        for node in known.nodes:
+            if node.id == named.id:
+                return node
+    for record in known.records:
+        if record.uuid == named.record:
+            return record
+    raise UnknownIdError(f"no listing has {named.id} any more, and its record is another's")
 
 
 def _id_of(one: Record | CloudNode) -> str:
@@ -156,6 +116,7 @@ def _of_record(
     rivals = made.pairs.ambiguous.get(uuid, ())
     node = made.pairs.node_of.get(uuid) or _listed_node(snapshot, record)
     when = _when_record(judge, record, findings, (*before, *behind))
+    paired = record if uuid in made.pairs.node_of else None
     return Explanation(
         subject="record",
         id=uuid,
@@ -167,7 +128,7 @@ def _of_record(
         verdict=verdict,
         state=classify(record, snapshot, settings).value,
         record=record_facts(record, snapshot, settings),
-        node=None if node is None else node_facts(node, snapshot, uuid in made.pairs.node_of),
+        node=None if node is None else node_facts(node, paired, snapshot, settings),
         rivals=rivals,
         findings=(*findings, *explain_record.ask_later(judge, record)),
         earliest=when,
@@ -177,7 +138,7 @@ def _of_record(
 def _listed_node(snapshot: Snapshot, record: Record) -> CloudNode | None:
     history = snapshot.history
     bearers = history.bearers.get(record.uuid, ())
-    return bearers[0] if bearers else history.present.get(record.instance_id or "")
+    return bearers[0] if bearers else node_of(record, history.bearers, history.present)
 
 
 def _when_record(
@@ -223,7 +184,7 @@ def _of_node(
         verdict=view.verdict,
         state=view.state.value,
         record=None if record is None else record_facts(record, snapshot, settings),
-        node=node_facts(node, snapshot, record is not None),
+        node=node_facts(node, record, snapshot, settings),
         rivals=made.pairs.ambiguous.get(node.id, ()),
         findings=tuple(findings),
         earliest=_when_node(judge, subject, made, findings, of_plan),
@@ -294,7 +255,7 @@ def _aborted(
         if isinstance(subject, Record)
         else subject.state.value,
         record=record_facts(subject, snapshot, settings) if isinstance(subject, Record) else None,
-        node=None if isinstance(subject, Record) else node_facts(subject, snapshot, False),
+        node=None if isinstance(subject, Record) else node_facts(subject, None, snapshot, settings),
         findings=(block,),
         earliest=Earliest(None, (why,)),
     )
@@ -323,7 +284,7 @@ def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Fact
         "quiet_s": None if clock is None else quiet_for(record, clock, snapshot),
         "claimed_s": None if claim is None else age(claim.at),
         "claimed_by": None if claim is None else claim.manager,
-        "claimed_for": None if claim is None else claim.node_name,
+        "claimed_for": None if claim is None else record.hostname or claim.node_name,
         "incarnation": record.incarnation,
         "version": record.version,
         "held": record.held or record.uuid in snapshot.holds,
@@ -332,21 +293,23 @@ def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Fact
     }
 
 
-def node_facts(node: CloudNode, snapshot: Snapshot, is_paired: bool) -> Facts:
-    """What the listing tells of a node; `age_s` by our wall clock."""
+def node_facts(
+    node: CloudNode, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> Facts:
+    """What the listing tells of a node that pairs with `record`; `age_s` by our wall clock."""
     age_s = None if node.created_at is None else snapshot.wall - node.created_at
     return {
         "id": node.id,
         "name": node.name,
         "state": node.state.value,
         "raw_state": node.raw_state,
-        "size": node.size,
+        "size": Sizes(settings.sizes).called(node, record),
         "age_s": age_s,
         "pool": node.tags.pool,
         "record": node.tags.record,
         "incarnation": node.tags.incarnation,
         "addresses": list(node.addresses),
-        "paired": is_paired,
+        "paired": record is not None,
         "held": node.held or node.id in snapshot.holds,
         "problems": list(node.problems),
     }

@@ -24,6 +24,7 @@ from nodemanager.core.findings import (
     found,
     not_asked,
 )
+from nodemanager.core.idle import AS_IDLE
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.plan import Plan
@@ -79,9 +80,14 @@ def _word(judge: NodeJudge, subject: Subject) -> Measured:
 
 def _idle(judge: NodeJudge, subject: Subject) -> Measured:
     return {
-        "idle_polls": judge.history.idle.get(subject.node.id, 0),
+        "idle_polls": judge.idle_words(subject.paired),
         "needed_polls": judge.settings.consecutive_idle_count,
     }
+
+
+def _idle_wait(judge: NodeJudge, subject: Subject) -> Wait:
+    left = judge.settings.consecutive_idle_count - judge.idle_words(subject.paired)
+    return f"not before {left} more of its pings {'say' if left > 1 else 'says'} that it is idle"
 
 
 def _window(judge: NodeJudge, subject: Subject) -> Measured:
@@ -146,8 +152,8 @@ def _unpaired_wait(judge: NodeJudge, subject: Subject) -> Wait:
 def _heard_wait(judge: NodeJudge, subject: Subject) -> Wait:
     seen = judge._unheard(subject.node)
     assert seen is not None
-    age_s: float = (seen.verdict.measures or {})["age_s"]
-    return judge.settings.node_stale_after - age_s
+    silent_s: float = (seen.verdict.measures or {})["silent_s"]
+    return judge.settings.node_stale_after - silent_s
 
 
 def _ambiguous(judge: NodeJudge, subject: Subject) -> Wait:
@@ -218,9 +224,7 @@ ASKINGS: Mapping[str, How] = {
         lambda judge, subject: "not while it says that it is busy",
         _by(lambda judge: judge.snapshot.drains),
     ),
-    "idle_for_long": Asking(
-        "idle in consecutive_idle_count polls", lambda judge, subject: 0.0, _idle
-    ),
+    "idle_for_long": Asking("idle in consecutive_idle_count pings", _idle_wait, _idle),
     "idle_of_known_age": Asking(
         "the cloud says when it was launched",
         lambda judge, subject: "not without a launch time from the cloud to count from",
@@ -234,7 +238,9 @@ ASKINGS: Mapping[str, How] = {
         lambda judge, subject: "not before the store's clock was read",
     ),
     "not_down": Asking(
-        "down by its own word, past boot_fail_after from launch", _down_wait, _silence
+        "down by its own word, past boot_fail_after from launch unless that is fail",
+        _down_wait,
+        _silence,
     ),
     "not_silent": Asking(
         "silent, its record stale, and past boot_fail_after", _silence_wait, _silence
@@ -385,4 +391,20 @@ def ask_of_plan(
             visible_after_s=settings.visible_after,
         ),
     ]
-    return [sane, flight, cap, *later]
+    return [sane, _word_is_news(verdict), flight, cap, *later]
+
+
+def _word_is_news(verdict: Verdict) -> Finding:
+    """What is asked of a node that would go by its own idle word (D12)."""
+    asks = "it was told to take no more work, and has drained; or its idle word is news"
+    waits = {
+        Reason.DRAIN_AWAITED: "not before its pings say that it is drained",
+        Reason.IDLE_WORD_OLD: "not before its next ping says that it is idle",
+    }
+    reason, measures = verdict.reason, verdict.measures or {}
+    if reason in waits:
+        why = waits[reason]
+        return Finding("D12", "idle_word", asks, Status.BLOCKS, reason, measures, why=why)
+    if reason in AS_IDLE:
+        return Finding("D12", "idle_word", asks, Status.PASSED)
+    return not_asked("D12", "idle_word", asks, "it is not shut down as idle")

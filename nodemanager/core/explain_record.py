@@ -266,6 +266,11 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
             why = f"{hand.by} broke it by name ({hand.reason})"
             findings.append(replace(passed, reason=kept.reason, why=why))
             continue
+        if kept is not None and judge.waives(record, kept.reason):
+            passed = found(rule, in_time.name, asking, judge, record, None)
+            why = "its pings are no sign of life: the cloud has denied its node for too long (P6)"
+            findings.append(replace(passed, reason=kept.reason, why=why))
+            continue
         findings.append(found(rule, in_time.name, asking, judge, record, _answer(kept)))
     findings += ask_standing(judge.snapshot, judge.settings)
     short = Answer(Reason.LISTING_SHORT, {}) if judge.unlisted.short else None

@@ -1,7 +1,8 @@
 """Was a record freed whose node lives? The signs of it, and the way back (SAFETY.md U8).
 
 A sign of life after a clean is a late ping, a freed record that was pinged, or a listed node that
-the cloud, asked by id, confirms. Each life is told once; the breaker opens on it, and remembers.
+the cloud, asked by id, confirms. Each life is told once; the breaker opens on it, and remembers. It
+is given back once the cloud shows its node alive, by the id that we knew.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.asking import Answers, cloud_answered, may_ask
+from nodemanager.core.asking import Answers, TagAnswers, cloud_answered, may_ask
+from nodemanager.core.bearers import is_anothers
 from nodemanager.core.breaker import Breaker, Cause, opened, with_changed
 from nodemanager.core.history import History, Records
 from nodemanager.core.model import CloudNode, CloudState, FreedLife, LatePing, Record, life_key
@@ -44,7 +46,11 @@ class FalseClean:
 def signs_in_pings(
     late: Iterable[LatePing], history: History, at: float, settings: Settings
 ) -> list[FalseClean]:
-    """Late pings of this pool's freed lives; one in the minute of the clean is no sign."""
+    """Late pings of this pool's freed lives; one in the minute of the clean is no sign.
+
+    Nor is one that names another instance than we knew, whatever it names; nor one of a life that
+    ended because it pinged in vain (P6): there the cloud alone is believed.
+    """
     found = []
     for ping in late:
         known = history.freed.get(life_key(ping.record, ping.incarnation))
@@ -54,9 +60,14 @@ def signs_in_pings(
         if not late_s > LATE_PING_S:
             continue
         life = known or FreedLife(ping.record, ping.incarnation, at - late_s)
-        life = replace(life, node_id=ping.instance_id or life.node_id)
+        if life.why == Reason.PINGER_DENIED or _names_another(ping, life):
+            continue
         found.append(FalseClean(life, Reason.LATE_PING, {"late_s": late_s}))
     return found
+
+
+def _names_another(ping: LatePing, life: FreedLife) -> bool:
+    return None not in (ping.instance_id, life.node_id) and ping.instance_id != life.node_id
 
 
 def signs_in_records(history: History, listing: Records, at: float) -> list[FalseClean]:
@@ -75,13 +86,20 @@ def signs_in_records(history: History, listing: Records, at: float) -> list[Fals
     found = []
     for life in history.freed.values() if pinged else ():
         record = pinged.get(life.record)
-        if record is None or record.instance_id is None or record.instance_id != life.node_id:
+        if record is None or not _may_have_pinged(life, record):
             continue
         assert record.last_ping_at is not None
         late_s = at - clock.age(record.last_ping_at, at) - life.freed_at
         if listing.started_at > life.freed_at and late_s > LATE_PING_S:
             found.append(FalseClean(life, Reason.PINGED_AFTER_CLEAN, {"late_s": late_s}))
     return found
+
+
+def _may_have_pinged(life: FreedLife, record: Record) -> bool:
+    """Whether the ping that the freed record shows may be that life's own."""
+    if life.node_id is None:
+        return life.incarnation is not None
+    return record.instance_id == life.node_id
 
 
 def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -> dict[str, str]:
@@ -113,7 +131,12 @@ def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -
 
 
 def is_alive(node: CloudNode, life: FreedLife) -> bool:
-    """Whether the node holds its slot; the one that we destroyed may still show as stopping."""
+    """Whether the node holds its slot; the one that we destroyed may still show as stopping.
+
+    One that bears another record's tag is that record's, whatever id a ping named (P1a).
+    """
+    if is_anothers(node, life):
+        return False
     if life.why == Reason.AFTER_SHUTDOWN and node.id == life.node_id:
         return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
     return not node.is_absent
@@ -198,25 +221,85 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
 
 def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Settings) -> Breaker:
     """A life whose node is confirmed gone by id, by D3, holds the breaker open no more (B3)."""
+    said: dict[str, bool | None] = {}
+    for life in open_lives(breaker):
+        if life.node_id is not None and life.node_id in answers:
+            node = answers[life.node_id]
+            if node is not None and is_anothers(node, life):
+                node = None
+            said[life.key] = None if node is None else not node.is_absent
+    return _confirmed(breaker, said, at, settings)
+
+
+def after_tag_answers(
+    breaker: Breaker, answers: TagAnswers, at: float, settings: Settings
+) -> Breaker:
+    """The same of a life that no id is known of, confirmed gone by its tag (B3)."""
+    said: dict[str, bool | None] = {}
+    for life in _known_by_tag(breaker):
+        if life.record in answers:
+            own = _own(answers[life.record], life)
+            said[life.key] = any(not node.is_absent for node in own) if own else None
+    return _confirmed(breaker, said, at, settings)
+
+
+def _known_by_tag(breaker: Breaker) -> tuple[FreedLife, ...]:
+    """The open lives whose tag is all that the cloud can be asked by."""
+    lives = open_lives(breaker)
+    return tuple(one for one in lives if one.node_id is None and one.incarnation is not None)
+
+
+def _own(nodes: Iterable[CloudNode], life: FreedLife) -> tuple[CloudNode, ...]:
+    """Of those that bear the record's tag, that life's own."""
+    return tuple(node for node in nodes if node.tags.incarnation in (None, life.incarnation))
+
+
+def _confirmed(
+    breaker: Breaker, said: Mapping[str, bool | None], at: float, settings: Settings
+) -> Breaker:
+    """With what the cloud said of open lives, by key: alive, ended, or None for no such node."""
     part = breaker.part(Cause.FALSE_CLEAN)
-    if part is None:
+    if part is None or not said:
         return breaker
     denied, confirmed = dict(part.denied), set(part.confirmed)
-    for key in sorted(part.ids):
-        life = breaker.told.get(key)
-        if life is None or life.node_id is None or life.node_id not in answers:
-            continue
-        node = answers[life.node_id]
-        if node is not None:
-            denied.pop(life.node_id, None)
-            if node.is_absent:
+    for key, alive in sorted(said.items()):
+        if alive is not None:
+            denied.pop(key, None)
+            if not alive:
                 confirmed.add(key)
         elif settings.visible_after == 0 or (
             at - part.opened_at > settings.visible_after
-            and at - denied.setdefault(life.node_id, at) >= ASK_AGAIN_S
+            and at - denied.setdefault(key, at) >= ASK_AGAIN_S
         ):
             confirmed.add(key)
     return with_changed(breaker, replace(part, denied=denied, confirmed=frozenset(confirmed)))
+
+
+def after_silence(
+    breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
+) -> Breaker:
+    """A life that nothing is known of to ask the cloud by holds it open while it pings (B3)."""
+    part = breaker.part(Cause.FALSE_CLEAN)
+    lives = [life for life in open_lives(breaker) if _nothing_to_ask_by(life, history)]
+    if part is None or not lives or history.clock is None:
+        return breaker
+    clock, heard = history.clock, {life_key(one.record, one.incarnation): one for one in late}
+    silent = set(part.confirmed)
+    for life in lives:
+        silent_s = at - (life.told_at or 0.0)
+        if life.key in heard:
+            silent_s = min(silent_s, clock.age(heard[life.key].at, at))
+        if silent_s > settings.node_stale_after:
+            silent.add(life.key)
+    return with_changed(breaker, replace(part, confirmed=frozenset(silent)))
+
+
+def _nothing_to_ask_by(life: FreedLife, history: History) -> bool:
+    """It bore no tag, and no id of a node is known that it pinged with (P1a)."""
+    if life.incarnation is not None:
+        return False
+    answer = history.asked.get(life.node_id or "")
+    return life.node_id is None or (answer is not None and answer.malformed)
 
 
 @dataclass(frozen=True)
@@ -232,6 +315,8 @@ def pings_seen(
     breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
 ) -> Folded:
     """Fold in the late pings that the store remembers; most were told before."""
+    late = tuple(late)
+    breaker = after_silence(breaker, history, late, at, settings)
     breaker, new = told(breaker, signs_in_pings(late, history, at, settings), at)
     return Folded(breaker, history, new)
 
@@ -245,13 +330,26 @@ def records_seen(breaker: Breaker, history: History, listing: Records) -> Folded
 
 
 def answers_seen(
-    breaker: Breaker, history: History, answers: Answers, at: float, settings: Settings
+    breaker: Breaker,
+    history: History,
+    answers: Answers,
+    at: float,
+    settings: Settings,
+    malformed: frozenset[str] = frozenset(),
 ) -> Folded:
     """Fold in the cloud's answers by id: who is alive after all, and who is gone."""
     breaker = after_answers(breaker, answers, at, settings)
     breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
     nodes = {key: () if node is None else (node,) for key, node in answers.items()}
-    return Folded(breaker, cloud_answered(history, nodes, at, settings), new)
+    return Folded(breaker, cloud_answered(history, nodes, at, settings, malformed), new)
+
+
+def tags_seen(
+    breaker: Breaker, history: History, answers: TagAnswers, at: float, settings: Settings
+) -> Folded:
+    """Fold in the cloud's answers by tag."""
+    breaker = after_tag_answers(breaker, answers, at, settings)
+    return Folded(breaker, cloud_answered(history, answers, at, settings))
 
 
 def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:
@@ -273,6 +371,13 @@ def to_ask(
     asking |= {life.node_id for life in open_lives(breaker) if life.node_id is not None}
     due = (one for one in sorted(asking) if may_ask(history, one, snapshot.now, settings))
     return tuple(due)[:limit]
+
+
+def to_ask_tagged(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
+    """Records to ask the cloud for by tag: of open lives that no node's id is known of."""
+    records = {life.record for life in _known_by_tag(snapshot.breaker)}
+    history, now = snapshot.history, snapshot.now
+    return tuple(one for one in sorted(records) if may_ask(history, one, now, settings))
 
 
 def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Verdict:
@@ -303,20 +408,26 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
     for other in records.items:
         if life.slot is not None and other.slot_number == life.slot:
             return keep(uuid, Reason.SLOT_TAKEN, held_by=other.uuid)
-    if life.why == Reason.AFTER_SHUTDOWN and not _has_been_seen(life, snapshot.history):
-        return keep(uuid, Reason.EVIDENCE_MISSING, node=life.node_id)
+    if not _has_been_seen(life, snapshot.history):
+        blind = _nothing_to_ask_by(life, snapshot.history)
+        reason = Reason.UNVERIFIABLE if blind else Reason.EVIDENCE_MISSING
+        return keep(uuid, reason, node=life.node_id)
     return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, uuid, {"slot": life.slot})
 
 
 def _has_been_seen(life: FreedLife, history: History) -> bool:
-    """Whether the cloud, asked by id since it was told, has the node that we destroyed.
+    """Whether the cloud, asked since it was told, has that very node: by the id that we knew, or
+    by its tag where we knew none.
 
-    Its late ping may have been under way for long, and its record would be given to nobody.
+    A ping alone proves no node: it may have been under way for long, or somebody has the secret.
     """
-    answer = None if life.node_id is None else history.asked.get(life.node_id)
+    answer = history.asked.get(life.record if life.node_id is None else life.node_id)
     if answer is None or answer.at < (life.told_at or 0.0):
         return False
-    return any(is_alive(node, life) for node in answer.nodes)
+    nodes = answer.nodes
+    if life.node_id is None:
+        nodes = _own(nodes, life) if life.incarnation is not None else ()
+    return any(is_alive(node, life) for node in nodes)
 
 
 CLEAR = "it is given back where it can be; see the operator's guide, false cleans"
@@ -330,5 +441,7 @@ LASTING = {
     Reason.HELD: "`nodemanager release` it, and it is given back",
     Reason.UNREADABLE: "mend the record by hand, and it is given back",
     Reason.NO_PRE_IMAGE: _BY_HAND,
+    Reason.UNVERIFIABLE: "find its node by hand; the breaker closes once its pings have stopped "
+    "for node_stale_after, or by `nodemanager breaker reset`",
 }
 """Why a record is not given back until an operator does something, and what that is."""

@@ -15,6 +15,7 @@ from nodemanager.core.bearers import (
     Present,
     bears,
     index_nodes,
+    is_anothers,
     listed_twice,
     node_of,
 )
@@ -28,6 +29,7 @@ from nodemanager.core.model import (
     StoreTime,
     WorkerState,
 )
+from nodemanager.core.pools import uuids_of_ours
 from nodemanager.core.settings import (
     CLOCK_STEP_S,
     Settings,
@@ -47,11 +49,21 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8)."""
+    """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8).
+
+    `seen_at` is when the listing that first showed it ended, CLOCK_BOOTTIME. `idle` says how many
+    pings in a row, each with a stamp of its own, said that the node is idle, and `idle_since` when
+    the first of them was seen (D12). `busy_since` is the stamp of the first ping in a row that said
+    busy, where the one before said idle or there was none.
+    """
 
     incarnation: str | None
     last_ping_at: float | None
     answered_s: float
+    seen_at: float = float("-inf")
+    idle: int = 0
+    idle_since: float | None = None
+    busy_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +84,16 @@ class Asked:
     """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
 
     `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
+    `denied_since` is the first of its unbroken denials, no two of them further apart than
+    poll_stale_after (P6). `malformed` says that it is no node's id, which denies nothing (P1a).
     """
 
     at: float
     times: int
     nodes: tuple[CloudNode, ...]
     is_past: bool = False
+    denied_since: float | None = None
+    malformed: bool = False
 
 
 Nodes = Listing[CloudNode]
@@ -94,6 +110,8 @@ class History:
     `cloud`, `glimpsed` the versions of records in incomplete listings since `records`: seen is
     seen (C5, C6). `vetoed` are records of which a listing after `base`, begun then, showed another
     version, whatever later ones show (C6). `answered_s` is how long the store answered pings (D8).
+    `unwanted` is since which plan, CLOCK_BOOTTIME, neither demand nor an operator has wanted each
+    node, by id (D12).
     """
 
     cloud: Nodes | None = None
@@ -112,8 +130,7 @@ class History:
     heard: Mapping[str, Heard] = field(default_factory=dict)
     future: Mapping[str, Future] = field(default_factory=dict)
     unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
-    idle: Mapping[str, int] = field(default_factory=dict)
-    idle_since: Mapping[str, float] = field(default_factory=dict)
+    unwanted: Mapping[str, float] = field(default_factory=dict)
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, float] = field(default_factory=dict)
     known_nodes: KnownSets = field(default_factory=KnownSets)
@@ -152,9 +169,6 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     bearers, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
-    ours = frozenset(present) - {
-        node.id for node in present.values() if node.tags.pool not in (None, settings.pool)
-    }
     # A node listed as terminated is known to be gone, and may leave the list (L3).
     known = history.known_nodes.without(_ended(listing, present))
     return replace(
@@ -173,9 +187,11 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             for node in present.values()
             if node.state is CloudState.STOPPED
         },
-        known_nodes=known.with_set(listing.started_at, ours),
+        known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
         asked={
-            key: replace(one, is_past=True) if key in present or key in bearers else one
+            key: replace(one, is_past=True, denied_since=None)
+            if key in present or key in bearers
+            else one
             for key, one in history.asked.items()
         },
     )
@@ -201,6 +217,21 @@ def _base(history: History, listing: Nodes) -> Records | None:
         if one is not None and one.ended_at < listing.started_at
     ]
     return max(before, key=lambda one: one.ended_at, default=None)
+
+
+def _ours(history: History, present: Present, settings: Settings) -> frozenset[str]:
+    """The nodes of this pool: by its tag, or untagged where one of its records names them (L3a)."""
+    pools = {node.id: node.tags.pool for node in present.values()}
+    if None not in pools.values() or history.records is None:
+        return frozenset(one for one, pool in pools.items() if pool == settings.pool)
+    records = history.records.items
+    uuids = uuids_of_ours(records, settings)
+    named = {record.instance_id for record in records if record.uuid in uuids}
+    return frozenset(
+        one
+        for one, pool in pools.items()
+        if pool == settings.pool or (pool is None and one in named)
+    )
 
 
 def _ended(listing: Nodes, present: Present) -> frozenset[str]:
@@ -231,12 +262,11 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         listing = _in_order(listing)
     heard: dict[str, Heard] = {}
     future: dict[str, Future] = {}
-    idle: dict[str, int] = {}
-    idle_since: dict[str, float] = {}
     clock = history.clock
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
     known, future_before = history.heard, history.future
     answered_s = _answered_by(history, listing.ended_at, settings)
+    answers = _answers(history, listing)
     for record in listing.items:
         uuid, claim = record.uuid, record.claim
         incarnation = None if claim is None else claim.incarnation
@@ -247,13 +277,11 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             and before.incarnation == incarnation
             and not record.fenced
         ):
-            heard[uuid] = before
+            # A word that was counted is not counted again (D12).
+            same = answers or not before.idle
+            heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
-            heard[uuid] = Heard(incarnation, record.last_ping_at, answered_s)
-        if record.worker_state is WorkerState.IDLE:
-            for node in history.bearers.get(uuid, ()):
-                idle[node.id] = history.idle.get(node.id, 0) + 1
-                idle_since[node.id] = history.idle_since.get(node.id, listing.ended_at)
+            heard[uuid] = _heard(before, record, answered_s, listing.ended_at, answers=answers)
         seen = future_before.get(uuid) if future_before else None
         if (
             seen is not None
@@ -276,10 +304,44 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         vetoed=vetoed,
         heard=heard,
         future=future,
-        idle=idle,
-        idle_since=idle_since,
-        known_records=history.known_records.with_set(listing.started_at, uuids),
+        known_records=history.known_records.with_set(
+            listing.started_at, uuids_of_ours(listing.items, settings)
+        ),
     )
+
+
+def _answers(history: History, listing: Records) -> bool:
+    """Whether the nodes' own ping URL answered the probe that came with this listing (D8)."""
+    return history.last_answer_at is not None and history.last_answer_at >= listing.ended_at
+
+
+def _heard(
+    before: Heard | None, record: Record, answered_s: float, at: float, *, answers: bool
+) -> Heard:
+    """A word that is new, and the row of idle ones that it goes on with or ends (D12).
+
+    None counts while the probe fails: whoever is busy meanwhile can't say so.
+    """
+    incarnation, stamp = record.incarnation, record.last_ping_at
+    is_same_life = before is not None and before.incarnation == incarnation
+    if before is not None and is_same_life and before.last_ping_at == stamp:
+        # Behind a fence it is shown again and again, and said once.
+        return replace(before, answered_s=answered_s)
+    if record.worker_state is not WorkerState.IDLE or not answers:
+        busy_since = _busy_since(before if is_same_life else None, record)
+        return Heard(incarnation, stamp, answered_s, at, busy_since=busy_since)
+    if before is None or not is_same_life or before.idle_since is None:
+        return Heard(incarnation, stamp, answered_s, at, 1, at)
+    return Heard(incarnation, stamp, answered_s, at, before.idle + 1, before.idle_since)
+
+
+def _busy_since(before: Heard | None, record: Record) -> float | None:
+    if record.worker_state is not WorkerState.BUSY:
+        return None
+    is_first = record.first_ping_at == record.last_ping_at
+    if is_first or (before is not None and (before.idle or before.last_ping_at is None)):
+        return record.last_ping_at
+    return None if before is None else before.busy_since
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
@@ -317,6 +379,12 @@ def _in_order(listing: Records) -> Records:
     return replace(listing, items=tuple(sorted(listing.items, key=repr)))
 
 
+def freed_since_listed(uuid: str, history: History) -> bool:
+    """Whether we freed that record since the newest record listing began, which shows it full."""
+    shown = history.records.started_at if history.records is not None else float("-inf")
+    return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
+
+
 def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:
     """A newer version, or a newer ping, was seen: it vetoes, and breaks a silence (C6, D8)."""
     answered_s = _answered_by(history, listing.ended_at, settings)
@@ -328,7 +396,9 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
         versions[record.uuid] = record.version if seen in (None, record.version) else ""
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
-            heard[record.uuid] = Heard(record.incarnation, record.last_ping_at, answered_s)
+            heard[record.uuid] = _heard(
+                before, record, answered_s, listing.ended_at, answers=_answers(history, listing)
+            )
     return replace(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
 
 
@@ -386,6 +456,15 @@ def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Se
     for node_id in bad:
         turned.setdefault(node_id, at)
     return replace(history, turned=turned)
+
+
+def unwanted_seen(history: History, unwanted_now: Iterable[str], at: float) -> History:
+    """Fold in which idle nodes a plan finds that nobody wants, each since which plan (D12).
+
+    One that is wanted again in between starts anew.
+    """
+    since = {node_id: history.unwanted.get(node_id, at) for node_id in unwanted_now}
+    return history if since == history.unwanted else replace(history, unwanted=since)
 
 
 def store_answered(history: History, at: float, settings: Settings) -> History:
@@ -463,8 +542,9 @@ def _without_seen(
 ) -> dict[str, Absence]:
     """Without the records whose node was seen, by its tag or by the instance id of any of them."""
     uuids = {node.tags.record for node in seen}
-    ids = {node.id for node in seen}
+    by_id = {node.id: node for node in seen}
     for record in records.items if records is not None else ():
-        if record.instance_id in ids:
+        named = by_id.get(record.instance_id or "")
+        if named is not None and not is_anothers(named, record):
             uuids.add(record.uuid)
     return {uuid: value for uuid, value in absence.items() if uuid not in uuids}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.bearers import bears
+from nodemanager.core.bearers import bears, is_anothers
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pools import not_ours
@@ -13,7 +13,7 @@ from nodemanager.core.records import quiet_for, window_of, word_of
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
-from nodemanager.core.unlisted import look_for_unlisted
+from nodemanager.core.unlisted import is_denied_for_good, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -27,7 +27,8 @@ class CleanEvidence:
     """What the cleaner found just before the write: the record and the cloud's answers (C11).
 
     `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
-    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked.
+    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked, and
+    `malformed` that the cloud calls it no node's id: as if there were none (P1a).
     """
 
     record: Record | None
@@ -35,6 +36,7 @@ class CleanEvidence:
     by_id: CloudNode | None = None
     asked_id: bool = False
     error: str | None = None
+    malformed: bool = False
 
 
 def confirm_clean(
@@ -58,6 +60,11 @@ def confirm_clean(
         return alive
     if order.is_exception:
         return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+    unknown = _can_be_told(order, record, found, snapshot, settings)
+    if unknown is not None:
+        return unknown
+    if order.reason is Reason.PINGER_DENIED:
+        return _still_denied(order, record, snapshot, settings)
     return _still_stale(order, record, found, snapshot, settings)
 
 
@@ -110,7 +117,7 @@ def _sign_of_life(
         if _is_alive(node, order) and (order.is_exception or bears(node, record)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     by_id = found.by_id
-    if by_id is not None and _is_alive(by_id, order):
+    if by_id is not None and _is_alive(by_id, order) and not is_anothers(by_id, record):
         return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
     return None
 
@@ -123,6 +130,44 @@ def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
     return node.state is not CloudState.TERMINATED
 
 
+def _can_be_told(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """What keeps the record because its silence, or its node's absence, can't be told now."""
+    uuid = order.uuid
+    if record.instance_id is not None and not found.asked_id:
+        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
+    blind = record.claim is None and (record.instance_id is None or found.malformed)
+    if blind and not _broken(order, Reason.UNVERIFIABLE):
+        detail = f"{record.instance_id} is no node's id" if found.malformed else None
+        return keep(uuid, Reason.UNVERIFIABLE, detail=detail)
+    if look_for_unlisted(snapshot, settings).short:
+        return keep(uuid, Reason.LISTING_SHORT)
+    clock = snapshot.history.clock
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+        return keep(uuid, Reason.CLOCK_UNKNOWN)
+    return None
+
+
+def _still_denied(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """P6: nothing has shown its node meanwhile, and it did not ping for the first time just now."""
+    uuid, clock = order.uuid, snapshot.history.clock
+    assert clock is not None
+    if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
+    first = record.first_ping_at
+    since_s = 0.0 if first is None else clock.age(first, snapshot.now)
+    if since_s <= settings.visible_after:
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after)
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
 def _still_stale(
     order: CleanOrder,
     record: Record,
@@ -130,17 +175,8 @@ def _still_stale(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict:
-    uuid = order.uuid
-    if record.instance_id is not None and not found.asked_id:
-        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
-    blind = record.claim is None and record.instance_id is None
-    if blind and not _broken(order, Reason.UNVERIFIABLE):
-        return keep(uuid, Reason.UNVERIFIABLE)
-    if look_for_unlisted(snapshot, settings).short:
-        return keep(uuid, Reason.LISTING_SHORT)
-    clock = snapshot.history.clock
-    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
-        return keep(uuid, Reason.CLOCK_UNKNOWN)
+    uuid, clock = order.uuid, snapshot.history.clock
+    assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
     # The fence is a write of ours and no sign of life; what it must not hide was compared.
@@ -160,6 +196,12 @@ def _still_stale(
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
             )
-    elif not order.fenced and not (quiet_s or 0.0) > settings.claim_window:
-        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=settings.claim_window)
+    elif not order.fenced and not (quiet_s or 0.0) > _claim_window(record, settings):
+        limit_s = _claim_window(record, settings)
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=limit_s)
     return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
+def _claim_window(record: Record, settings: Settings) -> float:
+    claim = record.claim
+    return settings.claim_window if claim is None else settings.window_of(claim)

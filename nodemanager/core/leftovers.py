@@ -15,7 +15,7 @@ when each entry is due.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -165,9 +165,12 @@ def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledg
     )
 
 
-def due(ledger: Ledger, now: float) -> tuple[Entry, ...]:
-    """What is to be released now: of one node only the first kind that is not passed over."""
-    ready = [entry for entry in _in_turn(ledger) if entry.not_before <= now]
+def due(ledger: Ledger, now: float, holds: Set[str] = frozenset()) -> tuple[Entry, ...]:
+    """What is to be released now: of one node only the first kind that is not passed over.
+
+    What an operator holds by its own id is passed over, too; the rest of its node goes on (C9).
+    """
+    ready = [entry for entry in _in_turn(ledger, holds) if entry.not_before <= now]
     return tuple(sorted(ready, key=lambda e: (e.leftover.order, e.not_before, e.leftover.id)))
 
 
@@ -184,7 +187,7 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
 
     Neither what is held itself, nor what a held node left.
     """
-    ready = due(ledger, snapshot.now)
+    ready = due(ledger, snapshot.now, snapshot.holds)
     if not ready:
         return Turn()
     if (block := standing_block(snapshot, settings)) is not None:
@@ -227,14 +230,14 @@ def next_due(ledger: Ledger) -> float | None:
     return min((entry.not_before for entry in _in_turn(ledger)), default=None)
 
 
-def _in_turn(ledger: Ledger) -> list[Entry]:
+def _in_turn(ledger: Ledger, holds: Set[str] = frozenset()) -> list[Entry]:
     """What need not wait for anything but its time.
 
     Where the node is not known, nobody knows what belongs together, and nothing waits.
     """
     first: dict[str, int] = {}
     for entry in ledger.entries.values():
-        if not entry.passed_over:
+        if not entry.passed_over and entry.leftover.id not in holds:
             node, order = entry.leftover.node_id, entry.leftover.order
             first[node] = min(order, first.get(node, order))
     return [

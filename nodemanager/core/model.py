@@ -76,11 +76,12 @@ class Guarantee(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Our three tags on a node (U5); None where the node lacks one."""
+    """Our tags on a node (U5, U11); None where the node lacks one. `size` is a size's name."""
 
     pool: str | None = None
     record: str | None = None
     incarnation: str | None = None
+    size: str | None = None
 
 
 NO_TAGS = Tags()
@@ -145,7 +146,11 @@ class Claim:
     """The mark that a record is reserved for a node being set up (U4).
 
     `at` is on the store's clock; `token` is the lease's fencing token; `incarnation` is 128
-    random bits in hex (T8).
+    random bits in hex (T8). `size` is the name of the size that is booted on it, `price` what that
+    costs per hour (U11). `window` is how long it stands without a ping, by the settings that it was
+    made under (C21, S6). A claim of an older version names none of the three. `node_id` is the
+    node that the cloud created for it, once that was written down: then pings that name another
+    are refused (P1a).
     """
 
     pool: str
@@ -154,6 +159,10 @@ class Claim:
     at: float
     node_name: str
     incarnation: str
+    window: float | None = None
+    size: str | None = None
+    price: float | None = None
+    node_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +172,12 @@ class Record:
     `worker_state` is what the node itself reported in its last ping (None: it reported none);
     `derived_state` is the API's own crunch_worker_state, which is never evidence of `down` (T6).
     `version` is what a conditional write is conditional on. `pool` is the pool the record names
-    (T3), with or without a claim. `instance_id` is the cloud id the node pinged with. `fenced`
-    says that a fence stands on it, which locks its node out (C12).
+    (T3), with or without a claim. `instance_id` is the node that its claim names, or else the id
+    that the node pinged with. `fenced` says that a fence stands on it, which locks its node out
+    (C12). `failed` says that the node's own word is `fail`: it is down, and its boot grace is over
+    (D1). `drain` is the number of the order to take no more work that the answers to its pings
+    give, None where they give none; `drained` the one that its own newest word says it has carried
+    out; `drain_hook` says that it can (D12).
     `ping_secret` opens the record to a ping: never logged, never in a repr.
     """
 
@@ -187,6 +200,10 @@ class Record:
     ping_secret: str | None = field(default=None, repr=False)
     problems: tuple[str, ...] = ()
     fenced: bool = False
+    failed: bool = False
+    drain: str | None = None
+    drained: str | None = None
+    drain_hook: bool = False
 
     @property
     def holds_slot(self) -> bool:
@@ -281,11 +298,16 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class StoreTime:
-    """The store's clock, `at` epoch seconds when our boottime was `boottime`; good to `error_s`."""
+    """The store's clock, `at` epoch seconds when our boottime was `boottime`; good to `error_s`.
+
+    `beats` is how often the store was ever asked for it by a write, where it counts: one that
+    counts fewer than before was put back to what it was (L5).
+    """
 
     at: float
     boottime: float
     error_s: float
+    beats: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +315,8 @@ class Size:
     """A kind of node one can boot. `price` is per hour; None or 0 is unknown (S4).
 
     `name` is what the configuration and the log call it; `instance_type` is the cloud's own id.
+    Memory or scratch space of 0 is unknown. `ram_is_given` says that `ram_mb` is what a job may
+    have, by the configuration's own word; else node_mem_scaling of it is.
     """
 
     name: str
@@ -302,6 +326,7 @@ class Size:
     scratch_mb: int = 0
     price: float | None = None
     preemptible: bool = False
+    ram_is_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from nodemanager.core.verdict import Verdict
 class CleanOrder:
     """One clean to carry out: what was judged, and until when the judgement stands (C11).
 
-    `exception` is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
-    place of the waived ones; then `version` is None and the version judged is the one re-read.
+    An exception is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
+    place of the waived ones; then `version` is None and the version judged is the one re-read. So
+    it is for PINGER_DENIED (P6), whose every ping makes a new one.
     `fenced` says that the node is locked out already and the fence has stood (C12), since
     `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
     the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
@@ -58,7 +59,7 @@ def order_clean(
         plan_id=snapshot.plan_id,
         breaker_generation=snapshot.breaker.generation,
         not_after=snapshot.now + ORDER_TTL_S,
-        version=record.version,
+        version=None if verdict.reason is Reason.PINGER_DENIED else record.version,
         incarnation=record.incarnation,
         instance_id=record.instance_id,
         slot=record.slot_number,

@@ -15,6 +15,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
+from nodemanager.core.binding import BindOrder, bind_orders
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.coherence import Impossible, find_impossible
@@ -27,13 +28,15 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.drain import DrainOrder, drain_orders
 from nodemanager.core.history import History
+from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
-from nodemanager.core.pools import not_ours
+from nodemanager.core.pools import adopts_unclaimed, not_ours
 from nodemanager.core.prune import PruneOrder, prune_orders
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
@@ -64,6 +67,7 @@ class Plan:
     snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
     ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
     be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
+    `binds` are claims to be told their node (P1a).
     """
 
     plan_id: str
@@ -74,6 +78,7 @@ class Plan:
     views: tuple[NodeView, ...] = ()
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
+    drains: tuple[DrainOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -81,6 +86,7 @@ class Plan:
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
     restores: tuple[FreedLife, ...] = ()
+    binds: tuple[BindOrder, ...] = ()
     not_restored: tuple[Verdict, ...] = ()
     wants: Wants | None = None
     slots: Slots | None = None
@@ -138,7 +144,9 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
-    wants = Market(snapshot, settings, views, pending, slots, locked).trade()
+    untagged = unlisted.untagged
+    wants = Market(snapshot, settings, views, pending, slots, locked, untagged).trade()
+    snapshot = _after_unwanted(snapshot, views, wants)
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
@@ -149,6 +157,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         *false_clean.to_ask(snapshot, settings, pairs),
         *unlisted.ask,
     )
+    ask_tagged = (*false_clean.to_ask_tagged(snapshot, settings), *unlisted.ask_tagged)
     return Plan(
         plan_id=snapshot.plan_id,
         history=_to_go_on_from(snapshot),
@@ -158,13 +167,15 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         views=tuple(views),
         boots=boots,
         shutdowns=shutdowns,
+        drains=tuple(drain_orders(views, snapshot, settings)),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
         ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
-        ask_tagged=unlisted.ask_tagged,
+        ask_tagged=tuple(dict.fromkeys(ask_tagged))[:ASK_LIMIT],
         unlisted=unlisted,
         restores=restores,
+        binds=bind_orders(snapshot, settings, pairs),
         not_restored=not_restored,
         wants=wants,
         slots=slots,
@@ -194,8 +205,8 @@ def adopting(history: History, settings: Settings) -> Settings:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
-    pools = {record.pool for record in history.records.items}
-    return replace(settings, adopt_unclaimed=pools <= {None, settings.pool})
+    adopts = adopts_unclaimed(history.records.items, settings)
+    return replace(settings, adopt_unclaimed=adopts)
 
 
 def _no_plan(
@@ -268,6 +279,27 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
     return replace(snapshot, history=history, breaker=breaker)
+
+
+def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
+    """D12: who demand wants no more, or an operator, and since when.
+
+    One that is being shut down stays what it was, unless demand lacks one of its size.
+    """
+    before = snapshot.history.unwanted
+    others = [
+        view.node.id
+        for view in views
+        if of_node(snapshot.drains, view.node) is not None
+        or (
+            view.node.id in before
+            and view.verdict.reason is Reason.SHUTTING_DOWN
+            and view.size not in wants.unmet
+        )
+    ]
+    unwanted = wants.unwanted | frozenset(others)
+    history = histories.unwanted_seen(snapshot.history, unwanted, snapshot.now)
+    return replace(snapshot, history=history)
 
 
 def _restores(
@@ -388,26 +420,21 @@ def _shutdowns(
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
     judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
-    surplus, flights = wants.surplus, snapshot.record_flights
+    surplus = wants.surplus
     wanting: list[NodeView] = []
     for view in views:
         node_id = view.node.id
         if surplus and node_id in surplus:
-            idle_polls = snapshot.history.idle.get(node_id, 0)
-            measures = {"idle_polls": idle_polls, "needed_polls": settings.consecutive_idle_count}
+            words = judge.idle_words(view.record) if view.record is not None else 0
+            measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
         if view.verdict.kind is not Kind.SHUTDOWN:
             continue
-        measures_now = view.verdict.measures or {}
-        if node_id in impossible:
-            view.verdict = keep(node_id, Reason.IMPOSSIBLE)
-        elif judge.block is not None:
-            merged = {**measures_now, **judge.block[1]}
-            view.verdict = Verdict(Kind.KEEP, judge.block[0], node_id, merged)
-        elif (view.record.uuid if view.record else view.node.tags.record) in flights:
-            view.verdict = keep(node_id, Reason.IN_FLIGHT)
-        else:
+        forbidden = _forbidden(view, judge, impossible)
+        if forbidden is None:
             wanting.append(view)
+        else:
+            view.verdict = forbidden
     wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
     destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
     destroying += snapshot.destroyed_lately
@@ -422,6 +449,21 @@ def _shutdowns(
         room -= capped
         orders.append(order_shutdown(view, snapshot))
     return tuple(orders)
+
+
+def _forbidden(view: NodeView, judge: NodeJudge, impossible: frozenset[str]) -> Verdict | None:
+    """What forbids the shutdown that the view calls for, and is not about how many go."""
+    node_id, record, snapshot = view.node.id, view.record, judge.snapshot
+    if node_id in impossible:
+        return keep(node_id, Reason.IMPOSSIBLE)
+    if judge.block is not None:
+        measures = {**(view.verdict.measures or {}), **judge.block[1]}
+        return Verdict(Kind.KEEP, judge.block[0], node_id, measures)
+    if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
+        return keep(node_id, Reason.IN_FLIGHT)
+    if view.verdict.reason in AS_IDLE and record is not None:
+        return doubt(node_id, record, snapshot, judge.settings)
+    return None
 
 
 def _boots(
@@ -465,24 +507,29 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     return not is_locked(record, snapshot, settings)
 
 
+def place_of(view: NodeView) -> str | None:
+    """Where a node is counted and listed: what it does; None for one that is only seen."""
+    reason = view.verdict.reason
+    if reason in OUTSIDE:
+        return None
+    if reason is Reason.SHUTTING_DOWN:
+        return "shutdown"
+    if reason is Reason.BOOTING:
+        return "booting"
+    return "unpaired" if view.record is None else view.state.value
+
+
 def _counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
     """What the cycle's summary line and the status page count."""
     counts: Counter[str] = Counter()
-    kinds = Counter((view.verdict.reason, view.state, view.record is None) for view in views)
-    for (reason, state, unpaired), count in kinds.items():
-        if reason in OUTSIDE:
+    kinds = Counter((view.verdict.reason, place_of(view), view.record is None) for view in views)
+    for (reason, place, unpaired), count in kinds.items():
+        if place is None:
             continue
         counts["nodes"] += count
-        if reason is Reason.SHUTTING_DOWN:
-            counts["nodes_shutdown"] += count
-        elif reason is Reason.BOOTING:
-            counts["nodes_booting"] += count
-        elif unpaired:
-            counts["nodes_unpaired"] += count
-        else:
-            counts[f"nodes_{state.value}"] += count
+        counts[f"nodes_{place}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
     ordered = {**snapshot.drains, **snapshot.kills}

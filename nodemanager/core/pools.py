@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
 
 
 def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason | None:
@@ -19,3 +22,17 @@ def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason 
     if named is None:
         return Reason.UNCLAIMED_POOL if adopt_unclaimed is False else None
     return None if named == pool else Reason.OTHER_POOL
+
+
+def adopts_unclaimed(records: Iterable[Record], settings: Settings) -> bool:
+    """T3: by default records that name no pool are ours while no record names another."""
+    if settings.adopt_unclaimed is not None:
+        return settings.adopt_unclaimed
+    return {record.pool for record in records} <= {None, settings.pool}
+
+
+def uuids_of_ours(records: Iterable[Record], settings: Settings) -> frozenset[str]:
+    """The records of this pool, by their uuid (L3a)."""
+    records = tuple(records)
+    pool, adopts = settings.pool, adopts_unclaimed(records, settings)
+    return frozenset(one.uuid for one in records if not_ours(one, pool, adopts) is None)

@@ -56,6 +56,8 @@ def violations(order: CleanOrder, look: Look, before: Record) -> tuple[Violation
         found += _create_refused(order, look, before)
     elif order.grounds is None:
         found.append(unproven("the plan's grounds are not there"))
+    elif order.reason is Reason.PINGER_DENIED:
+        found += _pings_in_vain(order.grounds, look, before)
     else:
         found += _stale(order, order.grounds, look, before)
     broken = _broken_by_name(order)
@@ -114,10 +116,14 @@ def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violat
         yield Violation("C11", {"incarnation": before.incarnation, "judged": order.incarnation})
     elif look.tagged is None:
         yield Violation("C11", {"detail": "the cloud was not asked"})
-    elif before.claim is None and before.instance_id is None and not _is_blind(order):
+    elif before.claim is None and _nothing_to_ask_by(look, before) and not _is_blind(order):
         yield Violation("C11", {"detail": "nothing to ask the cloud by"})
     elif before.instance_id is not None and not look.asked_id:
         yield Violation("C11", {"detail": "not asked by its instance id"})
+
+
+def _nothing_to_ask_by(look: Look, before: Record) -> bool:
+    return before.instance_id is None or look.malformed
 
 
 def _is_blind(order: CleanOrder) -> bool:
@@ -186,6 +192,43 @@ def without_destroy(order: CleanOrder) -> Violation:
     return Violation("C20", {"node": order.instance_id, "detail": "no destroy is in the journal"})
 
 
+# What was judged by the cloud's denials alone, though it pings: P6, with C4, C5, C7 and C11.
+
+
+def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    yield from _denied_long_enough(grounds, look, before)
+    yield from _nothing_listed(grounds, look, before)
+    yield from _absence(grounds, look)
+    yield from _fresh_polls(grounds, look)
+    yield from _denial(grounds, look, before)
+
+
+def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    """Denied by its tag, and by its id where it has one, for longer than the window, unbroken."""
+    limit_s, at, absence = look.terms.node_stale_after, grounds.reading.at, grounds.absence
+    asked = [("tag", grounds.asked_by_tag)]
+    if before.instance_id is not None and not _is_claimed_and_misnamed(grounds, look, before):
+        asked.append(("id", grounds.asked_by_id))
+    for by, answer in asked:
+        since = None if answer is None or answer.malformed else answer.denied_since
+        if answer is None or since is None or absence is None:
+            yield Violation("P6", {"detail": f"not denied by {by}"})
+            return
+        denied_s, newest_s = at - max(since, absence.first_at), at - answer.at
+        if not denied_s > limit_s or newest_s > look.terms.poll_stale_after:
+            yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": newest_s})
+            return
+
+
+def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bool:
+    """Its tag says whose it is; what it pings as is no id, or the node of another record (P1a)."""
+    answer = grounds.asked_by_id
+    others = answer is not None and any(
+        node.tags.record not in (None, before.uuid) for node in answer.nodes
+    )
+    return before.claim is not None and (look.malformed or others)
+
+
 # What was judged by its silence: C2-C7, and C11's time of denial.
 
 
@@ -200,25 +243,34 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
         quiet_s = None if now_s is None else min(quiet_s, now_s)
     window_s = terms.node_stale_after
     if _is_unpinged(grounds.signs):
-        window_s = _claim_window(look)
+        window_s = _claim_window(look, before)
     if quiet_s is None or not quiet_s > window_s:
         yield Violation("C3", {"idle_s": quiet_s, "window_s": window_s})
+    yield from _nothing_listed(grounds, look, before)
+    yield from _absence(grounds, look)
+    yield from _order_of_listings(order, grounds, look, before)
+    yield from _fresh_polls(grounds, look)
+    yield from _denial(grounds, look, before)
+
+
+def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    """C4."""
     for node in (*grounds.listed, *grounds.glimpsed_nodes, *look.listed):
         if _may_be(node, before):
             yield Violation("C4", {"node": node.id, "state": node.state.value})
-            break
-    yield from _absence(grounds, look)
-    yield from _order_of_listings(order, grounds, look, before)
+            return
+
+
+def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """C7."""
     judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at)
     polls = [(name, began, look.reading.at) for name, began in sorted(look.polls.items())]
     for source, started_at, at in (judged_on, *polls):
         age_s = None if started_at is None else at - started_at
-        if age_s is None or age_s > terms.poll_stale_after:
-            yield Violation(
-                "C7", {"source": source, "age_s": age_s, "limit_s": terms.poll_stale_after}
-            )
-            break
-    yield from _denial(grounds, look, before)
+        if age_s is None or age_s > look.terms.poll_stale_after:
+            limit_s = look.terms.poll_stale_after
+            yield Violation("C7", {"source": source, "age_s": age_s, "limit_s": limit_s})
+            return
 
 
 def _word(look: Look) -> Iterator[Violation]:
@@ -287,7 +339,7 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
     quiet_s = _quiet(grounds.signs, grounds.reading) or 0.0
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
-        since_s, limit_s = quiet_s, _claim_window(look)
+        since_s, limit_s = quiet_s, _claim_window(look, before)
     else:
         since_s = _age(first, look.reading) if look.reading.clock is not None else 0.0
         if since_s < 0.0:
@@ -300,10 +352,12 @@ def _may_be(node: CloudNode, record: Record) -> bool:
     """Whether a node in any state but terminated may be the record's own."""
     if node.state is CloudState.TERMINATED:
         return False
+    if node.tags.record != record.uuid:
+        # What a ping named does not count where both have tags that say otherwise (P1a).
+        tagged = node.tags.record is not None and record.claim is not None
+        return node.id == record.instance_id and not tagged
     if node.id == record.instance_id:
         return True
-    if node.tags.record != record.uuid:
-        return False
     theirs, ours = node.tags.incarnation, record.incarnation
     return theirs is None or ours is None or theirs == ours
 
@@ -313,8 +367,10 @@ def _is_unpinged(signs: Signs) -> bool:
     return signs.claimed_at is not None and not pinged
 
 
-def _claim_window(look: Look) -> float:
-    """C21."""
+def _claim_window(look: Look, before: Record) -> float:
+    """C21; a claim that says how long it stands is held to that (S6)."""
+    if before.claim is not None and before.claim.window is not None:
+        return before.claim.window
     terms = look.terms
     window_s = terms.boot_fail_after + CLAIM_MARGIN_S + terms.visible_after
     return window_s if terms.claim_expiry else max(window_s, terms.node_stale_after)

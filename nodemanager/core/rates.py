@@ -1,7 +1,11 @@
-"""Too much at once, and too many failures: what else opens the breaker (SAFETY.md B1, B3)."""
+"""Too much at once, and too many failures: what else opens the breaker (SAFETY.md B1, B3).
+
+And how long a server may make us wait (D6).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -19,6 +23,13 @@ from nodemanager.core.snapshot import Snapshot
 
 LONG_AGO = float("-inf")
 """When a record became eligible that is not newly so: an operator was told of it (S5)."""
+
+
+def heeded(asked_s: float | None, longest_s: float) -> float | None:
+    """How long to wait where a server asked for that; None where it named no time (D6)."""
+    if asked_s is None or math.isnan(asked_s) or asked_s < 0:
+        return None
+    return min(asked_s, longest_s)
 
 
 def eligible_limit(slots: int | None) -> float:

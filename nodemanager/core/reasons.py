@@ -123,6 +123,11 @@ class Reason(Told):
     STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
     CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
     AFTER_SHUTDOWN = "after_shutdown", "We destroyed its node and the cloud says it is gone (C20)."
+    PINGER_DENIED = (
+        "pinger_denied",
+        "It keeps pinging, and the cloud has denied its node, by tag and by id, for longer than "
+        "`node_stale_after`: somebody has its secret, and no node (P6).",
+    )
     CREATE_REFUSED = (
         "create_refused",
         "The cloud refused the create by its own error code; the claim is released (U6).",
@@ -216,7 +221,20 @@ class Reason(Told):
     BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
     NEEDED = "needed", "Idle, and demand still wants it."
     WINDOW_CLOSED = "window_closed", "Idle beyond demand, but its shutdown window is closed (D1)."
-    NOT_IDLE_LONG = "not_idle_long", "Idle, for fewer polls than `consecutive_idle_count` (D1)."
+    NOT_IDLE_LONG = (
+        "not_idle_long",
+        "Idle, by fewer pings in a row than `consecutive_idle_count` (D1, D12).",
+    )
+    DRAIN_AWAITED = (
+        "drain_awaited",
+        "Idle and not wanted: it is told to take no more work, and goes once it says that it is "
+        "drained (D12).",
+    )
+    IDLE_WORD_OLD = (
+        "idle_word_old",
+        "Idle and not wanted, by a word from before it was wanted no more, or that is no news: "
+        "the next ping tells (D12).",
+    )
     WORKER_UNKNOWN = (
         "worker_unknown",
         "Its pings are fresh and its worker state is not known: treated as busy (T6).",
@@ -230,7 +248,6 @@ class Reason(Told):
         "Unpaired, but not for `boot_fail_after` and in two record listings (D7, D10).",
     )
     SHUTDOWN_CAP = "shutdown_cap", "This cycle's cap on shutdowns is used up (D9)."
-    MASS_SILENCE = "mass_silence", "Too many turned silent at once; none is destroyed (D9)."
     NO_LAUNCH_TIME = "no_launch_time", "The cloud gave no launch time to count from (P3)."
 
     DRAINING = (
@@ -260,26 +277,54 @@ class Reason(Told):
     )
     SIZE_RESTS = "size_rests", "The cloud had none of this size a moment ago (D6)."
     THROTTLED = "throttled", "The cloud asked for fewer calls (D6)."
-    NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs."
     UNPRICED_SIZE = (
         "unpriced_size",
         "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
     )
     CLAIMS_PENDING = "claims_pending", "Unpinged claims already fill `max_nodes` (U6)."
 
+    # A job can't be had, so that nothing is booted for it.
+    NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs (U12)."
+    JOB_OVER_MAX_NODES = (
+        "job_over_max_nodes",
+        "The job wants more nodes at once than `max_nodes` allows (U12).",
+    )
+    JOB_OVER_MAX_PRICE = (
+        "job_over_max_price",
+        "The job's nodes alone cost more per hour than `max_total_price` (U12).",
+    )
+
     # An operator's command is refused.
     UNKNOWN_ID = "unknown_id", "No node, record or leftover has that id or hostname."
     AMBIGUOUS_NAME = "ambiguous_name", "More than one node or record has that hostname."
     NO_NODE = "no_node", "The record has no listed node that the command could be about."
     NO_RECORD = "no_record", "The node has no record that the command could be about."
-    NEVER_FORCED = "never_forced", "A rule that no `--force` breaks (O3)."
+    NEVER_FORCED = (
+        "never_forced",
+        "A rule that no `--force` breaks, or a `--force` without who and why (O3).",
+    )
+
+    # A server refuses a request, or ends a connection.
+    NO_TOKEN = "no_token", "A request without the token that it needs."
+    WRONG_TOKEN = "wrong_token", "A request with another token."
+    WRONG_SECRET = "wrong_secret", "A ping with another secret than the record's."
+    WRONG_INSTANCE = (
+        "wrong_instance",
+        "A ping with the record's secret that names another node than its own, or no node at all "
+        "(P1a).",
+    )
+    WRONG_HOST = "wrong_host", "A request without the token, for a host name that is not ours."
+    NOT_HTTP = "not_http", "Bytes that are no HTTP request."
+    TOO_LARGE = "too_large", "A header or a body over its limit."
+    TOO_SLOW = "too_slow", "A request, or the taking of its answer, that did not end in time."
+    TOO_MANY_CONNECTIONS = (
+        "too_many_connections",
+        "A connection that had waited longest, ended in favour of a new one.",
+    )
 
     # A cycle, or the breaker.
     TOO_MANY_IMPOSSIBLE = "too_many_impossible", "Over 5 % of a listing contradicts itself (L4)."
     COLLAPSED = "collapsed", "A listing suddenly lacks too many (L3)."
-    RELISTED = "relisted", "The lost are listed again, or confirmed gone by id (B3)."
-    RECOVERED = "recovered", "Few enough of those nodes are still silent (B3)."
-    INCOMPLETE = "incomplete", "Something in the listing could not be identified (L1)."
     NO_LISTING = "no_listing", "There is no complete listing of everything yet (L1)."
     DRY_RUN = "dry_run", "`--dry-run`: decided, not done (S3)."
 
@@ -309,11 +354,20 @@ class Event(Told):
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
     NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that we may not boot now."
+    JOB_UNSATISFIABLE = (
+        "job.unsatisfiable",
+        "A job of the wishlist that can't be had, and why: nothing is booted for it (U12).",
+    )
     BOOTS_REST = (
         "boots.rest",
         "Nodes in a row never pinged: when the next is booted, and what they cost (B5).",
     )
     BOOTS_RESUMED = "boots.resumed", "A node pinged, or an operator looked: booting goes on (B5)."
+    NODE_DRAIN = (
+        "node.drain",
+        "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "
+        "it again (`action=resume`) (D12).",
+    )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says it is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "It was not destroyed, or nobody knows."
@@ -350,6 +404,10 @@ class Event(Told):
     RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; it is judged afresh."
     RECORD_UNFENCED = "record.unfenced", "A fence that was left standing is about to be lifted."
     RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
+    RECORD_BOUND = (
+        "record.bound",
+        "A claim was told its node: pings that name another are refused from now on (P1a).",
+    )
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
     RECORD_NOT_RESTORED = (
         "record.not_restored",
@@ -371,6 +429,10 @@ class Event(Told):
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
     IDENTITY_SEEN = "identity.seen", "The account or the store we talk to is the one known (L5)."
+    IDENTITY_UNVERIFIED = (
+        "identity.unverified",
+        "The account can't be told now; what it was told for before goes on (L5).",
+    )
     IDENTITY_CHANGED = (
         "identity.changed",
         "The account or the store is another than the one known: read-only (L5).",
@@ -384,6 +446,12 @@ class Event(Told):
         "The journal can't be written: nothing is created, destroyed or freed until it can.",
     )
     JOURNAL_HEALED = "journal.healed", "The journal can be written again."
+    STATE_FAILED = (
+        "state.failed",
+        "The state directory can't be read or written: nothing is created, destroyed or freed "
+        "until it can.",
+    )
+    STATE_HEALED = "state.healed", "The state directory can be read and written again."
     INTENT_OPEN = "intent.open", "A former run left this unfinished: it is finished first (R1)."
     INTENT_ENDED = "intent.ended", "What became of something a former run left unfinished (R1)."
     INTENT_PARKED = (
@@ -404,7 +472,7 @@ class Event(Told):
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
     OPERATOR_RESUME = "operator.resume", "An operator's pause is over (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
-    LEASE_LOST = "lease.lost", "This manager may no longer act."
+    LEASE_LOST = "lease.lost", "This manager may no longer act; see `error`, or a line before."
     INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."
     CYCLE_DONE = "cycle.done", "One decision taken: its counts."
     CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
@@ -414,6 +482,10 @@ class Event(Told):
     UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
     SERVER_STARTED = "server.started", "An HTTP face listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
+    REQUEST_REFUSED = (
+        "request.refused",
+        "A server refused requests: `count` since such a line before, at most one a minute.",
+    )
     SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
     LIBRARY = "library", "A line from a library we use."
     LOG_LOST = "log.lost", "Lines before this one could not be written (a full disk): how many."

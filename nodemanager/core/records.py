@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodemanager.core.bearers import node_of
+from nodemanager.core.bearers import is_anothers, node_of
 from nodemanager.core.checks import Check, asked_by
 from nodemanager.core.model import Record, RecordState, WorkerState
 from nodemanager.core.pairing import Pairs
@@ -15,14 +15,14 @@ from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.store_clock import StoreClock
-from nodemanager.core.unlisted import NOTHING, Unlisted
+from nodemanager.core.unlisted import NOTHING, Unlisted, is_denied_for_good
 from nodemanager.core.verdict import Verdict, keep
 
 
 def window_of(record: Record, settings: Settings) -> float:
     """The length of C3's window: C21's for a claim that never pinged."""
     if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
-        return settings.claim_window
+        return settings.window_of(record.claim)
     return settings.node_stale_after
 
 
@@ -132,7 +132,7 @@ class RecordJudge:
         self.partial_uuids = frozenset(
             node.tags.record for node in self.history.partial if node.tags.record is not None
         )
-        self.partial_ids = frozenset(node.id for node in self.history.partial)
+        self.partial_nodes = {node.id: node for node in self.history.partial}
         self._by_itself = asked_by(self, BY_ITSELF)
         self._in_time = asked_by(self, IN_TIME)
 
@@ -145,17 +145,30 @@ class RecordJudge:
         measures = self.quiet(record)
         uuid = record.uuid
         hand = self.snapshot.by_hand.get(uuid)
+        pings_in_vain = False
         for ask_in_time in self._in_time:
             kept = ask_in_time(self, record, measures)
-            if kept is not None and not (hand is not None and hand.breaks(kept.reason)):
+            if kept is None or (hand is not None and hand.breaks(kept.reason)):
+                continue
+            if not self.waives(record, kept.reason):
                 return kept
+            pings_in_vain = True
         self.eligible.add(uuid)
         if self.block is not None:
             return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
         if hand is not None:
             return Verdict(Kind.CLEAN, Reason.CLEAN_BY_HAND, uuid, {**measures, **hand.measures()})
+        if pings_in_vain:
+            measures |= self.unlisted.verdicts[uuid].measures or {}
+            return Verdict(Kind.CLEAN, Reason.PINGER_DENIED, uuid, measures)
         cause = Reason.CLAIM_EXPIRED if self.is_waiting_claim(record) else Reason.STALE_SLOT
         return Verdict(Kind.CLEAN, cause, uuid, measures)
+
+    def waives(self, record: Record, reason: Reason) -> bool:
+        """Whether the pings of a record say nothing any more, that else keep it for this (P6)."""
+        if reason not in SAID_BY_PINGS or record.uuid in self.snapshot.by_hand:
+            return False
+        return is_denied_for_good(self.unlisted.verdicts.get(record.uuid), self.settings)
 
     # What is asked first: whose it is, what was put on it, and where its node is.
 
@@ -230,7 +243,9 @@ class RecordJudge:
         return None
 
     def _unseen(self, record: Record) -> Verdict | None:
-        if record.uuid in self.partial_uuids or record.instance_id in self.partial_ids:
+        named = self.partial_nodes.get(record.instance_id or "")
+        is_named = named is not None and not is_anothers(named, record)
+        if record.uuid in self.partial_uuids or is_named:
             return keep(record.uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
         return None
 
@@ -347,10 +362,25 @@ class RecordJudge:
 
     def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
         """C11 where there is nothing to ask the cloud by, once its time is up."""
-        if record.claim is None and record.instance_id is None:
+        if record.claim is not None:
+            return None
+        node_id = record.instance_id
+        answer = self.history.asked.get(node_id or "")
+        if node_id is None or (answer is not None and answer.malformed):
             return Verdict(Kind.KEEP, Reason.UNVERIFIABLE, record.uuid, measures)
         return None
 
+
+SAID_BY_PINGS = frozenset(
+    {
+        Reason.PINGING_UNLISTED,
+        Reason.WITHIN_WINDOW,
+        Reason.BUSY,
+        Reason.IDLE,
+        Reason.CHANGED_SINCE_LISTING,
+    }
+)
+"""What a ping alone can make the judge say, by its stamps, its word or a version that moves."""
 
 ByItself = Callable[[RecordJudge, Record], Verdict | None]
 InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]

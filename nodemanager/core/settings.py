@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.model import Size
+from nodemanager.core.model import Claim, Size
 
 CREATE_MARGIN_S = 120.0
 """A create takes effect within boot_fail_after and this of its claim, or never (A2)."""
@@ -23,6 +23,8 @@ COLLAPSE_FLOOR = 5
 """Smaller sets than this don't collapse (L3, D9)."""
 IMPOSSIBLE_FRACTION = 0.05
 """Above this share of impossible items the cycle is aborted (L4)."""
+NEWS_S = 120.0
+"""So long after the listing that first showed it a node's idle word is news, at the most (D12)."""
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 
@@ -51,7 +53,9 @@ class Settings:
     `shutdown_windows` alternates closed, open, closed ... seconds from a node's launch, repeated;
     empty means always open. `sizes` are the sizes that may be booted; `max_total_price` 0 is no
     cap. `adopt_unclaimed` None means: while the store knows no other pool (T3). `may_authorise`
-    is what the cloud's and the store's adapters can prove (L2). `prune_after` None deletes nothing.
+    is what the cloud's and the store's adapters can prove (L2), `tells_drain` whether the store's
+    answers to pings tell a node to take no more work (D12). `prune_after` None deletes nothing.
+    `claims_keep_window` is off in a replay that asks what other windows would have given.
     """
 
     pool: str
@@ -69,14 +73,17 @@ class Settings:
     action_timeout: float = 900.0
     visible_after: float = 300.0
     claim_expiry: bool = True
+    claims_keep_window: bool = True
     ids_unique: bool = False
     may_authorise: bool = True
     compare_and_set: bool = True
+    tells_drain: bool = False
     demand_polled: bool = False
     min_nodes: int = 0
     max_nodes: int = 1
     max_total_price: float = 0.0
     max_poll_time: float = 300.0
+    max_retry_after: float = 3600.0
     consecutive_idle_count: int = 2
     node_mem_scaling: float = 0.95
     shutdown_windows: tuple[float, ...] = ()
@@ -84,6 +91,12 @@ class Settings:
 
     @property
     def claim_window(self) -> float:
-        """How long a claim that never pinged stands (C21)."""
+        """How long a claim that is made now stands, if it never pings (C21)."""
         expiry = self.boot_fail_after + CREATE_MARGIN_S + self.visible_after
         return expiry if self.claim_expiry else max(expiry, self.node_stale_after)
+
+    def window_of(self, claim: Claim) -> float:
+        """How long that claim stands, if it never pings: as it was made, where it says so (S6)."""
+        if claim.window is None or not self.claims_keep_window:
+            return self.claim_window
+        return claim.window

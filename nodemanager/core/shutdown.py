@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nodemanager.core.bearers import bears
+from nodemanager.core.bearers import bears, is_anothers
 from nodemanager.core.by_hand import drained, killed, of_node
 from nodemanager.core.checks import Check, asked_by
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
@@ -23,6 +23,9 @@ BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})
 
 DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
 """Nodes in these states are there, and serve nobody."""
+
+IDLE = frozenset({Reason.NEEDED, Reason.NOT_IDLE_LONG, Reason.WINDOW_CLOSED})
+"""Nodes kept for one of these are idle by their own fresh word."""
 
 OUTSIDE = frozenset({Reason.NODE_ABSENT, Reason.FOREIGN_NODE})
 """Nodes that are only seen: not ours, or not there."""
@@ -74,6 +77,7 @@ class NodeView:
     surplus_if_idle: bool = False
     bad: bool = False
     record: Record | None = None
+    size: str | None = None
 
 
 class Silence(NamedTuple):
@@ -96,7 +100,8 @@ class Silence(NamedTuple):
 
     @property
     def is_past_grace(self) -> bool:
-        return self.age_s is not None and self.age_s > self.grace_s
+        """Also where a clock set back makes its age too small: silence is counted by ours."""
+        return self.age_s is not None and max(self.age_s, self.silent_s) > self.grace_s
 
 
 class NodeJudge:
@@ -269,6 +274,11 @@ class NodeJudge:
             return NodeView(node, verdict, state, record=record)
         return None
 
+    def idle_words(self, record: Record) -> int:
+        """How many pings in a row said that the record's node is idle (D12)."""
+        heard = self.history.heard.get(record.uuid)
+        return 0 if heard is None else heard.idle
+
     # Idle by its own fresh word: may go once idle for long enough, in an open window.
 
     def _idle_for_long(
@@ -276,7 +286,7 @@ class NodeJudge:
     ) -> NodeView | None:
         if state is not WorkerState.IDLE:
             return None
-        count = self.history.idle.get(node.id, 0)
+        count = self.idle_words(record)
         needed = self.settings.consecutive_idle_count
         if count < needed:
             verdict = keep(node.id, Reason.NOT_IDLE_LONG, idle_polls=count, needed_polls=needed)
@@ -333,7 +343,8 @@ class NodeJudge:
         if state is not WorkerState.DOWN:
             return None
         silence = self.silence_of(node, record)
-        past_grace = silence.is_past_grace
+        # One that says `fail` won't get well by waiting.
+        past_grace = silence.is_past_grace or record.failed
         measures = {"state": state.value, "age_s": silence.age_s, "limit_s": silence.grace_s}
         kind = Kind.SHUTDOWN if past_grace else Kind.KEEP
         reason = Reason.NODE_DOWN if past_grace else Reason.BOOTING
@@ -367,12 +378,16 @@ class NodeJudge:
     def _unambiguous(self, node: CloudNode) -> NodeView | None:
         if node.id in self.pairs.ambiguous:
             rivals = self.pairs.ambiguous[node.id]
-            return _alone(node, keep(node.id, Reason.AMBIGUOUS, rivals=rivals))
+            view = _alone(node, keep(node.id, Reason.AMBIGUOUS, rivals=rivals))
+            view.counts = node.tags.pool is not None
+            return view
         return None
 
     def _tagged_alone(self, node: CloudNode) -> NodeView | None:
         if node.tags.pool is None:
-            return _alone(node, Verdict(Kind.KEEP, Reason.UNTAGGED, node.id))
+            # It is in the cloud's bill and in nobody's service: no record says what it does.
+            verdict = Verdict(Kind.KEEP, Reason.UNTAGGED, node.id)
+            return NodeView(node, verdict, WorkerState.UNKNOWN, counts=False)
         return None
 
     def _free_of_holds_alone(self, node: CloudNode) -> NodeView | None:
@@ -395,22 +410,22 @@ class NodeJudge:
         """
         if self._records is None:
             self._records = _by_node(self.history.records.items if self.history.records else ())
-        clock, snapshot, settings = self.clock, self.snapshot, self.settings
+        settings = self.settings
         for record in (
             *self._records.get(node.id, ()),
             *self._records.get(node.tags.record or "", ()),
         ):
-            mine = record.instance_id == node.id or (
-                record.instance_id is None and bears(node, record)
-            )
-            if not mine or clock is None or record.last_ping_at is None:
+            named = record.instance_id == node.id and not is_anothers(node, record)
+            mine = named or (record.instance_id is None and bears(node, record))
+            if not mine or record.last_ping_at is None:
                 continue
-            age_s = clock.age(record.last_ping_at, snapshot.now)
-            if age_s > settings.node_stale_after:
+            # As with D8, time in which no ping could arrive is no silence.
+            silent_s = self.silence(record)
+            if silent_s > settings.node_stale_after:
                 continue
-            state = worker_state(record, clock, snapshot.now, settings)
-            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.WORKER_UNKNOWN
-            return _alone(node, keep(node.id, reason, record=record.uuid, age_s=age_s))
+            busy = self.state_of(record) is WorkerState.BUSY
+            reason = Reason.BUSY if busy else Reason.WORKER_UNKNOWN
+            return _alone(node, keep(node.id, reason, record=record.uuid, silent_s=silent_s))
         return None
 
     def _unexpected(self, node: CloudNode) -> NodeView | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nodemanager.core.bearers import node_of
+from nodemanager.core.history import freed_since_listed
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for
@@ -69,7 +71,7 @@ def holder_of(record: Record, snapshot: Snapshot, settings: Settings) -> Holder:
     if record.pool is not None and record.pool != settings.pool:
         return Holder.OTHER_POOL
     history = snapshot.history
-    if record.uuid in history.bearers or record.instance_id in history.present:
+    if record.uuid in history.bearers or node_of(record, history.bearers, history.present):
         return Holder.LISTED_NODE
     if record.last_ping_at is None and record.claim is not None:
         return Holder.CLAIM
@@ -125,7 +127,7 @@ def free_in_s(verdict: Verdict) -> float | None:
 
 def is_leaked(verdict: Verdict, snapshot: Snapshot) -> bool:
     """Whether a record whose node no complete listing shows holds its slot for nothing."""
-    if verdict.reason in NODE_TO_COME:
+    if verdict.reason in NODE_TO_COME or freed_since_listed(verdict.id, snapshot.history):
         return False
     flight = snapshot.record_flights.get(verdict.id)
     return flight is None or flight.kind != "setup"

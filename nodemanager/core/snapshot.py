@@ -24,7 +24,7 @@ class Flight:
 class Expected:
     """A node that the cloud said it created, not listed yet (P4).
 
-    Or one that it may have created, `node_id` None, until a listing shows its claim.
+    Or one that it may have created, `node_id` None, until a listing shows its ping.
     """
 
     node_id: str | None
@@ -49,13 +49,15 @@ class LateWrite:
 class Limits:
     """What the cloud refused lately (D6); times are boottime.
 
-    `quota` is how many nodes there were when it last refused one more.
+    `quota` is how many nodes there were when it last refused one more, `bad` how many requests in a
+    row it called bad, by size.
     """
 
     quota: int | None = None
     quota_at: float = 0.0
     resting: Mapping[str, float] = field(default_factory=dict)
     throttled_until: float = 0.0
+    bad: Mapping[str, int] = field(default_factory=dict)
     loops: Loops = NONE
     """Nodes in a row that never pinged (B5)."""
 
@@ -107,6 +109,8 @@ class Snapshot:
     gone: Mapping[str, float] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
     """By node id: to be shut down once idle (O1)."""
+    drain_orders: Mapping[str, str] = field(default_factory=dict)
+    """By record uuid: the orders to drain that this run gave, and has not taken back (D12)."""
     kills: Mapping[str, Mark] = field(default_factory=dict)
     """By node id: to be shut down now (O2)."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)

@@ -1,16 +1,18 @@
 """Records that keep pinging while no listing shows their node (SAFETY.md P6).
 
-The cloud is asked for them by id, or by tag where no id is known. A node of ours that it has, and
-does not list, means that the listing is short: what rests on listings waits until it is whole.
+The cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
+that the listing is short: what rests on listings waits until it is whole. One that it denies for
+longer than `node_stale_after` is no node of ours: whoever pings has but its secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.core.asking import may_ask
-from nodemanager.core.history import Asked
+from nodemanager.core.bearers import is_anothers
+from nodemanager.core.history import Asked, History
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
@@ -26,7 +28,9 @@ UNLISTED_LISTINGS = 2
 class Unlisted:
     """What is known of them: a verdict for each answer, by record uuid, and whom to ask for next.
 
-    `short` says that the listing lacks a node that is there and bears our tag.
+    The measures of PINGING_UNLISTED have `denied_s`, for how long it was denied without a break by
+    all there is to ask by, where it was. `short` says that the listing lacks a node that is there
+    and bears our tag.
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -42,6 +46,11 @@ class Unlisted:
         """Records whose node the cloud denies."""
         denied = (one.id for one in self.verdicts.values() if one.reason is Reason.PINGING_UNLISTED)
         return frozenset(denied)
+
+    @property
+    def untagged(self) -> frozenset[str]:
+        """Records whose node the cloud has, without our tag."""
+        return frozenset(key for key, one in self.verdicts.items() if one.reason is Reason.UNTAGGED)
 
 
 NOTHING = Unlisted()
@@ -61,21 +70,26 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
             continue
         if absence.listings < UNLISTED_LISTINGS or _is_explained(record, snapshot, settings):
             continue
-        key = record.instance_id or record.uuid
-        answer = history.asked.get(key)
-        verdict = None if answer is None else _verdict(record, answer, now, settings)
-        if answer is not None and answer.at <= absence.first_at:
-            # A denial from before it was missed is none; one that was there is there until denied.
-            verdict = verdict if _is_alive(verdict) and not answer.is_past else None
+        verdict = _verdict(record, absence.first_at, snapshot, settings)
         if verdict is not None:
             verdicts[record.uuid] = verdict
         if not (_is_alive(verdict) or _keeps_pinging(record, absence.first_at, snapshot, settings)):
             continue
-        if may_ask(history, key, now, settings):
-            (ask if record.instance_id is not None else ask_tagged).append(key)
-    ask.sort()
-    ask_tagged.sort()
-    return Unlisted(verdicts, tuple(ask[:ASK_LIMIT]), tuple(ask_tagged[:ASK_LIMIT]))
+        if record.instance_id is not None and may_ask(history, record.instance_id, now, settings):
+            ask.append(record.instance_id)
+        if may_ask(history, record.uuid, now, settings):
+            ask_tagged.append(record.uuid)
+    return Unlisted(verdicts, _longest_unasked(ask, history), _longest_unasked(ask_tagged, history))
+
+
+def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
+    """As many as may be asked for at once, so that each has its turn."""
+
+    def turn(key: str) -> tuple[float, str]:
+        before = history.asked.get(key)
+        return (float("-inf") if before is None else before.at), key
+
+    return tuple(sorted(keys, key=turn)[:ASK_LIMIT])
 
 
 def _is_alive(verdict: Verdict | None) -> bool:
@@ -93,32 +107,100 @@ def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> boo
 
 
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
-    """Pinged lately, and after the first listing that lacks its node began; not just booted."""
+    """Pinged within its window, after the first listing that lacks its node; not just booted."""
     clock, now = snapshot.history.clock, snapshot.now
     first, last = record.first_ping_at, record.last_ping_at
-    if clock is None or first is None or last is None:
+    if clock is None or last is None:
         return False
     heard_s = clock.age(last, now) + 2 * clock.error_s
-    if clock.age(first, now) <= settings.visible_after:
+    # Where somebody took its first ping away, the absence itself must have lasted.
+    old_s = now - since if first is None else clock.age(first, now)
+    if old_s <= settings.visible_after:
         return False
-    return heard_s < now - since and heard_s <= settings.poll_stale_after
+    return heard_s < now - since and heard_s <= settings.node_stale_after
 
 
-def _verdict(record: Record, answer: Asked, now: float, settings: Settings) -> Verdict:
-    alive = [node for node in answer.nodes if _is_of(node, record)]
-    measures: dict[str, object] = {"age_s": now - answer.at, "attempt": answer.times}
-    if not alive:
-        return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
-    node = alive[0]
-    measures |= {"node": node.id, "state": node.state.value}
+def _verdict(
+    record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """What the cloud said of it, by id and by tag, since it was missed."""
+    asked = [snapshot.history.asked.get(key) for key in _keys(record)]
+    answers = [one for one in asked if one is not None and not one.malformed]
+    denied: Asked | None = None
+    for answer in answers:
+        alive = [node for node in answer.nodes if _is_of(node, record)]
+        late = answer.at <= absent_since
+        # A denial from before it was missed is none; one that was there is there until denied.
+        if alive and not (late and answer.is_past):
+            return _found(record, alive[0], answer, snapshot, settings)
+        if not alive and not late and (denied is None or answer.at > denied.at):
+            denied = answer
+    if denied is None:
+        return None
+    measures: dict[str, object] = {"age_s": snapshot.now - denied.at, "attempt": denied.times}
+    denied_s = denied_for(record, asked, absent_since, snapshot.now, settings)
+    if denied_s is not None:
+        measures |= {"denied_s": denied_s, "limit_s": settings.node_stale_after}
+    return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
+
+
+def _keys(record: Record) -> tuple[str, ...]:
+    by_tag = (record.uuid,)
+    return by_tag if record.instance_id is None else (record.instance_id, *by_tag)
+
+
+def denied_for(
+    record: Record,
+    asked: Iterable[Asked | None],
+    absent_since: float,
+    now: float,
+    settings: Settings,
+) -> float | None:
+    """For how long the cloud has denied it without a break, by all there is to ask by (P6).
+
+    None where it was not denied by both tag and id, where an answer is old, and where its own word
+    is all that it is known by: a node of before our time bears no tag, and has its id only.
+    """
+    if record.claim is None and record.instance_id is None:
+        return None
+    since = absent_since
+    for answer in asked:
+        if answer is not None and record.claim is not None and _is_no_id_of(record, answer):
+            continue
+        if answer is None or answer.denied_since is None:
+            return None
+        if now - answer.at > settings.poll_stale_after:
+            return None
+        since = max(since, answer.denied_since)
+    return now - since
+
+
+def _is_no_id_of(record: Record, answer: Asked) -> bool:
+    """What it was asked for by is but what a ping named: no node's id, or another record's node."""
+    return answer.malformed or any(is_anothers(node, record) for node in answer.nodes)
+
+
+def _found(
+    record: Record, node: CloudNode, answer: Asked, snapshot: Snapshot, settings: Settings
+) -> Verdict:
     ours = node.tags.record == record.uuid and node.tags.pool == settings.pool
     reason = Reason.LISTING_SHORT if ours else Reason.UNTAGGED
+    age_s = snapshot.now - answer.at
+    measures = {"age_s": age_s, "attempt": answer.times, "node": node.id, "state": node.state.value}
     return Verdict(Kind.KEEP, reason, record.uuid, measures)
 
 
 def _is_of(node: CloudNode, record: Record) -> bool:
     if node.is_absent:
         return False
-    if node.id == record.instance_id:
+    if node.id == record.instance_id and not is_anothers(node, record):
         return True
     return node.tags.record == record.uuid and node.tags.incarnation in (None, record.incarnation)
+
+
+def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
+    """Whether its pings are no sign of life any more: denied for longer than the window (P6)."""
+    if verdict is None or verdict.reason is not Reason.PINGING_UNLISTED:
+        return False
+    denied_s = (verdict.measures or {}).get("denied_s", 0.0)
+    return bool(denied_s > settings.node_stale_after)

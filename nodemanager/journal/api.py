@@ -160,7 +160,10 @@ class Journal(Protocol):
     # What must outlive the process (R4).
 
     def breaker(self) -> Breaker | None:
-        """The breaker as last saved, its times moved to this machine's CLOCK_BOOTTIME."""
+        """The breaker as last saved, its times moved to this machine's CLOCK_BOOTTIME.
+
+        One that this program can't read whole is open.
+        """
         ...
 
     def save_breaker(self, breaker: Breaker) -> None: ...

@@ -53,6 +53,29 @@ def decoded(of: Any, data: Any) -> Any:
         raise ValueError(f"no {getattr(of, '__name__', of)}: {error}") from error
 
 
+class UnknownField(ValueError):
+    """A newer program's field of a dataclass; `data` is the object that has it."""
+
+    def __init__(self, of: str, name: str, data: dict[str, Any]) -> None:
+        super().__init__(f"no {of} of this program: it has no {name}")
+        self.name = name
+        self.data = data
+
+
+def known_part(of: Any, data: Any) -> tuple[Any, tuple[str, ...]]:
+    """The value of type `of`, and the fields of `data` left out that this program doesn't know.
+
+    They are taken out of `data`, too. Raises ValueError where it is no such value otherwise.
+    """
+    unknown: list[str] = []
+    while True:
+        try:
+            return decoded(of, data), tuple(unknown)
+        except UnknownField as error:
+            unknown.append(error.name)
+            del error.data[error.name]
+
+
 def to_text(data: Any) -> str:
     """ASCII, so that whatever a server wrote into a string survives."""
     return json.dumps(data, separators=(",", ":"))
@@ -182,12 +205,16 @@ def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
 
     def decode(data: dict[str, Any]) -> Any:
         known = codecs or prepare()
-        return cls(
-            **{
+        try:
+            given = {
                 name: one if known[name].plain else known[name].decode(one)
                 for name, one in data.items()
             }
-        )
+        except KeyError:
+            for name in data.keys() - known.keys():
+                raise UnknownField(cls.__name__, name, data) from None
+            raise
+        return cls(**given)
 
     return Codec(encode, decode)
 

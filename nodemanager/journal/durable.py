@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager import redact
-from nodemanager.core.breaker import Breaker
+from nodemanager.core.breaker import Breaker, Cause, opened
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import FreedLife, Leftover, LeftoverKind, Record
@@ -29,7 +29,15 @@ from nodemanager.journal.api import (
     OpenIntent,
     PreImage,
 )
-from nodemanager.journal.codec import codec_of, dump, load, to_text, without_secrets
+from nodemanager.journal.codec import (
+    codec_of,
+    decoded,
+    dump,
+    known_part,
+    load,
+    to_text,
+    without_secrets,
+)
 from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images
 
 _ANY = codec_of(Any)
@@ -178,7 +186,8 @@ def find_pre_images(
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
         PreImage(
-            record=load(Record, row.body),
+            # What a newer program knew of it besides is nothing to restore from.
+            record=known_part(Record, json.loads(row.body))[0],
             key=row.key,
             plan_id=row.plan_id,
             taken_at=row.taken_at,
@@ -279,11 +288,21 @@ def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -
 
 
 def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
-    """The breaker with its times on this boot's clock."""
-    breaker: Breaker = codec_of(Breaker).decode(data["breaker"])
-    if boot_id and data["boot_id"] == boot_id:
+    """The breaker with its times on this boot's clock.
+
+    One that can't be read whole is a newer program's: it is open until an operator resets it.
+    """
+    breaker: Breaker
+    try:
+        breaker, unknown = known_part(Breaker, data["breaker"])
+        if not boot_id or data["boot_id"] != boot_id:
+            breaker = _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        breaker, unknown = Breaker(), ("breaker",)
+    if not unknown:
         return breaker
-    return _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+    names = frozenset(unknown)
+    return opened(breaker, Cause.UNREADABLE, names, boottime, {"count": len(names)})
 
 
 def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
@@ -297,7 +316,7 @@ def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) ->
 
 def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
     """The store's clock against this boot's."""
-    clock: StoreClock = codec_of(StoreClock).decode(data["clock"])
+    clock: StoreClock = decoded(StoreClock, data["clock"])
     if boot_id and data["boot_id"] == boot_id:
         return clock
     return after_boot(clock, (data["boottime"] - data["wall"]) - (boottime - wall))
@@ -309,7 +328,7 @@ def late_data(late: Late, boot_id: str) -> dict[str, Any]:
 
 def late_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Late:
     """After another boot they count from now: how long ago that was, only a wall clock tells."""
-    late: Late = _LATE.decode(data["writes"])
+    late: Late = decoded(Mapping[str, LateWrite], data["writes"])
     if boot_id and data["boot_id"] == boot_id:
         return late
     return {

@@ -13,8 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, UnknownIdError, explain
+from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.findings import Finding
+from nodemanager.core.naming import UnknownIdError
 from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
-from nodemanager.core.asking import cloud_answered
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.history import History, Nodes, Records
 from nodemanager.core.model import CloudNode, FreedLife, Job, LatePing, StoreTime
@@ -67,10 +66,11 @@ class PollMissed:
 
 @dataclass(frozen=True, slots=True)
 class NodesAnswered:
-    """The cloud's answers by id to the breaker's questions (B3)."""
+    """The cloud's answers by id (B3, P6, U8); `malformed` are no node's id (P1a)."""
 
     answers: Mapping[str, CloudNode | None]
     at: float
+    malformed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class StoreClockKept:
 class CommandGiven:
     """An operator's command, refused ones too; `reason` is theirs, `refusal` a reason code.
 
-    What it changed is in the next decision's snapshot.
+    `record` and `node` are what its `id` was taken for. What it changed is in the next decision's
+    snapshot.
     """
 
     command: str
@@ -153,6 +154,8 @@ class CommandGiven:
     refusal: str | None = None
     rule: str | None = None
     forced: tuple[str, ...] = ()
+    record: str | None = None
+    node: str | None = None
 
 
 Fact = (
@@ -231,12 +234,14 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
                 state.breaker, fact.answers, at=fact.at, settings=settings
             )
             folded = false_clean.answers_seen(
-                breaker, state.history, fact.answers, fact.at, settings
+                breaker, state.history, fact.answers, fact.at, settings, fact.malformed
             )
             return replace(state, breaker=folded.breaker, history=folded.history)
         case TagsAnswered():
-            history = cloud_answered(state.history, fact.answers, fact.at, settings)
-            return replace(state, history=history)
+            folded = false_clean.tags_seen(
+                state.breaker, state.history, fact.answers, fact.at, settings
+            )
+            return replace(state, breaker=folded.breaker, history=folded.history)
         case LivesFreed():
             history = false_clean.lives_freed(state.history, fact.lives, fact.at)
             return replace(state, history=history)

@@ -13,9 +13,10 @@ from nodemanager.core.reasons import Event, Reason
 class Happening:
     """`at` is epoch seconds; `record` and `node` are what it is about.
 
-    `slot` and `host` are the record's, or what it had last. `more` are measures and details, by
-    keys of the log. `aliases` are all the ids and names that it can be asked for by, those of the
-    pair's other side among them; `pair` is a record and its node where this is the news.
+    `slot` and `host` are what that life of the record had then, and `incarnation` which life that
+    was, where it is known. `more` are measures and details, by keys of the log. `aliases` are all
+    the ids and names that it can be asked for by, those of the pair's other side among them. It
+    `is_set_up` where it tells of a claim and the create on it.
     """
 
     at: float
@@ -28,7 +29,8 @@ class Happening:
     plan: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
     aliases: frozenset[str] = frozenset()
-    pair: tuple[str, str] | None = None
+    incarnation: str | None = None
+    is_set_up: bool = False
 
     def __lt__(self, other: Happening) -> bool:
         return self.at < other.at

@@ -23,7 +23,8 @@ from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.whatif import By, End, Outcome, Sign, World, is_life, life_of
+from nodemanager.core.whatif import By, End, Sign, World, is_life, life_of
+from nodemanager.core.worth import Outcome
 from nodemanager.journal.deltas import Standing
 from nodemanager.journal.facts import (
     BreakerSet,
@@ -43,7 +44,7 @@ from nodemanager.journal.facts import (
 from nodemanager.journal.reading import Decided, Entry
 
 STALE = frozenset({Reason.STALE_SLOT.value, Reason.CLAIM_EXPIRED.value})
-SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL)
+SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL, Cause.UNREADABLE)
 """Causes that open and close the breaker by what no poll and no plan shows."""
 
 
@@ -169,6 +170,12 @@ class Lane:
     def settings(self) -> Settings | None:
         return self._settings
 
+    def _varied(self, recorded: Settings) -> Settings:
+        """Under another window claims would have been made to stand as long as that one says."""
+        varied = replace(recorded, **self._changes)
+        keeps = varied.claim_window == recorded.claim_window
+        return replace(varied, claims_keep_window=keeps)
+
     @property
     def outcome(self) -> Outcome:
         world = self._world
@@ -190,7 +197,7 @@ class Lane:
     # Facts.
 
     def start(self, entry: Start) -> None:
-        self._settings = replace(entry.settings, **self._changes)
+        self._settings = self._varied(entry.settings)
         is_new_run = entry.run_id != self._run_id
         self._run_id = entry.run_id
         if is_new_run:
@@ -211,7 +218,7 @@ class Lane:
         before = self._state.breaker
         match fact:
             case SettingsTaken():
-                self._settings = replace(fact.settings, **self._changes)
+                self._settings = self._varied(fact.settings)
             case CloudSeen(listing=nodes):
                 wall = course.wall(nodes.ended_at)
                 fact = replace(fact, listing=self._world.nodes(nodes, wall))

@@ -1,7 +1,8 @@
-"""Which record had which slot, hostname and node, told from the listings of a journal.
+"""Which life of a record had which slot, hostname and node, told from the listings of a journal.
 
-Only those columns of a recorded listing are looked at, as they stand: to make all its records and
-nodes of it again would take a hundred times as long.
+A record lives more than once: each claim begins a life, with a slot and a node of its own, and what
+happened to a node is told by what it had then. Only those columns of a recorded listing are looked
+at, as they stand: to make all its records and nodes of it again would take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -11,76 +12,100 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nodemanager.core.naming import Named, Thing, resolve
 from nodemanager.journal.opened import opened, told_as_damage, unpacked
 
 Data = Mapping[str, Any]
 _NEW = -1
 
 
-@dataclass(slots=True)
-class Known:
-    """What a record has, and what it had last: a clean takes that from the record only."""
+@dataclass(slots=True, eq=False)
+class Life:
+    """One life of a record: what it has, and what it had last, for a clean takes all from it.
 
+    `was_listed` says that a record listing has shown it. It `is_over` once one shows the record
+    empty.
+    """
+
+    record: str | None = None
+    incarnation: str | None = None
+    node: str | None = None
     slot: int | None = None
     host: str | None = None
     last_slot: int | None = None
     last_host: str | None = None
-    node: str | None = None
+    was_listed: bool = False
+    is_over: bool = False
+
+    def has(self, slot: int | None, host: str | None) -> None:
+        self.slot, self.host = slot, host
+        self.last_slot = self.last_slot if slot is None else slot
+        self.last_host = host or self.last_host
 
 
-class _Column:
-    """The ids of one source's newest complete listing, in their order."""
+class _Columns:
+    """The ids of one source's newest complete listing, in their order, and some columns of it."""
 
     def __init__(self, id_field: str, fields: tuple[str, ...]) -> None:
         self._id_field = id_field
         self._fields = fields
-        self.ids: list[str] = []
-        self.fresh: list[str] = []
-        """Those that this listing has and the one before it had not."""
+        self._ids: list[str] = []
+        self._rows: dict[str, dict[str, Any]] = {}
 
-    def take(self, data: Data) -> Iterator[tuple[str, str, Any]]:
-        """The id, field and value of each that is new or changed in this listing.
+    def forget(self) -> None:
+        self._ids = []
+
+    def take(self, data: Data) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The id of each that is new or changed in this listing, with all its columns.
 
         An incomplete one is no ground for the next, and what it shows will be shown again.
         """
         if "partial" in data:
             return
         new = data.get("new", {})
-        new_ids = self.fresh = new.get(self._id_field, [])
+        new_ids: list[str] = new.get(self._id_field, [])
         fresh = iter(new_ids)
         ids: list[str] = []
         kept: list[str] = []
-        for start, count in data.get("from", [[0, len(self.ids)]]):
+        for start, count in data.get("from", [[0, len(self._ids)]]):
             if start == _NEW:
                 ids.extend(next(fresh) for _ in range(count))
             else:
-                kept.extend(self.ids[start : start + count])
-                ids.extend(self.ids[start : start + count])
+                kept.extend(self._ids[start : start + count])
+                ids.extend(self._ids[start : start + count])
+        touched: dict[str, None] = dict.fromkeys(new_ids)
+        for place, id in enumerate(new_ids):
+            self._rows[id] = {
+                field: new[field][place] if field in new else None for field in self._fields
+            }
         for field in self._fields:
-            for id, value in zip(new_ids, new.get(field, ()), strict=False):
-                yield id, field, value
             gaps, values = data.get("changed", {}).get(field, ((), ()))
             number = -1
             for gap, value in zip(gaps, values, strict=True):
                 number += gap
-                yield kept[number], field, value
-        self.ids = ids
+                self._rows[kept[number]][field] = value
+                touched[kept[number]] = None
+        self._ids = ids
+        for id in touched:
+            yield id, self._rows[id]
 
 
 class Names:
-    """All that the listings so far tell of who is whose."""
+    """All that the listings so far tell of who is, or was, whose."""
 
     def __init__(self) -> None:
-        self._records = _Column("uuid", ("slot_number", "hostname", "instance_id"))
-        self._nodes = _Column("id", ("name", "tags"))
-        self._known: dict[str, Known] = {}
-        self._record_of: dict[str, str] = {}
+        self._records = _Columns("uuid", ("claim", "slot_number", "hostname", "instance_id"))
+        self._nodes = _Columns("id", ("name", "tags"))
+        self._lives: dict[str, Life] = {}
+        self._of_record: dict[str, Life] = {}
+        self._of_node: dict[str, Life] = {}
         self._node_names: dict[str, str] = {}
 
     def start(self, state: Data) -> None:
         """Begin from the state that a segment starts with (journal.states)."""
         history = state["history"]
-        self._records.ids, self._nodes.ids = [], []
+        self._records.forget()
+        self._nodes.forget()
         if "cloud" in history:
             self.nodes_listed(history["cloud"])
         newest = history.get("records")
@@ -97,72 +122,128 @@ class Names:
             self.records_listed(data[0])
 
     def records_listed(self, listing: Data) -> None:
-        for uuid, field, value in self._records.take(listing):
-            known = self._known.setdefault(uuid, Known())
-            if field == "slot_number":
-                known.slot = value
-                known.last_slot = known.last_slot if value is None else value
-            elif field == "hostname":
-                known.host = value
-                known.last_host = value or known.last_host
-            elif value is not None:
-                self.belongs(uuid, value)
-        for uuid in self._records.fresh:
-            self._known.setdefault(uuid, Known())
+        for uuid, row in self._records.take(listing):
+            slot, host, node = row["slot_number"], row["hostname"], row["instance_id"]
+            incarnation = (row["claim"] or {}).get("incarnation")
+            if slot is None and host is None and node is None and incarnation is None:
+                life = self._of_record.setdefault(uuid, Life(uuid))
+                # One that was only begun is not shown by a listing from before its claim.
+                life.is_over = life.is_over or life.was_listed or life.incarnation is None
+                if life.is_over:
+                    life.has(None, None)
+                continue
+            life = self._listed_life(uuid, incarnation, node)
+            life.was_listed, life.is_over = True, False
+            life.has(slot, host)
+            if node is not None and (incarnation is None or life.node is None):
+                self._belongs(node, life)
+
+    def _listed_life(self, uuid: str, incarnation: str | None, node: str | None) -> Life:
+        """The life that a record is in by its listing."""
+        life = self._of_record.get(uuid)
+        if incarnation is not None and incarnation in self._lives:
+            life = self._lives[incarnation]
+        elif life is None or life.is_over or life.incarnation != incarnation:
+            # An adopted record gets a claim, and lives on.
+            if life is None or life.is_over or life.incarnation is not None:
+                life = Life(uuid)
+        elif incarnation is None and node is not None and life.node not in (None, node):
+            life = Life(uuid)
+        self._of_record[uuid] = life
+        life.record, life.incarnation = uuid, incarnation
+        if incarnation is not None:
+            self._lives[incarnation] = life
+        return life
 
     def nodes_listed(self, listing: Data) -> None:
-        for node, field, value in self._nodes.take(listing):
-            if field == "name":
-                self._node_names[node] = value
-            elif value.get("record") is not None:
-                self.belongs(value["record"], node)
-        for node in self._nodes.fresh:
-            self._node_names.setdefault(node, node)
+        for node, row in self._nodes.take(listing):
+            self._node_names[node] = row["name"] or node
+            tags = row["tags"] or {}
+            record = tags.get("record")
+            if record is not None:
+                self._belongs(node, self._tagged_life(record, tags.get("incarnation")))
 
-    def belongs(self, record: str, node: str) -> None:
-        """That record is, or was last, this node's."""
-        self._known.setdefault(record, Known()).node = node
-        self._record_of[node] = record
+    def _tagged_life(self, record: str, incarnation: str | None) -> Life:
+        """The life that a node was created for, by its tags."""
+        if incarnation is None:
+            return self._of_record.setdefault(record, Life(record))
+        life = self._lives.get(incarnation)
+        if life is None:
+            life = self._lives[incarnation] = Life(record, incarnation)
+            self._of_record.setdefault(record, life)
+        return life
 
-    def of_record(self, uuid: str) -> Known:
-        return self._known.get(uuid, Known())
+    def _belongs(self, node: str, life: Life) -> None:
+        life.node = node
+        self._of_node[node] = life
 
-    def find(self, name: str) -> tuple[str | None, str | None]:
-        """The record and the node that go by that id or name now; None for each that is not."""
-        if name in self._known:
-            return name, self._known[name].node
-        for node in (name, *(id for id, one in self._node_names.items() if one == name)):
-            if node in self._node_names:
-                return self._record_of.get(node), node
-        for uuid, known in self._known.items():
-            if name in (known.host, str(known.slot)):
-                return uuid, known.node
-        return None, None
+    def begins(self, incarnation: str | None, record: str | None, node: str | None) -> None:
+        """A set-up's life: of a record that is claimed, or was, for a node, which may be there."""
+        if incarnation is not None:
+            life = self._lives.setdefault(incarnation, Life(None, incarnation))
+        else:
+            life = self._of_record.get(record or "") or Life()
+        if record is not None:
+            life.record = record
+            self._of_record[record] = life
+        if node is not None:
+            self._belongs(node, life)
+
+    def life(
+        self, record: str | None = None, node: str | None = None, incarnation: str | None = None
+    ) -> Life:
+        """That incarnation's, or else that node's, or else the newest of that record."""
+        for lives, key in (
+            (self._lives, incarnation),
+            (self._of_node, node),
+            (self._of_record, record),
+        ):
+            if key is not None and key in lives:
+                return lives[key]
+        return Life(record, node=node)
+
+    def find(self, given: str) -> Named:
+        """Whom that names now, or else named last. Raises core.naming's errors."""
+        now = [*self._of_record.values()]
+        with_life = {one.node for one in now}
+        things = [self._thing(one) for one in now]
+        things += [
+            Thing(node=node, node_is_listed=True, name=name)
+            for node, name in self._node_names.items()
+            if node not in with_life and node not in self._of_node
+        ]
+        of_now = set(map(id, now))
+        past = [one for one in self._of_node.values() if id(one) not in of_now]
+        return resolve(given, things, [self._thing(one) for one in reversed(past)])
+
+    def _thing(self, life: Life) -> Thing:
+        name = self._node_names.get(life.node or "")
+        is_listed = life.node is not None
+        return Thing(life.record, life.node, is_listed, life.last_host, life.last_slot, name)
 
     def record_of(self, node: str) -> str | None:
-        return self._record_of.get(node)
+        life = self._of_node.get(node)
+        return None if life is None else life.record
 
-    def aliases(self, record: str | None, node: str | None) -> Iterator[str]:
+    def aliases(self, life: Life, record: str | None, node: str | None) -> Iterator[str]:
         """All that an operator may call them, and what they are paired with, or were last."""
-        if record is None and node is not None:
-            record = self._record_of.get(node)
-        known = Known() if record is None else self.of_record(record)
-        for name in (record, node, known.last_host, known.node):
+        for name in (record, life.record, node, life.node, life.last_host):
             if name is not None:
                 yield name
-        if known.last_slot is not None:
-            yield str(known.last_slot)
-        for one in (node, known.node):
+        if life.last_slot is not None:
+            yield str(life.last_slot)
+        for one in (node, life.node):
             if one is not None and one in self._node_names:
                 yield self._node_names[one]
 
     @property
     def all(self) -> frozenset[str]:
-        """Every name that is known: what one that nothing bears may have been meant for."""
-        found = {*self._known, *self._node_names, *self._node_names.values()}
-        for known in self._known.values():
-            slot = known.last_slot
-            found |= {known.last_host or "", "" if slot is None else str(slot)}
+        """Every name that is known: what a word that is typed may become."""
+        found = {*self._node_names, *self._node_names.values()}
+        for life in (*self._of_record.values(), *self._of_node.values(), *self._lives.values()):
+            slot = life.last_slot
+            found |= {life.record or "", life.node or "", life.last_host or ""}
+            found.add("" if slot is None else str(slot))
         return frozenset(found - {""})
 
 

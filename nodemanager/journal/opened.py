@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import pwd
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -16,17 +19,34 @@ from nodemanager.errors import JournalError
 SCHEMA = "0001"
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. Raises JournalError where we may not look, or not read it."""
+    try:
+        if not path.is_file():
+            return False
+        if os.access(path, os.R_OK, effective_ids=True):
+            return True
+        error: OSError = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as caught:
+        error = caught
+    raise JournalError(
+        f"the journal {path} can't be read: {error.strerror}; run this as {_owner(path)}. "
+        "What asks the running daemon (`nodemanager explain ID` without --at) needs no such right"
+    ) from error
+
+
+def _owner(path: Path) -> str:
+    """Who may read it: whoever has it, or has what it is in."""
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError, KeyError):
+            return f"the user {pwd.getpwuid(place.stat().st_uid).pw_name}"
+    return "the user that the daemon runs as"
+
+
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A reader's connection, which never writes: beside a running daemon, or on a copy."""
-    try:
-        is_there = path.is_file()
-    except OSError as error:
-        raise JournalError(
-            f"the journal {path} can't be read: {error.strerror}; run this as the user that the "
-            "daemon runs as"
-        ) from error
-    if not is_there:
+    if not is_there(path):
         raise JournalError(f"there is no journal {path}")
     connection: sqlite3.Connection | None = None
     try:

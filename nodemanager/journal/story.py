@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.naming import UnknownIdError
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.telling import event_of_node, event_of_record
 from nodemanager.journal.codec import codec_of
 from nodemanager.journal.deltas import decode_changes
 from nodemanager.journal.happening import Happening
-from nodemanager.journal.names import Known, Names
+from nodemanager.journal.names import Names
 from nodemanager.journal.opened import opened, told_as_damage, unpacked
 from nodemanager.journal.recording import START
 from nodemanager.journal.tables import Tables
@@ -34,6 +35,7 @@ _NEWS = (
     b'"slot_number":',
     b'"hostname":',
     b'"instance_id":',
+    b'"claim":',
     b'"tags":',
     b'"breaker":',
     b'"BreakerSet"',
@@ -87,19 +89,21 @@ class Story:
     def _told(self, happenings: Iterable[Happening]) -> Iterator[Happening]:
         """With all that is known by then of whom it is about."""
         for one in happenings:
-            if one.pair is not None:
-                self.names.belongs(*one.pair)
+            if one.is_set_up:
+                self.names.begins(one.incarnation, one.record, one.node)
             if one.at >= self._since:
                 yield self._named(one)
 
     def _named(self, one: Happening) -> Happening:
+        """A listing that has its slot may come later than what it tells of itself."""
         names = self.names
-        record = one.record
-        if record is None and one.node is not None:
-            record = names.record_of(one.node)
-        known = names.of_record(record) if record is not None else Known()
-        aliases = {*one.aliases, *names.aliases(record, one.node)}
-        return replace(one, slot=known.slot, host=known.host, aliases=frozenset(aliases))
+        life = names.life(one.record, one.node, one.incarnation)
+        slot = life.slot if one.slot is None else one.slot
+        host = life.host if one.host is None else one.host
+        if not life.is_over:
+            life.has(slot, host)
+        aliases = {*one.aliases, *names.aliases(life, one.record, one.node)}
+        return replace(one, slot=slot, host=host, aliases=frozenset(aliases))
 
     def _first(self, connection: sqlite3.Connection) -> int:
         """The segment to read from, to know how things stood then: each tells all verdicts once."""
@@ -201,7 +205,7 @@ class Story:
         if event is None:
             return None
         id, forced = data.get("id"), data.get("forced", ())
-        record, node = (None, None) if id is None else self.names.find(id)
+        record, node = self._whom(data)
         more = {
             "id": id,
             "by": data["by"],
@@ -217,8 +221,19 @@ class Story:
             record=record,
             node=node,
             more={key: value for key, value in more.items() if value is not None},
-            aliases=frozenset() if id is None else frozenset({id}),
+            # What named nobody is found by the word alone that was typed.
+            aliases=frozenset() if id is None or record or node else frozenset({id}),
         )
+
+    def _whom(self, data: Any) -> tuple[str | None, str | None]:
+        """Record and node that a command was about: older daemons wrote down its words alone."""
+        if data.get("id") is None or "record" in data or "node" in data:
+            return data.get("record"), data.get("node")
+        try:
+            named = self.names.find(data["id"])
+        except UnknownIdError:
+            return None, None
+        return named.record, named.node
 
 
 def _newest(connection: sqlite3.Connection) -> int:

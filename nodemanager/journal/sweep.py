@@ -22,7 +22,7 @@ from typing import Any
 from nodemanager.clock import SystemClock
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.whatif import Outcome
+from nodemanager.core.worth import Outcome
 from nodemanager.errors import JournalError
 from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.lanes import Course, Lane, drive

@@ -39,33 +39,28 @@ class Tables:
             opened_at, error, outcome, concluded_at, result = row[6:]
             details = json.loads(packed)
             ended = {} if result is None else json.loads(result)
-            record, node = record or ended.get("record"), node or ended.get("node")
-            why = _REASONS.get(details.get("reason") or details.get("order", {}).get("reason"))
+            order = details.get("order", {})
+            why = _REASONS.get(details.get("reason") or order.get("reason"))
+            whose: dict[str, Any] = {
+                "record": record or ended.get("record"),
+                "node": node or ended.get("node"),
+                "slot": order.get("slot", ended.get("slot")),
+                "host": order.get("hostname", ended.get("host")),
+                "incarnation": order.get("incarnation", details.get("incarnation")),
+                "plan": plan,
+                "is_set_up": kind in _CREATES,
+            }
             if number not in self._open and opened_at >= self._since:
-                yield Happening(
-                    opened_at,
-                    _BEGUN.get(kind, Event.RECORD_CLEAN),
-                    why,
-                    record=record,
-                    node=node,
-                    plan=plan,
-                    more={"action": kind, **_said(details, ("name", "size"))},
-                )
+                begun = _BEGUN.get(kind, Event.RECORD_CLEAN)
+                more = {"action": kind, **_said(details, ("name", "size"))}
+                yield Happening(opened_at, begun, why, more=more, **whose)
             self._open.add(number)
             if concluded_at is None:
                 continue
             self._open.discard(number)
             skipped = _REASONS.get(outcome)
-            yield Happening(
-                concluded_at,
-                _ended(kind, outcome),
-                skipped or why,
-                record=record,
-                node=node,
-                plan=plan,
-                more={"action": kind, "outcome": outcome} | ({"error": error} if error else {}),
-                pair=(record, node) if record and node and kind in _CREATES else None,
-            )
+            more = {"action": kind, "outcome": outcome} | ({"error": error} if error else {})
+            yield Happening(concluded_at, _ended(kind, outcome), skipped or why, more=more, **whose)
 
     def _rows(self, connection: sqlite3.Connection) -> list[Any]:
         if self._newest is None:

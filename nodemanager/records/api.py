@@ -26,6 +26,8 @@ class RecordStore(Protocol):
     """The contract suite proves its listings complete; without that it frees nothing (L2)."""
     settle_wait: float
     """Seconds a fence must stand before the fields may be cleared; 0 under CAS."""
+    tells_drain: bool
+    """Its answers to pings tell a node to take no more work, and to take it again (D12)."""
     tells_late_pings: bool
     """It remembers pings of freed lives (U8); without that `late_pings` is always empty."""
 
@@ -41,7 +43,8 @@ class RecordStore(Protocol):
         """The store's clock, from a stamp it made for a write of ours or its Date header (T1).
 
         Without `writes` nothing is written: a dry run's reading of the clock (S3). `boottime` is
-        CLOCK_BOOTTIME at the middle of the round trip, `error_s` half of that.
+        CLOCK_BOOTTIME at the middle of the round trip, `error_s` half of that. `beats` never falls,
+        unless the store was put back to what it was (L5); None where it can't say.
         """
         ...
 
@@ -69,7 +72,8 @@ class RecordStore(Protocol):
         """Put `claim` on `record` if it still is at `record.version`; else Conflict (U1).
 
         Reserves a slot where the store can. Used for a cleaned record and to renew a claim of
-        the same incarnation (U5). `Record.ping_secret` is filled in.
+        the same incarnation (U5). `Record.ping_secret` is filled in. Once the claim names its node,
+        a store that compares refuses pings that name another (P1a).
         """
         ...
 
@@ -102,6 +106,16 @@ class RecordStore(Protocol):
 
         Without `ping_secret` the one that the store kept, or nothing where no fence stands. A
         fence that stands shows as `Record.fenced`.
+        """
+        ...
+
+    def drain(self, record: Record, *, on: bool) -> Record:
+        """Tell the record's node, by the answers to its pings, to take no more work (D12).
+
+        With `on` False that is taken back. Each order has a number that no other has,
+        `Record.drain`. Written beside the versioned fields: neither version nor modified_at moves.
+        Only while the record has the incarnation and the order that `record` has; else Conflict.
+        Where the store can't tell: StoreRefused, and nothing is written.
         """
         ...
 

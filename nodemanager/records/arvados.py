@@ -65,6 +65,7 @@ class ArvadosRecordStore:
     provider = "arvados"
     guarantee = Guarantee.FENCED
     may_authorise = True
+    tells_drain = False
     tells_late_pings = False
 
     def __init__(
@@ -140,7 +141,7 @@ class ArvadosRecordStore:
         with before_writing():
             made = self._made_before(claim)
         if made is None:
-            attributes = {"properties": _claimed({}, claim)}
+            attributes = {"properties": wire.claimed({}, claim)}
             try:
                 answer = self._client.call("create", slot_asked=True, body={"node": attributes})
             except NoFreeSlot:
@@ -161,7 +162,7 @@ class ArvadosRecordStore:
         now = self._unmoved(record)
         renewed = now.incarnation == claim.incarnation
         _refuse_unfit(now, claim, renewed=renewed)
-        attributes: dict[str, Any] = {"properties": _claimed(now.properties, claim)}
+        attributes: dict[str, Any] = {"properties": wire.claimed(now.properties, claim)}
         if not renewed:
             # Without a secret the server makes a new one. A renewed claim's node has its own.
             # A late write may have put back what a clean had emptied.
@@ -229,6 +230,9 @@ class ArvadosRecordStore:
         if not _opens(info[wire.PING_SECRET], after):
             raise StoreError(f"the fence of record {now.uuid} was not lifted")
         return after
+
+    def drain(self, record: Record, *, on: bool) -> Record:
+        raise StoreRefused("Arvados' answers to pings tell a node nothing")
 
     def late_pings(self) -> tuple[LatePing, ...]:
         """None: the server refuses a freed life's ping by its old secret, and forgets it.
@@ -370,10 +374,6 @@ def _one(item: Mapping[str, Any], uuid: str | None) -> Record:
     if uuid is not None and record.uuid != uuid:
         raise StoreError(f"Arvados: asked for {uuid}, it answered with {record.uuid}")
     return record
-
-
-def _claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
 
 
 def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from nodemanager import log
 from nodemanager.clock import Clock
+from nodemanager.core.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
 from nodemanager.revisions import bring_up_to_date
+
+_log = log.get(__name__)
 
 # Serialises whatever allots slots, on PostgreSQL; SQLite has one writer anyway.
 _LOCK_KEY = 0x6E6F6465_6D616E01
@@ -198,12 +203,35 @@ def _make_private(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        return
+        _put_right(path)
     except OSError as error:
         raise StartError(
             f"can't create the registry's database {path}: {error.strerror};"
             " see [Registry] database"
         ) from error
+
+
+def _put_right(path: Path) -> None:
+    """What an older version or another program made for others to read is its owner's again."""
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        try:
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+                continue
+            file.chmod(0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StartError(
+                f"the registry's database {file} may be used by others, and holds the nodes' ping "
+                f"secrets; `chmod 0600` it ({error.strerror})"
+            ) from error
+        _log.event(
+            Event.CONFIG_WARNING,
+            level=log.WARNING,
+            message=f"{file} could be used by others (mode {mode:04o}), and holds the nodes' ping "
+            "secrets: it is its owner's alone now. Whoever may have read it can ping as your nodes",
+        )
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

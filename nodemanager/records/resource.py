@@ -5,38 +5,36 @@ The contract is that of the Arvados server, 2.0 era; what is answered is the adm
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreRefused
-from nodemanager.records import freed, rows, wire
+from nodemanager.records import freed, rows
 from nodemanager.records.attributes import writable
 from nodemanager.records.database import Database
+from nodemanager.records.pings import (
+    Ping,
+    Pinged,
+    WrongSecret,
+    address_of,
+    answer_to,
+    is_first,
+    told,
+    word_or_none,
+)
 from nodemanager.records.query import ListQuery
 from nodemanager.records.schema import nodes
 from nodemanager.records.view import view
 
-_TOTALS = ("total_cpu_cores", "total_ram_mb", "total_scratch_mb")
-_LEADING_NUMBER = re.compile(r"\s*(\d{1,15})")
-_MAX_WORD = 255
+_SOON_S = 1.0
+KEEPS_ADDRESS_S = 300
+"""A record that pinged within so many seconds keeps its address, whoever else names it."""
 
-
-class WrongSecret(StoreRefused):
-    """A ping that does not bear the record's secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pinged:
-    """What a ping did. `taken_from` lists the records that lost their address to this one."""
-
-    node: dict[str, Any]
-    taken_from: tuple[str, ...] = ()
+Outcomes = list[Pinged | Exception | None]
+"""Of pings: what each did, or why it did not; None for one that has to be done alone."""
 
 
 class NodesResource:
@@ -45,6 +43,8 @@ class NodesResource:
     Raises NoSuchRecord (404), WrongSecret (401), NoFreeSlot, Conflict or StoreRefused (422), and
     any other StoreError when the database fails (503).
     """
+
+    _told = staticmethod(told)
 
     def __init__(self, db: Database, naming: rows.Naming) -> None:
         self._db = db
@@ -111,55 +111,103 @@ class NodesResource:
             rows.delete(connection, uuid)
             return view(row, self._db.now_ns(connection))
 
-    def ping(self, uuid: str, params: Mapping[str, Any], caller: str) -> Pinged:
+    def ping(self, ping: Ping) -> Pinged:
         """A sign of life from the node that bears the record's secret.
 
-        `caller` is the address it came from. The answer follows the commit. With no slot free
-        what it told is kept all the same, and NoFreeSlot raised. One with the secret of a life
-        that was freed is refused like any other wrong one, and remembered (U8).
+        The answer follows the commit. With no slot free what it told is kept all the same, and
+        NoFreeSlot raised. One with the secret of a life that was freed is refused like any other
+        wrong one, and remembered (U8).
         """
         try:
-            return self._pinged(uuid, params, caller)
+            return self._pinged(ping)
         except (WrongSecret, NoSuchRecord):
-            self._remember_late(uuid, params, caller)
+            self.remember_late(ping)
             raise
 
-    def _remember_late(self, uuid: str, params: Mapping[str, Any], caller: str) -> None:
-        secret = _word_or_none(params, "ping_secret")
+    def ping_all(self, pings: Sequence[Ping]) -> Outcomes:
+        """What became of each of `pings`, of different records, committed together.
+
+        None is for one that `ping` has to do alone: a first ping, one of a row that somebody
+        writes to, or all of them where they can't be written together. A WrongSecret is still to
+        be remembered (`remember_late`). Raises StoreError when the database fails.
+        """
+        begun = time.monotonic()
+        try:
+            return self._pinged_together(pings)
+        except Exception:
+            # Perhaps because of one of them. A database that hangs must not be waited for again.
+            if time.monotonic() - begun > _SOON_S:
+                raise
+            return [None] * len(pings)
+
+    def _pinged_together(self, pings: Sequence[Ping]) -> Outcomes:
+        outcomes: Outcomes = [None] * len(pings)
+        changed: dict[int, tuple[rows.Row, dict[str, Any]]] = {}
+        written: dict[int, rows.Row] = {}
+        with self._db.writing() as connection:
+            found = rows.find_unlocked(connection, [ping.uuid for ping in pings])
+            now = self._db.now_ns(connection)
+            for number, ping in enumerate(pings):
+                row = found.get(ping.uuid)
+                if row is None or is_first(row):
+                    continue
+                try:
+                    values = self._told(row, ping)
+                    changed[number] = (row, values | {"last_ping_at": now})
+                except Exception as error:
+                    outcomes[number] = error
+            if changed:
+                after = rows.change_all(connection, list(changed.values()), now)
+                written = dict(zip(changed, after, strict=True))
+        for number, row in written.items():
+            outcomes[number] = Pinged(answer_to(row, now))
+        return outcomes
+
+    def remember_late(self, ping: Ping) -> None:
+        """Note a ping with another secret than the record's, if a life that was freed had it."""
+        params = ping.params
+        secret = word_or_none(params, "ping_secret")
         if not secret:
             return
         with self._db.reading() as connection:
             # Whoever guesses secrets must not keep the one writer busy.
-            if not freed.is_known(connection, uuid, secret):
+            if not freed.is_known(connection, ping.uuid, secret):
                 return
-        instance = _word_or_none(params, "instance_id") or _word_or_none(params, "ec2_instance_id")
-        address = _word_or_none(params, "local_ipv4") or caller
+        instance = word_or_none(params, "instance_id") or word_or_none(params, "ec2_instance_id")
+        address = word_or_none(params, "local_ipv4") or ping.caller
         with self._db.writing() as connection:
             now = self._db.now_ns(connection)
             freed.pinged(
-                connection, uuid, secret, now, instance_id=instance or None, address=address
+                connection, ping.uuid, secret, now, instance_id=instance or None, address=address
             )
 
-    def _pinged(self, uuid: str, params: Mapping[str, Any], caller: str) -> Pinged:
+    def _pinged(self, ping: Ping) -> Pinged:
+        uuid = ping.uuid
+        with self._db.reading() as connection:
+            # Nor whoever guesses uuids.
+            if rows.find(connection, uuid) is None:
+                raise NoSuchRecord(f"no record {uuid}")
         with self._db.writing() as connection:
             row = rows.find(connection, uuid)
             if row is None:
                 raise NoSuchRecord(f"no record {uuid}")
-            if row["ip_address"] is None or not row["slot_number"]:
+            if is_first(row):
                 # Before the row's own lock, so that two first pings can't wait for each other.
                 self._db.serialise(connection)
             row = rows.get(connection, uuid)
-            self._check_secret(row, _word(params, "ping_secret"))
-            values = self._told(row, params)
+            values = self._told(row, ping)
             values["last_ping_at"] = self._db.now_ns(connection)
             taken: list[str] = []
             if row["ip_address"] is None:
-                address = _address(_word(params, "local_ipv4") or caller)
-                values |= {"ip_address": address, "first_ping_at": values["last_ping_at"]}
-                taken = rows.take_address(self._db, connection, uuid, address)
+                address = address_of(ping)
+                values["ip_address"] = address
+                if row["first_ping_at"] is None:
+                    values["first_ping_at"] = values["last_ping_at"]
+                quiet_since = values["last_ping_at"] - KEEPS_ADDRESS_S * 10**9
+                taken = rows.take_address(self._db, connection, uuid, address, quiet_since)
             row = rows.change(self._db, connection, row, values, sign_of_life=True)
             row, full = self._give_slot(connection, row)
-            node = view(row, self._db.now_ns(connection))
+            node = answer_to(row, self._db.now_ns(connection))
         if full is not None:
             raise full
         return Pinged(node, tuple(taken))
@@ -173,70 +221,3 @@ class NodesResource:
         except NoFreeSlot as full:
             return row, full
         return rows.change(self._db, connection, row, values), None
-
-    @staticmethod
-    def _check_secret(row: rows.Row, given: str | None) -> None:
-        if not given:
-            raise StoreRefused("a ping needs its ping_secret")
-        _, info = rows.objects(row)
-        secret = info.get(wire.PING_SECRET)
-        known = secret if isinstance(secret, str) else ""
-        if not known or not hmac.compare_digest(_bytes(known), _bytes(given)):
-            raise WrongSecret("this is not the record's ping_secret")
-
-    @staticmethod
-    def _told(row: rows.Row, params: Mapping[str, Any]) -> dict[str, Any]:
-        """What a ping says in info and properties; our own keys there stay."""
-        properties, info = rows.objects(row)
-        instance = _word(params, "instance_id") or _word(params, "ec2_instance_id")
-        if instance:
-            known = info.setdefault(wire.INSTANCE_ID, None)
-            if known is not None and known != instance:
-                raise StoreRefused("another instance_id pinged this record before")
-            info[wire.INSTANCE_ID] = instance
-        state = _word(params, "worker_state")
-        if state and state.strip():
-            info[wire.WORKER_STATE] = state.strip().lower()
-        else:
-            info.pop(wire.WORKER_STATE, None)
-        for name in _TOTALS:
-            number = _LEADING_NUMBER.match(_word(params, name) or "")
-            if number is None:
-                properties.pop(name, None)
-            else:
-                properties[name] = int(number[1])
-        return {"info": info, "properties": properties}
-
-
-def _word(params: Mapping[str, Any], name: str) -> str | None:
-    """A parameter as text; JSON bodies may bring numbers."""
-    value = params.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise StoreRefused(f"{name} must be text")
-    text = str(value)
-    if len(text) > _MAX_WORD or not text.isprintable():
-        raise StoreRefused(f"{name} is not a plain short text")
-    return text
-
-
-def _word_or_none(params: Mapping[str, Any], name: str) -> str | None:
-    """The same, where a value that can't be used is no reason to refuse."""
-    try:
-        return _word(params, name)
-    except StoreRefused:
-        return None
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
-
-
-def _address(text: str) -> str:
-    try:
-        address = ipaddress.ip_address(text.strip())
-    except ValueError as error:
-        raise StoreRefused("local_ipv4 is not an address") from error
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodemanager.core.model import Record
+from nodemanager.core.model import Claim, Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
@@ -22,6 +22,19 @@ from nodemanager.records.schema import nodes
 from nodemanager.records.view import crunch_worker_state
 
 Row = Mapping[str, Any]
+_STEADY = {"last_ping_at", "modified_at", "version"}
+"""All that a ping changes which tells nothing new."""
+_UNLOCKED = (
+    sa.select(nodes)
+    .where(nodes.c.uuid.in_(sa.bindparam("uuids", expanding=True)))
+    .order_by(nodes.c.uuid)
+    .with_for_update(skip_locked=True)
+)
+_SIGNS = (
+    sa.update(nodes)
+    .where(nodes.c.uuid == sa.bindparam("at_uuid"), nodes.c.version == sa.bindparam("at_version"))
+    .values({name: sa.bindparam(name) for name in sorted(_STEADY)})
+)
 _BASE36 = string.digits + string.ascii_lowercase
 _JSON = ("properties", "info")
 
@@ -64,6 +77,12 @@ def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row
     if to_write:
         query = query.with_for_update()
     return _only(connection, query)
+
+
+def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, Row]:
+    """The rows of those uuids, locked against other writers; without those locked already."""
+    found = connection.execute(_UNLOCKED, {"uuids": uuids})
+    return {row.uuid: row._asdict() for row in found}
 
 
 def get(connection: sa.Connection, uuid: str) -> Row:
@@ -115,9 +134,7 @@ def change(
         changed["modified_at"] = db.now_ns(connection)
     if "properties" in changed:
         changed["incarnation"] = _incarnation(changed["properties"])
-    version = row["version"]
-    if not isinstance(version, int):
-        raise StoreRefused(f"record {row['uuid']} has no version to write by")
+    version = version_of(row)
     changed["version"] = version + 1
     done = connection.execute(
         sa.update(nodes)
@@ -129,6 +146,52 @@ def change(
     return {**row, **changed}
 
 
+def tell_drain(connection: sa.Connection, row: Row, order: str | None) -> Row:
+    """Put the order into the answers to its pings, or take it out; no version moves (D12)."""
+    connection.execute(sa.update(nodes).where(nodes.c.uuid == row["uuid"]).values({"drain": order}))
+    return {**row, "drain": order}
+
+
+def change_all(
+    connection: sa.Connection, changes: Sequence[tuple[Row, Row]], now_ns: int
+) -> list[Row]:
+    """Write many signs of life at `now_ns`, each a row of its own with its new values.
+
+    As `change` does, with one statement for all whose JSON stays as it is.
+    """
+    after: list[Row] = []
+    steady: list[dict[str, Any]] = []
+    for row, values in changes:
+        changed = {name: value for name, value in values.items() if not _same(name, row, value)}
+        version = version_of(row)
+        changed |= {"modified_at": now_ns, "version": version + 1}
+        after.append({**row, **changed})
+        if changed.keys() == _STEADY:
+            steady.append({**changed, "at_uuid": row["uuid"], "at_version": version})
+        else:
+            if "properties" in changed:
+                changed["incarnation"] = _incarnation(changed["properties"])
+            at = (nodes.c.uuid == row["uuid"], nodes.c.version == version)
+            done = connection.execute(sa.update(nodes).where(*at).values(changed))
+            _check_written(done.rowcount, 1)
+    if steady:
+        _check_written(connection.execute(_SIGNS, steady).rowcount, len(steady))
+    return after
+
+
+def version_of(row: Row) -> int:
+    """Raises StoreRefused for a row that has none to write by."""
+    version = row["version"]
+    if not isinstance(version, int):
+        raise StoreRefused(f"record {row['uuid']} has no version to write by")
+    return version
+
+
+def _check_written(written: int, expected: int) -> None:
+    if written != expected:
+        raise Conflict("a record is no longer at the version that was read")
+
+
 def _only(connection: sa.Connection, query: sa.Select[Any]) -> Row | None:
     row = connection.execute(query).one_or_none()
     return None if row is None else row._asdict()
@@ -138,11 +201,19 @@ def delete(connection: sa.Connection, uuid: str) -> None:
     connection.execute(sa.delete(nodes).where(nodes.c.uuid == uuid))
 
 
-def take_address(db: Database, connection: sa.Connection, uuid: str, address: str) -> list[str]:
-    """Take `address` from every record but `uuid`; gives the uuids of those that lost it."""
+def take_address(
+    db: Database, connection: sa.Connection, uuid: str, address: str, quiet_since_ns: int
+) -> list[str]:
+    """Take `address` from every record but `uuid` that has not pinged since then.
+
+    Gives the uuids of those that lost it. One that pings keeps it: a node says itself which address
+    is its own, and could take anybody's.
+    """
+    pinging = nodes.c.last_ping_at > quiet_since_ns
     query = (
         sa.select(nodes)
         .where(nodes.c.ip_address == address, nodes.c.uuid != uuid)
+        .where(nodes.c.last_ping_at.is_(None) | ~pinging)
         .order_by(nodes.c.uuid)
         .with_for_update()
     )
@@ -198,6 +269,7 @@ def values_of(connection: sa.Connection, before: Record) -> dict[str, Any]:
         "ip_address": None if borne else before.ip_address,
         "first_ping_at": _nanoseconds(before.first_ping_at),
         "last_ping_at": _nanoseconds(before.last_ping_at),
+        "drain": None,
         "properties": dict(before.properties),
         "info": {**before.info, wire.PING_SECRET: before.ping_secret},
     }
@@ -233,14 +305,37 @@ def with_secret(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(name: str, row: Row, value: Any) -> bool:
     if name in _JSON and isinstance(row[name], dict):
-        # Python calls 1, 1.0 and True equal; JSON does not.
-        return json.dumps(row[name], sort_keys=True) == json.dumps(value, sort_keys=True)
+        return _same_json(row[name], value)
     return bool(row[name] == value)
 
 
+def _same_json(old: dict[str, Any], new: Any) -> bool:
+    if not isinstance(new, dict) or old.keys() != new.keys():
+        return False
+    for key, before in old.items():
+        now = new[key]
+        if before is now or (isinstance(before, str) and isinstance(now, str) and before == now):
+            continue
+        # Python calls 1, 1.0 and True equal; JSON does not.
+        if json.dumps(before, sort_keys=True) != json.dumps(now, sort_keys=True):
+            return False
+    return True
+
+
 def _incarnation(properties: Any) -> str | None:
+    claim = _claim(properties)
+    return None if claim is None else claim.incarnation
+
+
+def own_node(properties: Any) -> str | None:
+    """The node that the record's claim names (P1a)."""
+    claim = _claim(properties)
+    return None if claim is None else claim.node_id
+
+
+def _claim(properties: Any) -> Claim | None:
     try:
-        return wire.parse_claim(properties.get(wire.CLAIM)).incarnation
+        return wire.parse_claim(properties.get(wire.CLAIM))
     except ValueError:
         return None
 

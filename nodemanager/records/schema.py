@@ -14,6 +14,13 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+
+
 class JsonText(TypeDecorator[Any]):
     """An object as JSON text. Text that is no JSON comes back as it is: a string, no object."""
 
@@ -27,13 +34,9 @@ class JsonText(TypeDecorator[Any]):
         if not isinstance(value, str | bytes):
             return value
         try:
-            return json.loads(value, parse_constant=_refuse)
+            return _decode(value if isinstance(value, str) else value.decode())
         except (ValueError, RecursionError):
             return value
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
 
 
 metadata = MetaData()
@@ -56,6 +59,8 @@ nodes = Table(
     Column("info", JsonText, nullable=False),
     # Derived from properties on every write, for finding a repeated create.
     Column("incarnation", Text),
+    # The order to take no more work that answers to pings give (D12); no version moves with it.
+    Column("drain", Text),
     Index("nodes_by_slot", "slot_number", unique=True),
     Index("nodes_by_address", "ip_address"),
     Index("nodes_by_incarnation", "incarnation"),

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nodemanager.clock import Clock
 from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
-from nodemanager.errors import StartError, StoreError, StoreRefused
+from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, wire
 from nodemanager.records.database import Database
 from nodemanager.records.resource import NodesResource
@@ -35,6 +35,7 @@ class SqlRecordStore:
     guarantee = Guarantee.CAS
     may_authorise = True
     settle_wait = 0.0
+    tells_drain = True
     tells_late_pings = True
 
     def __init__(
@@ -95,8 +96,9 @@ class SqlRecordStore:
             if writes:
                 beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
                 connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
+            beats = connection.scalar(sa.select(store.c.heartbeats).where(store.c.id == 1))
         after = self._clock.boottime()
-        return StoreTime(wire.epoch(at), (before + after) / 2, (after - before) / 2)
+        return StoreTime(wire.epoch(at), (before + after) / 2, (after - before) / 2, beats)
 
     def list_records(self) -> Listed[Record]:
         """Every row, by uuid, as one state of the database showed it (L2)."""
@@ -123,7 +125,7 @@ class SqlRecordStore:
                 values = {
                     "slot_number": slot,
                     "hostname": self._naming.host(slot),
-                    "properties": _claimed({}, claim),
+                    "properties": wire.claimed({}, claim),
                 }
                 row = rows.insert(self._db, connection, self._naming, values)
             return rows.record_of(row)
@@ -141,9 +143,13 @@ class SqlRecordStore:
             properties, info = rows.objects(row)
             if not renewed:
                 info[wire.PING_SECRET] = rows.new_secret()
-                info.pop(wire.WORKER_STATE, None)
+                info = wire.without_word(info)
+            if claim.node_id is not None:
+                # Whatever an earlier ping said of itself.
+                info[wire.INSTANCE_ID] = claim.node_id
             values = {
-                "properties": _claimed(properties, claim),
+                "properties": wire.claimed(properties, claim),
+                **({} if renewed else {"drain": None}),
                 "info": rows.with_secret(info),
                 **rows.with_slot(connection, self._naming, row),
             }
@@ -165,6 +171,7 @@ class SqlRecordStore:
                 "ip_address": None,
                 "first_ping_at": None,
                 "last_ping_at": None,
+                "drain": None,
                 "properties": {} if pool is None else {wire.POOL: pool},
                 "info": info,
             }
@@ -196,6 +203,17 @@ class SqlRecordStore:
             if held.holds_anything or held.problems:
                 raise StoreRefused(f"record {record.uuid} holds something: it is not deleted")
             rows.delete(connection, record.uuid)
+
+    def drain(self, record: Record, *, on: bool) -> Record:
+        """By compare-and-set on the incarnation and on the order that stands (D12)."""
+        order = secrets.token_hex(8) if on else None
+        with self._db.writing() as connection:
+            row = rows.get(connection, record.uuid)
+            held = rows.record_of(row)
+            if held.incarnation != record.incarnation or held.drain != record.drain:
+                raise Conflict(f"record {record.uuid} is another's, or was told otherwise")
+            row = rows.tell_drain(connection, row, order)
+            return rows.record_of(row)
 
     def late_pings(self) -> tuple[LatePing, ...]:
         with self._db.reading() as connection:
@@ -248,10 +266,6 @@ class SqlRecordStore:
 
     def close(self) -> None:
         self._db.close()
-
-
-def _claimed(properties: dict[str, object], claim: Claim) -> dict[str, object]:
-    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
 
 
 def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:

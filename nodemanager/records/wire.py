@@ -10,12 +10,15 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from nodemanager.core.model import Claim, Listed, Record, WorkerState
 
 POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"
+CLOUD_NODE = "cloud_node"
+"""Size and price of the record's node, where Arvados Node Manager put them."""
 HOLD = "nodemanager_hold"
 PING_SECRET = "ping_secret"  # noqa: S105 - a key's name
 FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
@@ -23,9 +26,18 @@ FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
 INSTANCE_ID = "ec2_instance_id"
 WORKER_STATE = "worker_state"
 LAST_ACTION = "last_action"
+DRAIN_HOOK = "drain_hook"
+DRAIN_ORDER = "drain_order"
+"""Under this key of info stands the order that the node says it has carried out (D12)."""
+DRAINED = "drained"
+WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
+"""What a node says of its own doing with each ping."""
+FAIL = "fail"
+"""A node that says so of itself."""
 
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
+_LONGEST_WINDOW_S = 1e9
 _INCARNATION = re.compile(r"[0-9a-f]{32}")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -48,8 +60,12 @@ def epoch(nanoseconds: int) -> float:
 def stamp_ns(nanoseconds: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ` of whole nanoseconds since the epoch."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    moment = _EPOCH + datetime.timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    return f"{_second(seconds)}.{rest:09d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return f"{_EPOCH + datetime.timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 def stamp(seconds: float) -> str:
@@ -82,16 +98,21 @@ def worker_state(raw: str) -> WorkerState:
     marks = text[len(base) :]
     if base in _BUSY:
         return WorkerState.BUSY
-    if base == "fail" or base.startswith("down") or base in _POWERED_DOWN or "~" in marks:
+    if base == FAIL or base.startswith("down") or base in _POWERED_DOWN or "~" in marks:
         return WorkerState.DOWN
     if base == "idle" and not marks:
         return WorkerState.IDLE
     return WorkerState.UNKNOWN
 
 
+def without_word(info: Mapping[str, Any]) -> dict[str, Any]:
+    """`info` less what a node said of its own doing: another life begins."""
+    return {key: value for key, value in info.items() if key not in WORDS}
+
+
 def claim_json(claim: Claim) -> dict[str, Any]:
     """`properties.nodemanager_claim`; `at` stays epoch seconds, so that it comes back exactly."""
-    return {
+    said = {
         "pool": claim.pool,
         "manager": claim.manager,
         "token": claim.token,
@@ -99,6 +120,21 @@ def claim_json(claim: Claim) -> dict[str, Any]:
         "node_name": claim.node_name,
         "incarnation": claim.incarnation,
     }
+    newer = {
+        "size": claim.size,
+        "price": claim.price,
+        "window": claim.window,
+        "node_id": claim.node_id,
+    }
+    return said | {key: value for key, value in newer.items() if value is not None}
+
+
+def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    """A record's properties with that claim among them."""
+    with_claim = {**properties, POOL: claim.pool, CLAIM: claim_json(claim)}
+    if claim.size is not None:
+        with_claim[CLOUD_NODE] = {"size": claim.size, "price": claim.price}
+    return with_claim
 
 
 def parse_claim(value: object) -> Claim:
@@ -115,6 +151,16 @@ def parse_claim(value: object) -> Claim:
         raise ValueError("has no whole number under token")
     if not isinstance(at, int | float) or isinstance(at, bool) or not 0 <= at < 1e11:
         raise ValueError("has no epoch seconds under at")
+    size, price, window = value.get("size"), value.get("price"), value.get("window")
+    if size is not None and not isinstance(size, str):
+        raise ValueError("has no text under size")
+    if price is not None and not (type(price) in (int, float) and 0 <= price < 1e9):
+        raise ValueError("has no price under price")
+    if window is not None and not _is_window(window):
+        raise ValueError("has no seconds under window")
+    node_id = value.get("node_id")
+    if node_id is not None and not isinstance(node_id, str):
+        raise ValueError("has no text under node_id")
     return Claim(
         pool=value["pool"],
         manager=value["manager"],
@@ -122,7 +168,17 @@ def parse_claim(value: object) -> Claim:
         at=at,
         node_name=value["node_name"],
         incarnation=value["incarnation"],
+        size=size,
+        price=price,
+        window=None if window is None else float(window),
+        node_id=node_id or None,
     )
+
+
+def _is_window(value: object) -> bool:
+    """Seconds that a claim may stand: 0 would free it at once, and a year would be for ever."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < cast("float", value) <= _LONGEST_WINDOW_S
 
 
 def parse(item: object) -> Record:
@@ -180,6 +236,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
     if claim is not None and pool is not None and pool != claim.pool:
         seen.problems.append(f"properties.{POOL} and its claim name different pools")
     said = seen.text_in("info", info, WORKER_STATE)
+    drained = seen.text_in("info", info, DRAIN_ORDER) if said == DRAINED else None
     derived = fields.get("crunch_worker_state")
     slot, first, last = seen.slot(), seen.time("first_ping_at"), seen.time("last_ping_at")
     hostname, address = seen.text("hostname"), seen.text("ip_address")
@@ -197,9 +254,10 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         first_ping_at=first,
         last_ping_at=last,
         modified_at=modified,
-        worker_state=worker_state(said) if said else None,
+        # Drained by our order it is idle, and takes no work; by somebody else's, who knows.
+        worker_state=WorkerState.IDLE if drained else worker_state(said) if said else None,
         derived_state=_derived(derived),
-        instance_id=instance or None,
+        instance_id=(claim.node_id if claim is not None else None) or instance or None,
         pool=pool if pool is not None or claim is None else claim.pool,
         claim=claim,
         held=bool(properties.get(HOLD)),
@@ -208,6 +266,10 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         ping_secret=secret or None,
         problems=tuple(seen.problems),
         fenced=bool(info.get(FENCED_SECRET)),
+        failed=said is not None and said.strip().lower().rstrip(_MARKS) == FAIL,
+        drain=fields.get("drain"),
+        drained=drained,
+        drain_hook=info.get(DRAIN_HOOK) is True,
     )
 
 

@@ -10,10 +10,14 @@ import json
 import logging
 import secrets
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import falcon
+import falcon.asgi
+from falcon.asgi import Request, Response
 
+from nodemanager.core.reasons import Reason
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,
@@ -24,41 +28,53 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.records import wire
+from nodemanager.records.pings import Ping, WrongInstance, WrongSecret
 from nodemanager.records.query import ListQuery, selected
-from nodemanager.records.resource import NodesResource, WrongSecret
+from nodemanager.records.resource import NodesResource
 from nodemanager.records.sql import SqlRecordStore
+from nodemanager.refusals import Refusals
 from nodemanager.registry import discovery, params
+from nodemanager.registry.pings import PingWriter
+from nodemanager.workers import Workers
 
 log = logging.getLogger("nodemanager.registry")
 
 _OPTIONS = frozenset({"select", "assign_slot", "ensure_unique_name", "alt", "prettyPrint"})
 _RETRY_AFTER_S = "5"
 
+NAME = "registry"
+THREADS = 3
+"""For what is no ping."""
 
-def build_app(store: SqlRecordStore, token: str) -> falcon.App[falcon.Request, falcon.Response]:
-    """The WSGI application over `store`; `token` is the one that may do everything.
 
-    Raises StartError for a token that is empty or can't travel in a header.
+def build_app(
+    store: SqlRecordStore, token: str, refusals: Refusals | None = None
+) -> falcon.asgi.App[Request, Response]:
+    """The ASGI application over `store`; `token` is the one that may do everything.
+
+    `refusals` counts wrong tokens and secrets. Raises StartError for a token that is empty or
+    can't travel in a header.
     """
     if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
         raise StartError("[Registry] token must be printable ASCII without spaces")
-    nodes = store.resource
-    middleware: list[Any] = [_MethodOverride(), _Token(token)]
-    app = falcon.App(middleware=middleware)
+    refusals = refusals or Refusals(NAME)
+    nodes = _Nodes(store.resource, Workers(NAME, THREADS))
+    middleware: list[Any] = [_MethodOverride(), _Token(token, refusals)]
+    app = falcon.asgi.App(middleware=middleware)
     app.set_error_serializer(_http_error)
     app.add_error_handler(Exception, _unexpected)
     app.add_error_handler(StoreError, _store_error)
-    app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store))
-    app.add_route("/arvados/v1/nodes", _Nodes(nodes))
-    app.add_route("/arvados/v1/nodes/{uuid}", _Node(nodes))
-    app.add_route("/arvados/v1/nodes/{uuid}/ping", _Ping(nodes))
+    app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store, nodes.workers))
+    app.add_route("/arvados/v1/nodes", _All(nodes))
+    app.add_route("/arvados/v1/nodes/{uuid}", _One(nodes))
+    app.add_route("/arvados/v1/nodes/{uuid}/ping", _Ping(nodes, refusals))
     return app
 
 
 class _MethodOverride:
     """A list too long for a URL comes as a POST that says it is a GET."""
 
-    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+    async def process_request(self, req: Request, resp: Response) -> None:
         said = req.get_header("X-HTTP-Method-Override") or ""
         if req.method == "POST" and said.upper() in ("GET", "PUT", "PATCH", "DELETE"):
             req.method = said.upper()
@@ -67,34 +83,48 @@ class _MethodOverride:
 class _Token:
     """Lets nobody without the token near the records; pings bring their own secret."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, refusals: Refusals) -> None:
         self._token = token.encode()
+        self._refusals = refusals
 
-    def process_resource(
-        self, req: falcon.Request, resp: falcon.Response, resource: object, _: dict[str, str]
+    async def process_resource(
+        self, req: Request, resp: Response, resource: object, _: dict[str, str]
     ) -> None:
         if isinstance(resource, _Ping | _Discovery):
             return
         scheme, _space, given = (req.auth or "").partition(" ")
         known = scheme.lower() in ("oauth2", "bearer")
         if not known or not hmac.compare_digest(given.strip().encode(), self._token):
+            reason = Reason.WRONG_TOKEN if req.auth else Reason.NO_TOKEN
+            self._refusals.note(reason, req.remote_addr)
             raise falcon.HTTPUnauthorized(description="Not logged in: the token is not valid")
 
 
-class _Discovery:
-    def __init__(self, store: SqlRecordStore) -> None:
-        self._store = store
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", self._store.store_id()))
-
-
+@dataclass(frozen=True, slots=True)
 class _Nodes:
-    def __init__(self, nodes: NodesResource) -> None:
-        self._nodes = nodes
+    """The records. Their database is not to be waited for on the event loop."""
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        asked = params.read(req)
+    blocking: NodesResource
+    workers: Workers
+
+
+class _Discovery:
+    def __init__(self, store: SqlRecordStore, workers: Workers) -> None:
+        self._store = store
+        self._workers = workers
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        store_id = await self._workers.run(self._store.store_id)
+        _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", store_id))
+
+
+class _All:
+    def __init__(self, nodes: _Nodes) -> None:
+        self._nodes = nodes.blocking
+        self._workers = nodes.workers
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        asked = await params.read(req)
         query = ListQuery(
             filters=params.json_param(asked, "filters"),
             order=params.order_param(asked),
@@ -103,45 +133,56 @@ class _Nodes:
             select=params.json_param(asked, "select"),
             count=asked.get("count"),
         )
-        _answer(resp, self._nodes.list(query))
+        _send(resp, await self._workers.run(lambda: _json(self._nodes.list(query))))
 
-    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        asked = params.read(req)
-        given = params.attributes(asked, _OPTIONS)
-        shown = selected(params.json_param(asked, "select"))
-        node = self._nodes.create(given, assign_slot=params.flag(asked, "assign_slot"))
-        _answer(resp, {name: node[name] for name in shown})
-
-
-class _Node:
-    def __init__(self, nodes: NodesResource) -> None:
-        self._nodes = nodes
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, uuid: str) -> None:
-        shown = selected(params.json_param(params.read(req), "select"))
-        node = self._nodes.get(_readable(uuid))
-        _answer(resp, {name: node[name] for name in shown})
-
-    def on_put(self, req: falcon.Request, resp: falcon.Response, uuid: str) -> None:
-        asked = params.read(req)
+    async def on_post(self, req: Request, resp: Response) -> None:
+        asked = await params.read(req)
         given = params.attributes(asked, _OPTIONS)
         shown = selected(params.json_param(asked, "select"))
         slot = params.flag(asked, "assign_slot")
-        node = self._nodes.update(_readable(uuid), given, assign_slot=slot)
+        node = await self._workers.run(self._nodes.create, given, assign_slot=slot)
+        _answer(resp, {name: node[name] for name in shown})
+
+
+class _One:
+    def __init__(self, nodes: _Nodes) -> None:
+        self._nodes = nodes.blocking
+        self._workers = nodes.workers
+
+    async def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        shown = selected(params.json_param(await params.read(req), "select"))
+        node = await self._workers.run(self._nodes.get, _readable(uuid))
+        _answer(resp, {name: node[name] for name in shown})
+
+    async def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        asked = await params.read(req)
+        given = params.attributes(asked, _OPTIONS)
+        shown = selected(params.json_param(asked, "select"))
+        slot = params.flag(asked, "assign_slot")
+        node = await self._workers.run(self._nodes.update, _readable(uuid), given, assign_slot=slot)
         _answer(resp, {name: node[name] for name in shown})
 
     on_patch = on_put
 
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, uuid: str) -> None:
-        _answer(resp, self._nodes.delete(_readable(uuid)))
+    async def on_delete(self, req: Request, resp: Response, uuid: str) -> None:
+        _answer(resp, await self._workers.run(self._nodes.delete, _readable(uuid)))
 
 
 class _Ping:
-    def __init__(self, nodes: NodesResource) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: _Nodes, refusals: Refusals) -> None:
+        self._writer = PingWriter(nodes.blocking, nodes.workers)
+        self._refusals = refusals
 
-    def on_post(self, req: falcon.Request, resp: falcon.Response, uuid: str) -> None:
-        done = self._nodes.ping(_readable(uuid), params.read(req), req.remote_addr)
+    async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
+        told = await params.read(req)
+        try:
+            done = await self._writer.ping(Ping(_readable(uuid), told, req.remote_addr))
+        except WrongSecret:
+            self._refusals.note(Reason.WRONG_SECRET, req.remote_addr, uuid)
+            raise
+        except WrongInstance:
+            self._refusals.note(Reason.WRONG_INSTANCE, req.remote_addr, uuid)
+            raise
         for loser in done.taken_from:
             address = done.node["ip_address"]
             log.info("%s now has the address %s, which %s had", uuid, address, loser)
@@ -154,12 +195,20 @@ def _readable(uuid: str) -> str:
     return uuid
 
 
-def _answer(resp: falcon.Response, body: Any) -> None:
-    resp.data = json.dumps(body).encode()
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _send(resp: Response, body: bytes) -> None:
+    resp.data = body
     resp.content_type = "application/json; charset=utf-8"
 
 
-def _fail(resp: falcon.Response, status: int, message: str) -> str:
+def _answer(resp: Response, body: Any) -> None:
+    _send(resp, _json(body))
+
+
+def _fail(resp: Response, status: int, message: str) -> str:
     """The contract's error body; gives its token, for the log."""
     token = f"{int(time.time())}+{secrets.token_hex(4)}"
     resp.status = falcon.code_to_http_status(status)
@@ -167,13 +216,11 @@ def _fail(resp: falcon.Response, status: int, message: str) -> str:
     return token
 
 
-def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
+def _http_error(req: Request, resp: Response, error: falcon.HTTPError) -> None:
     _fail(resp, error.status_code, error.description or error.title or "refused")
 
 
-def _store_error(
-    req: falcon.Request, resp: falcon.Response, error: StoreError, _: dict[str, Any]
-) -> None:
+async def _store_error(req: Request, resp: Response, error: StoreError, _: dict[str, Any]) -> None:
     status = _status(error)
     token = _fail(resp, status, str(error))
     if status == 503:
@@ -193,8 +240,6 @@ def _status(error: RemoteError) -> int:
             return 503
 
 
-def _unexpected(
-    req: falcon.Request, resp: falcon.Response, error: Exception, _: dict[str, Any]
-) -> None:
+async def _unexpected(req: Request, resp: Response, error: Exception, _: dict[str, Any]) -> None:
     token = _fail(resp, 500, "internal error")
     log.error("%s %s failed (%s)", req.method, req.path, token, exc_info=error)

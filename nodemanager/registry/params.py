@@ -8,15 +8,16 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import falcon
+import falcon.asgi
 
 MAX_BODY = 1024 * 1024
 _MAX_FIELDS = 2000
 
 
-def read(req: falcon.Request) -> dict[str, Any]:
+async def read(req: falcon.asgi.Request) -> dict[str, Any]:
     """The query's parameters and the body's, which win. Raises falcon.HTTPError, a 4xx."""
-    params: dict[str, Any] = _form(req.query_string or "")
-    body = _body(req)
+    params: dict[str, Any] = _form(req.query_string) if req.query_string else {}
+    body = await _body(req)
     if not body.strip():
         return params
     content_type = (req.content_type or "").split(";")[0].strip().lower()
@@ -89,12 +90,10 @@ def _form(text: str) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _body(req: falcon.Request) -> bytes:
+async def _body(req: falcon.asgi.Request) -> bytes:
     if (req.content_length or 0) > MAX_BODY:
         raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
-    chunked = req.content_length is None and req.get_header("Transfer-Encoding") is not None
-    stream = req.stream if chunked else req.bounded_stream
-    body: bytes = stream.read(MAX_BODY + 1)
+    body: bytes = await req.stream.read(MAX_BODY + 1)
     if len(body) > MAX_BODY:
         raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
     return body

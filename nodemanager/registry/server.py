@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from nodemanager.errors import StartError
-from nodemanager.httpserver import HttpServer, WsgiApp
-
-THREADS = 5
+from nodemanager.httpserver import AsgiApp, HttpServer
+from nodemanager.refusals import Refusals
+from nodemanager.registry.app import NAME
 
 
 def registry_server(
-    app: WsgiApp,
+    app: AsgiApp,
     host: str = "127.0.0.1",
     port: int = 0,
     tls_cert: str | None = None,
     tls_key: str | None = None,
+    refusals: Refusals | None = None,
 ) -> HttpServer:
     """The server of `build_app`'s application, not yet started; port 0 takes a free one.
 
-    With `tls_cert` and `tls_key` (PEM files) it speaks TLS, and only that. Raises StartError.
+    With `tls_cert` and `tls_key` (PEM files) it speaks TLS, and only that. `refusals` counts what
+    it refuses, the application's own refusals beside it. Raises StartError.
     """
     if tls_cert is None and tls_key is not None:
         raise StartError(f"tls_key is {tls_key}, but tls_cert is not set: give both or neither")
@@ -26,8 +28,8 @@ def registry_server(
         host,
         port,
         option="[Registry] listen",
-        threads=THREADS,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        name="registry",
+        name=NAME,
+        refusals=refusals,
     )

@@ -15,6 +15,12 @@ from nodemanager.core.model import Job
 from nodemanager.errors import RemoteError
 
 MAX_OUTPUT = 16 * 1024 * 1024
+MAX_COUNT = 1_000_000
+MAX_NUMBER = 10**12
+"""More MB, or cores, than any machine has."""
+MAX_ID = 256
+ENVIRONMENT = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
+"""What the command gets of our environment, and LC_* and SLURM_*: no credentials, no sockets."""
 
 
 class WishlistError(RemoteError):
@@ -38,6 +44,7 @@ class WishlistCommand:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=_environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -59,6 +66,14 @@ class WishlistCommand:
             last = f": {lines[-1][:200]}" if lines else ""
             raise WishlistError(f"wishlist_command {program!r} exited {process.returncode}{last}")
         return parse(output)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in ENVIRONMENT or name.startswith(("LC_", "SLURM_"))
+    }
 
 
 def _read(process: subprocess.Popen[bytes], ends_at: float) -> tuple[bytes, bytes]:
@@ -95,10 +110,14 @@ def parse(output: bytes) -> tuple[Job, ...]:
             jobs.append(_job(json.loads(line)))
         except (ValueError, TypeError) as error:
             raise WishlistError(f"wishlist_command, line {number}: {error}") from error
+        except RecursionError:
+            # Its traceback has a thousand frames that say nothing.
+            raise WishlistError(f"wishlist_command, line {number}: is nested too deep") from None
     return tuple(jobs)
 
 
 _WHOLE = {"cores": 1, "ram_mb": 0, "scratch_mb": 0, "count": 1}
+_SHOWN = 60
 
 
 def _job(item: Any) -> Job:
@@ -109,16 +128,27 @@ def _job(item: Any) -> Job:
         raise ValueError(f"has an unknown key {sorted(unknown)[0]!r}")
     if "id" not in item:
         raise ValueError("has no 'id'")
+    id = item["id"]
+    if isinstance(id, bool) or not isinstance(id, int | str) or len(str(id)) > MAX_ID:
+        raise ValueError(f"id = {_shown(id)} is no text of at most {MAX_ID} characters")
     numbers = {}
     for key, default in _WHOLE.items():
         value = item.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{key} = {value!r} is not a whole number of 0 or more")
+            raise ValueError(f"{key} = {_shown(value)} is not a whole number of 0 or more")
+        most = MAX_COUNT if key == "count" else MAX_NUMBER
+        if value > most:
+            raise ValueError(f"{key} = {_shown(value)} is over {most}")
         numbers[key] = value
     preemptible = item.get("preemptible", False)
     if not isinstance(preemptible, bool):
-        raise TypeError(f"preemptible = {preemptible!r} is neither true nor false")
+        raise TypeError(f"preemptible = {_shown(preemptible)} is neither true nor false")
     instance_type = item.get("instance_type")
     if instance_type is not None and not isinstance(instance_type, str):
-        raise TypeError(f"instance_type = {instance_type!r} is not a name")
-    return Job(id=str(item["id"]), preemptible=preemptible, instance_type=instance_type, **numbers)
+        raise TypeError(f"instance_type = {_shown(instance_type)} is not a name")
+    return Job(id=str(id), preemptible=preemptible, instance_type=instance_type, **numbers)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import falcon
+from falcon.asgi import Request, Response
 
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Candidate, Deed, Item, Picture, proposal
 from nodemanager.core.backlog_run import FASTEST, Order, Run
 from nodemanager.core.settings import Settings
 from nodemanager.logline import as_json, timestamp
-from nodemanager.web.commands import LONGEST, Doorkeeper
+from nodemanager.web.commands import LONGEST, Doorkeeper, told_by
+from nodemanager.workers import Workers
 
 MOST_ITEMS = 100_000
 
@@ -54,64 +57,72 @@ class Backlog(Protocol):
     def stop(self, by: str) -> Run | str | None: ...
 
 
-def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper) -> None:
-    app.add_route("/api/backlog", _Plan(backlog, door))
-    app.add_route("/api/backlog/run", _Run(backlog, door))
-    app.add_route("/api/backlog/apply", _Apply(backlog, door))
-    app.add_route("/api/backlog/stop", _Stop(backlog, door))
+def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
+    app.add_route("/api/backlog", _Plan(backlog, door, workers))
+    app.add_route("/api/backlog/run", _Run(backlog, door, workers))
+    app.add_route("/api/backlog/apply", _Apply(backlog, door, workers))
+    app.add_route("/api/backlog/stop", _Stop(backlog, door, workers))
 
 
 class _Plan:
-    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
         self._backlog = backlog
         self._door = door
+        self._workers = workers
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
-        shown = self._backlog.show()
+        shown = await self._workers.run(self._backlog.show)
         if isinstance(shown, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
         if shown.seen is None:
             raise falcon.HTTPServiceUnavailable(
                 title="starting", description="no decision was taken yet; try again in a minute"
             )
-        _send(response, _plan_json(shown, shown.seen))
+        _send(response, await self._workers.run(_plan_json, shown, shown.seen))
 
 
 class _Run:
-    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
         self._backlog = backlog
         self._door = door
+        self._workers = workers
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         with_items = request.get_param_as_bool("items", default=False)
-        _send_run(response, self._backlog.run(), with_items=with_items)
+        run = await self._workers.run(self._backlog.run)
+        _send_run(response, run, with_items=with_items)
 
 
 class _Apply:
-    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
         self._backlog = backlog
         self._door = door
+        self._workers = workers
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
-        run = self._backlog.apply(_order(request.get_media(default_when_empty={})))
+        order = _order(await request.get_media(default_when_empty={}))
+        order = replace(order, by=told_by(request, order.by))
+        run = await self._workers.run(self._backlog.apply, order)
         if isinstance(run, str):
             raise falcon.HTTPConflict(title="not applied", description=run)
         _send_run(response, run, with_items=False)
 
 
 class _Stop:
-    def __init__(self, backlog: Backlog, door: Doorkeeper) -> None:
+    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
         self._backlog = backlog
         self._door = door
+        self._workers = workers
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
-        given = request.get_media(default_when_empty={})
+        given = await request.get_media(default_when_empty={})
         by = _text(given, "by") if isinstance(given, dict) else ""
-        _send_run(response, self._backlog.stop(by), with_items=False)
+        run = await self._workers.run(self._backlog.stop, told_by(request, by))
+        _send_run(response, run, with_items=False)
 
 
 def _order(given: Any) -> Order:
@@ -160,7 +171,7 @@ def _bad(why: str) -> falcon.HTTPBadRequest:
     return falcon.HTTPBadRequest(title="bad request", description=why)
 
 
-def _send_run(response: falcon.Response, run: Run | str | None, *, with_items: bool) -> None:
+def _send_run(response: Response, run: Run | str | None, *, with_items: bool) -> None:
     if isinstance(run, str):
         raise falcon.HTTPServiceUnavailable(title="no answer", description=run)
     if run is None:
@@ -168,7 +179,7 @@ def _send_run(response: falcon.Response, run: Run | str | None, *, with_items: b
     _send(response, run_json(run, with_items=with_items))
 
 
-def _send(response: falcon.Response, what: Mapping[str, object]) -> None:
+def _send(response: Response, what: Mapping[str, object]) -> None:
     response.content_type = falcon.MEDIA_JSON
     response.text = as_json(what)
 

@@ -18,12 +18,14 @@ is written to the journal, also where nothing was left to do; 202 for a clean th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import falcon
+from falcon.asgi import Request, Response
 
 from nodemanager.core.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.workers import Workers
 
 LONGEST = 1000
 MOST_FORCED = 20
@@ -52,17 +54,34 @@ class Commands(Protocol):
 
 
 class Doorkeeper(Protocol):
-    def lets_in(self, request: falcon.Request) -> None:
+    def lets_in(self, request: Request) -> None:
         """Raise falcon's 401, 403 or 404 for whoever has no token."""
         ...
 
 
-def add_commands(app: Any, commands: Commands, door: Doorkeeper) -> None:
+def user_of(request: Request) -> str | None:
+    """Who sent it, as the kernel says; None for what came over TCP."""
+    user: str | None = request.scope["state"].get("user")
+    return user
+
+
+def told_by(request: Request, said: str) -> str:
+    """Who an order is from. Over TCP that is what the client says; over the Unix socket what the
+    kernel does, with what the client says before it where that differs (sudo)."""
+    user = user_of(request)
+    if user is None:
+        return said
+    return user if said in ("", user) else f"{said} as {user}"
+
+
+def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
+    """Each waits for the daemon on one of `workers`, beside the event loop."""
     for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
-        app.add_route(f"/api/{verb.value}/{{id:path}}", _About(verb, commands, door))
+        # Some clouds' ids are paths.
+        app.add_route(f"/api/{verb.value}/{{id:path}}", _About(verb, commands, door, workers))
     for verb in (Verb.PAUSE, Verb.RESUME):
-        app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door))
-    app.add_route("/api/breaker/reset", _Plain(Verb.BREAKER_RESET, commands, door))
+        app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door, workers))
+    app.add_route("/api/breaker/reset", _Plain(Verb.BREAKER_RESET, commands, door, workers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +89,28 @@ class _Resource:
     verb: Verb
     commands: Commands
     door: Doorkeeper
+    workers: Workers
 
-    def answer(self, request: falcon.Request, response: falcon.Response, id: str | None) -> None:
+    async def answer(self, request: Request, response: Response, id: str | None) -> None:
         self.door.lets_in(request)
-        command = _command(self.verb, id, request.get_media(default_when_empty={}))
+        command = _command(self.verb, id, await request.get_media(default_when_empty={}))
+        command = replace(command, by=told_by(request, command.by))
         missing = lacks_reason(command)
         if missing is not None:
             raise _bad(f"{missing}: send `reason`")
-        reply = self.commands.give(command)
+        reply = await self.workers.run(self.commands.give, command)
         response.status = _STATUS[reply.result]
         response.media = as_json(reply)
 
 
 class _About(_Resource):
-    def on_post(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
-        # The server leaves an escaped slash as it is: some clouds' ids are paths.
-        self.answer(request, response, id.replace("%2F", "/"))
+    async def on_post(self, request: Request, response: Response, id: str) -> None:
+        await self.answer(request, response, id)
 
 
 class _Plain(_Resource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        self.answer(request, response, None)
+    async def on_post(self, request: Request, response: Response) -> None:
+        await self.answer(request, response, None)
 
 
 def as_json(reply: Reply) -> dict[str, Any]:

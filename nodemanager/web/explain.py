@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import falcon
+from falcon.asgi import Request, Response
 
-from nodemanager.core.explain import UnknownIdError
+from nodemanager.core.naming import UnknownIdError
 from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.journal.explained import Json, Picture, told
 from nodemanager.web.commands import Doorkeeper
+from nodemanager.workers import Workers
 
 SOURCE = "daemon"
 
@@ -29,35 +31,37 @@ class Explanations:
     def __init__(self, journal: Path | None, mode: str) -> None:
         self._journal = journal
         self._mode = mode
-        self._picture: Picture | None = None
+        self.picture: Picture | None = None
+        """The newest decision; None before the first."""
 
     def keep(self, snapshot: Snapshot, made: Plan, settings: Settings) -> None:
         # One assignment of one immutable thing: readers need no lock.
-        self._picture = Picture(snapshot, made, settings, self._mode)
+        self.picture = Picture(snapshot, made, settings, self._mode)
 
     def told(self, id: str, since: float | None) -> Json | None:
         """The explanation, None before the first decision. Raises UnknownIdError."""
-        picture = self._picture
+        picture = self.picture
         if picture is None:
             return None
         return told(picture, id, source=SOURCE, journal=self._journal, since=since)
 
 
-def add_explain(app: Any, explanations: Explanations, door: Doorkeeper) -> None:
+def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
     # A cloud's own ids may have slashes in them.
-    app.add_route("/api/explain/{id:path}", _Explain(explanations, door))
+    app.add_route("/api/explain/{id:path}", _Explain(explanations, door, workers))
 
 
 class _Explain:
-    def __init__(self, explanations: Explanations, door: Doorkeeper) -> None:
+    def __init__(self, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
         self._explanations = explanations
         self._door = door
+        self._workers = workers
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, id: str) -> None:
+    async def on_get(self, request: Request, response: Response, id: str) -> None:
         self._door.lets_in(request)
         since = request.get_param_as_float("since")
         try:
-            shown = self._explanations.told(id, since)
+            shown = await self._workers.run(self._explanations.told, id, since)
         except UnknownIdError as error:
             raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
         if shown is None:

@@ -6,16 +6,20 @@ record is ever a label, so that the series stay few and tell no names.
 
 from __future__ import annotations
 
+import collections
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.leftovers import LedgerState
 from nodemanager.core.model import LeftoverKind
+from nodemanager.refusals import Refusals
 from nodemanager.web.status import ErrorCounts, Status
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
@@ -86,6 +90,9 @@ class Metrics:
         )
         self.leftovers({})
 
+        self._refused = _Refused()
+        self.registry.register(self._refused)
+
         self._nodes = self._gauge("nodes", "Cloud nodes by what they do.", "state")
         self._wanted = self._gauge("nodes_wanted", "Nodes that demand calls for.")
         self._records = self._gauge("records", "Records by state.", "state")
@@ -102,6 +109,13 @@ class Metrics:
         self._max_nodes = self._gauge("max_nodes", "Configured `max_nodes`.")
         self._quota = self._gauge("quota", "Nodes the cloud is thought to allow.")
         self._price = self._gauge("price", "Price per hour of all nodes.")
+        self._unsatisfiable = self._gauge(
+            "jobs_unsatisfiable", "Jobs of the wishlist that can't be had, by reason.", "reason"
+        )
+
+    def count_refusals(self, refusals: Refusals) -> None:
+        """Show what this server refuses, from now on."""
+        self._refused.servers.append(refusals)
 
     def list_ok(self, source: str, seconds: float, items: int) -> None:
         self._lists.labels(source, "ok").inc()
@@ -212,6 +226,8 @@ class Metrics:
         self._max_nodes.set(status.max_nodes)
         self._quota.set(status.max_nodes if status.quota is None else status.quota)
         self._price.set(status.price)
+        reasons = collections.Counter(reason for _, reason in status.unsatisfiable)
+        _replace(self._unsatisfiable, reasons)
 
     def nodes_by_state(self, counts: Mapping[str, int]) -> None:
         _replace(self._nodes, counts)
@@ -249,6 +265,24 @@ class Metrics:
         return Histogram(
             f"nodemanager_{name}", doc, labels, buckets=_SECONDS, registry=self.registry
         )
+
+
+class _Refused(Collector):
+    """What the HTTP servers of this process refused."""
+
+    def __init__(self) -> None:
+        self.servers: list[Refusals] = []
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "nodemanager_requests_refused",
+            "Requests and connections that a server refused.",
+            labels=("server", "reason"),
+        )
+        for server in self.servers:
+            for reason, count in server.counts().items():
+                family.add_metric((server.name, reason.value), count)
+        yield family
 
 
 def _replace(gauge: Gauge, counts: Mapping[str, int]) -> None:

@@ -81,14 +81,16 @@ class WebObserver:
             quota=snapshot.limits.quota,
             price=plan.wants.price if plan.wants is not None else 0.0,
             idle_times={
-                view.node.name: snapshot.now - plan.history.idle_since[view.node.id]
+                view.node.name: snapshot.now - heard.idle_since
                 for view in plan.views
-                if view.node.id in plan.history.idle_since
+                if view.record is not None
+                and (heard := plan.history.heard.get(view.record.uuid)) is not None
+                and heard.idle_since is not None
             },
             polls=dict(self._polls),
             poll_stale_after=settings.poll_stale_after,
             breaker=_breaker(plan),
-            lease_held=snapshot.lease,
+            lease_held=snapshot.lease and self._mode == "apply",
             holder=self._holder,
             slots=_slots(plan),
             records=_record_states(plan, snapshot, settings),
@@ -97,6 +99,7 @@ class WebObserver:
             aborted=None if plan.aborted is None else plan.aborted[0].value,
             deferred=plan.deferred,
             refused=_refused(plan),
+            unsatisfiable=_unsatisfiable(plan),
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
             leftovers={state.value: count for state, count in self._leftovers.items()},
@@ -225,6 +228,12 @@ def _refused(plan: Plan) -> dict[tuple[str, str], int]:
     if plan.wants is None:
         return {}
     return {(size, why.value): count for (size, why), count in plan.wants.refused.items()}
+
+
+def _unsatisfiable(plan: Plan) -> tuple[tuple[str, str], ...]:
+    if plan.wants is None:
+        return ()
+    return tuple((job.id, job.reason.value) for job in plan.wants.unsatisfiable)
 
 
 def _under_way(snapshot: Snapshot) -> dict[str, int]:

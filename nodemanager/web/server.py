@@ -4,6 +4,7 @@
     GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
     GET /metrics        Prometheus' text format
     GET /api/explain/ID with the token: see explain.py
+    GET /api/nodes      with the token, and /api/slots: see inventory.py
     POST /api/...       with the token: see commands.py and backlog.py
 
 A token is given as `Authorization: Bearer TOKEN`. A wrong one is 403 everywhere, also where none
@@ -13,25 +14,36 @@ is needed: whoever sends one means to be known.
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import json
-from collections.abc import Callable, Iterable
+import socket
+from pathlib import Path
 from typing import Any
 
 import falcon
-from prometheus_client import make_wsgi_app
+import falcon.asgi
+from falcon.asgi import Request, Response
+from prometheus_client.exposition import choose_encoder
 
-from nodemanager.core.reasons import Event
-from nodemanager.httpserver import HttpServer, WsgiApp
+from nodemanager.connections import limits_of
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.httpserver import AsgiApp, HttpServer
 from nodemanager.log import get, hide
+from nodemanager.refusals import Refusals
 from nodemanager.web.backlog import Backlog, add_backlog
-from nodemanager.web.commands import Commands, add_commands
+from nodemanager.web.commands import Commands, add_commands, user_of
 from nodemanager.web.explain import Explanations, add_explain
+from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
+from nodemanager.workers import Workers
 
 _log = get(__name__)
 
-THREADS = 2
+NAME = "nodemanager"
+THREADS = 4
+_SHARE = 1 / 8
+"""Of the process' file descriptors, for its connections."""
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -44,6 +56,9 @@ _HEADERS = [
 class ManagementServer:
     """Serve `board` and `metrics` on `listen` (address, port) from `start` to `stop`.
 
+    Without a port it serves on the Unix socket `control_socket` alone, otherwise there, too; who
+    comes over that needs no token. See HttpServer.
+
     `healthy_for` is how many seconds the last cycle may be old before the health answer turns to
     503. With no `token` (None or empty) health is 404 and status shows counts only.
     """
@@ -53,15 +68,19 @@ class ManagementServer:
         board: Board,
         metrics: Metrics,
         *,
-        listen: tuple[str, int],
+        listen: tuple[str, int | None],
         token: str | None,
         healthy_for: float,
+        control_socket: Path | None = None,
+        takes_over: bool = True,
         commands: Commands | None = None,
         backlog: Backlog | None = None,
         explanations: Explanations | None = None,
     ) -> None:
         hide(token)
-        self._http = HttpServer(
+        refusals = Refusals("management")
+        metrics.count_refusals(refusals)
+        self.http = HttpServer(
             application(
                 board,
                 metrics,
@@ -70,29 +89,34 @@ class ManagementServer:
                 commands=commands,
                 backlog=backlog,
                 explanations=explanations,
+                refusals=refusals,
+                address=listen[0],
             ),
             *listen,
             option="[Manage] port",
-            threads=THREADS,
-            name="nodemanager",
+            name=NAME,
+            limits=limits_of(_SHARE),
+            control_socket=control_socket,
+            takes_over=takes_over,
+            refusals=refusals,
         )
 
     def start(self) -> None:
         """Bind and serve. Raises StartError that names the address and the option."""
-        self._http.start()
+        self.http.start()
         _log.event(Event.SERVER_STARTED, name="management", url=self.url)
 
     def stop(self) -> None:
-        self._http.stop()
+        self.http.stop()
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens; the port is the real one when 0 was asked for."""
-        return self._http.address, self._http.port
+        return self.http.address, self.http.port
 
     @property
     def url(self) -> str:
-        return self._http.url
+        return self.http.url
 
 
 def application(
@@ -104,49 +128,68 @@ def application(
     commands: Commands | None = None,
     backlog: Backlog | None = None,
     explanations: Explanations | None = None,
-) -> WsgiApp:
-    """The WSGI application of the management server."""
-    door = _Door(token)
-    app = falcon.App(media_type=falcon.MEDIA_JSON)
+    refusals: Refusals,
+    address: str,
+) -> AsgiApp:
+    """The ASGI application of the management server; `address` is what it listens on."""
+    door = _Door(token, refusals)
+    workers = Workers("management", THREADS)
+    middleware: list[Any] = [_Manners(door, refusals, address)]
+    app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
     app.set_error_serializer(_serialize)
     app.add_error_handler(Exception, _failed)
     app.add_route("/status.json", _StatusPage(board, door))
     app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
+    app.add_route("/metrics", _MetricsPage(metrics, workers))
     if commands is not None:
-        add_commands(app, commands, door)
+        add_commands(app, commands, door, workers)
     if backlog is not None:
-        add_backlog(app, backlog, door)
+        add_backlog(app, backlog, door, workers)
     if explanations is not None:
-        add_explain(app, explanations, door)
-    return _only_get(app, make_wsgi_app(metrics.registry))
+        add_explain(app, explanations, door, workers)
+        add_inventory(app, explanations, door, workers)
+    return app
 
 
 class _Door:
     """Who may see more."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self, token: str | None, refusals: Refusals) -> None:
         self._expected = f"Bearer {token}".encode() if token else None
+        self._refusals = refusals
 
     @property
     def exists(self) -> bool:
         return self._expected is not None
 
-    def opens(self, request: falcon.Request) -> bool:
-        """Whether the request has the token; one with another is refused here (403)."""
+    def knows(self, request: Request) -> bool:
+        """Whether the request has the token, or came over the Unix socket."""
+        if user_of(request) is not None:
+            return True
         given = request.get_header("Authorization")
         if given is None or self._expected is None:
             return False
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._expected):
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._expected)
+
+    def opens(self, request: Request) -> bool:
+        """Whether the request has the token; one with another is refused here (403)."""
+        if self.knows(request):
+            return True
+        if self.exists and request.get_header("Authorization") is not None:
+            self._refusals.note(Reason.WRONG_TOKEN, request.remote_addr)
             raise falcon.HTTPForbidden(
                 title="wrong token", description="it is [Manage] ManagementToken"
             )
-        return True
+        return False
 
-    def lets_in(self, request: falcon.Request) -> None:
+    def lets_in(self, request: Request) -> None:
         """Raise for whoever has no token, or where there is none to have."""
+        if user_of(request) is not None:
+            return
         if not self.exists:
             raise falcon.HTTPNotFound(title="disabled", description="there is no token")
         if not self.opens(request):
+            self._refusals.note(Reason.NO_TOKEN, request.remote_addr)
             raise falcon.HTTPUnauthorized(
                 title="authorization required",
                 description="send the header `Authorization: Bearer TOKEN`",
@@ -154,12 +197,64 @@ class _Door:
             )
 
 
+class _Manners:
+    """What holds for every request: its method, the host it means, and the answer's headers."""
+
+    def __init__(self, door: _Door, refusals: Refusals, address: str) -> None:
+        self._door = door
+        self._refusals = refusals
+        self._names = {"localhost", socket.gethostname().lower(), address.lower()}
+
+    async def process_request(self, request: Request, response: Response) -> None:
+        response.set_headers(_HEADERS)
+        self._check_host(request)
+        if request.method == "HEAD":
+            # The server leaves the body out.
+            request.method = "GET"
+        if request.method != "GET" and not request.path.startswith("/api/"):
+            raise falcon.HTTPMethodNotAllowed(["GET", "HEAD"])
+
+    def _check_host(self, request: Request) -> None:
+        """A browser may be led here under a name that somebody else made up for our address: then
+        the page that led it could read what needs no token (DNS rebinding)."""
+        given = request.get_header("Host")
+        if given is None or self._is_ours(given) or self._door.knows(request):
+            return
+        self._refusals.note(Reason.WRONG_HOST, request.remote_addr)
+        raise falcon.HTTPError(
+            "421 Misdirected Request",
+            title="wrong host",
+            description="use this server's address or host name, or send the token",
+        )
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.strip().lower()
+        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+class _MetricsPage:
+    def __init__(self, metrics: Metrics, workers: Workers) -> None:
+        self._metrics = metrics
+        self._workers = workers
+
+    async def on_get(self, request: Request, response: Response) -> None:
+        encode, response.content_type = choose_encoder(request.get_header("Accept") or "")
+        response.data = await self._workers.run(encode, self._metrics.registry)
+
+
 class _StatusPage:
     def __init__(self, board: Board, door: _Door) -> None:
         self._board = board
         self._door = door
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_get(self, request: Request, response: Response) -> None:
         with_names = self._door.opens(request)
         status = self._board.read()
         if status is None:
@@ -175,7 +270,7 @@ class _HealthPage:
         self._door = door
         self._healthy_for = healthy_for
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         age_s = self._board.age()
         if age_s <= self._healthy_for:
@@ -188,39 +283,14 @@ class _HealthPage:
         }
 
 
-def _serialize(request: falcon.Request, response: falcon.Response, error: falcon.HTTPError) -> None:
+def _serialize(request: Request, response: Response, error: falcon.HTTPError) -> None:
     response.content_type = falcon.MEDIA_JSON
     response.data = json.dumps(error.to_dict()).encode()
 
 
-def _failed(
-    request: falcon.Request, response: falcon.Response, error: Exception, params: dict[str, Any]
+async def _failed(
+    request: Request, response: Response, error: Exception, params: dict[str, Any]
 ) -> None:
     # The path only: a query may hold what was meant for a header.
     _log.failure(Event.SERVER_FAILED, error, name="management", url=request.path)
     raise falcon.HTTPInternalServerError(title="internal error", description="see the log")
-
-
-def _only_get(app: WsgiApp, metrics_app: WsgiApp) -> WsgiApp:
-    """Both applications behind one rule on methods, with the same headers on every answer."""
-
-    def face(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
-            return start_response(status, [*headers, *_HEADERS], *exc_info)
-
-        if environ["REQUEST_METHOD"] != "GET" and not environ["PATH_INFO"].startswith("/api/"):
-            body = json.dumps({"title": "405 Method Not Allowed"}).encode()
-            start(
-                falcon.HTTP_405,
-                [
-                    ("Allow", "GET"),
-                    ("Content-Type", falcon.MEDIA_JSON),
-                    ("Content-Length", str(len(body))),
-                ],
-            )
-            return [body]
-        if environ["PATH_INFO"] == "/metrics":
-            return metrics_app(environ, start)
-        return app(environ, start)
-
-    return face

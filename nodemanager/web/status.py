@@ -6,6 +6,7 @@ so that what reads that reads this; all others are ours.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -16,6 +17,9 @@ from nodemanager.core.slots import Leak
 from nodemanager.logline import timestamp
 
 Json = dict[str, object]
+
+JOBS_SHOWN = 100
+"""So many jobs that can't be had are shown by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,10 @@ class ErrorCounts:
     list_nodes_errors: int = 0
     create_node_errors: int = 0
     destroy_node_errors: int = 0
+
+    @property
+    def cloud_errors(self) -> int:
+        return self.list_nodes_errors + self.create_node_errors + self.destroy_node_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,8 @@ class Status:
     `reasons` the last plan's verdicts by reason code, `leftovers` what is still to be released by
     how far it came.
     `refused` counts the boots that demand wants and may not have, by (size, reason code);
-    `under_way` what of ours is in the air; `aborted` is why the last snapshot gave no decision.
+    `unsatisfiable` are the jobs that can't be had at all, each with its reason code; `under_way`
+    what of ours is in the air; `aborted` is why the last snapshot gave no decision.
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` name things:
     they are shown only to who has the token, and so are `read_only` and the breaker's sentences.
     `marks` are the operators' standing orders, told in full to the same; `paused_at` is when the
@@ -122,6 +131,7 @@ class Status:
     aborted: str | None = None
     deferred: int = 0
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    unsatisfiable: tuple[tuple[str, str], ...] = ()
     under_way: Mapping[str, int] = field(default_factory=dict)
     held: tuple[str, ...] = ()
     leftovers: Mapping[str, int] = field(default_factory=dict)
@@ -152,6 +162,7 @@ class Status:
                 {"size": size, "reason": reason, "count": count}
                 for (size, reason), count in sorted(self.refused.items())
             ],
+            "jobs_unsatisfiable": self._jobs(with_names),
             "under_way": dict(self.under_way),
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
@@ -175,6 +186,16 @@ class Status:
             ]
         return shown
 
+    def _jobs(self, with_names: bool) -> Json:
+        """The first of them by id, to whoever may see names."""
+        reasons = Counter(reason for _, reason in self.unsatisfiable)
+        shown: Json = {"count": len(self.unsatisfiable), "reasons": dict(sorted(reasons.items()))}
+        if with_names:
+            shown["jobs"] = [
+                {"id": id, "reason": reason} for id, reason in self.unsatisfiable[:JOBS_SHOWN]
+            ]
+        return shown
+
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
         marks = self.marks
         return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
@@ -195,6 +216,7 @@ class Status:
             "node_quota": self.max_nodes if self.quota is None else self.quota,
             "config_max_nodes": self.max_nodes,
             **asdict(self.errors),
+            "cloud_errors": self.errors.cloud_errors,
         }
 
     def _poll(self, poll: Poll, now: float) -> Json:

@@ -20,11 +20,11 @@ import pykka
 
 from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.messages import ApplySettings, Beat, Stop
+from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ManualTimer
 from nodemanager.config import load
-from nodemanager.core.model import CloudNode, Job, Record
+from nodemanager.core.model import CloudNode, Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.journal.api import Journal
 from nodemanager.journal.memory import MemoryJournal
@@ -40,6 +40,7 @@ CLEANING = {
     "claim_expiry",
     "collapse_fraction",
     "max_cleans_per_cycle",
+    "max_retry_after",
     "max_shutdowns_per_cycle",
     "prune_after",
     "settle",
@@ -103,6 +104,9 @@ class Rig:
         self.journal = journal or MemoryJournal(self.clock)
         self.fleet = Fleet(cloud, store)
         self.jobs: tuple[Job, ...] | None = None
+        self.sizes: tuple[Size, ...] = ()
+        """The `[Size]` sections; without any, all that the cloud has."""
+        self.jobs_fail: list[Exception] = []
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
         self.lease = True
@@ -168,6 +172,13 @@ class Rig:
         self.system.daemon.tell(ApplySettings(settings))
         self.flush()
 
+    def change_polling(self, poll_time: float) -> None:
+        """What SIGHUP does with a new file's poll times."""
+        settings, team = self.system.settings, self.system.team
+        for poller in (team.cloud_list, team.record_list):
+            poller.tell(ChangePolling(poll_time, settings.max_poll_time, settings.max_retry_after))
+        self.flush()
+
     @property
     def is_running(self) -> bool:
         return self._system is not None
@@ -178,6 +189,8 @@ class Rig:
         return self._system
 
     def _wishlist(self) -> tuple[Job, ...]:
+        if self.jobs_fail:
+            raise self.jobs_fail.pop()
         return self.jobs or ()
 
     def _file(self) -> Path:
@@ -198,6 +211,9 @@ class Rig:
         for title, section in sections.items():
             text += f"[{title}]\n"
             text += "".join(f"{key} = {value}\n" for key, value in section.items())
+        for size in self.sizes:
+            text += f"[Size {size.name}]\ninstance_type = {size.instance_type}\n"
+            text += f"price = {size.price}\npreemptible = {'yes' if size.preemptible else 'no'}\n"
         path = self.directory / "rig.cfg"
         path.write_text(text, encoding="utf-8")
         return path

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from nodemanager.actors.backlog_desk import StopBacklog
+from nodemanager.actors.messages import Beat, PausePool, ResumePool
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Item
 from nodemanager.core.backlog_run import Order, Run, Where
@@ -14,7 +16,7 @@ from nodemanager.core.model import Tags
 from nodemanager.errors import BadRequest, CloudError, Throttled
 from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, asked, finish, run_of, shown, where
-from tests.fakes.script import fail
+from tests.fakes.script import fail, first
 
 
 def named(rig: Rig) -> dict[str, Item]:
@@ -68,6 +70,34 @@ def test_a_node_that_changed_since_the_plan_keeps_its_tags(beside: Rig) -> None:
     reasons = {line["node"]: line["reason"] for line in beside.lines("backlog.skipped")}
     assert reasons == {first.id: "changed_since_plan", second.id: "node_absent"}
     assert beside.cloud.calls["adopt"] == 0
+
+
+def test_a_pause_amid_adoptions_stops_them_and_a_resume_goes_on(make_rig: Any) -> None:
+    """N11: those that no worker had begun were taken for set-ups, which ended the daemon."""
+    rig: Rig = make_rig()
+    for number in range(6):
+        rig.cloud.add(age=1000.0, name=f"n{number}")
+    rig.start()
+    rig.turn(60)
+    items = tuple(named(rig).values())
+    paused, said = threading.Event(), []
+
+    def pause() -> None:
+        rig.system.daemon.tell(
+            PausePool(by="ann", reason="upgrade", answered=lambda reply: said.append(reply))
+        )
+        rig.system.daemon.ask(Beat(paused.set), timeout=30)
+
+    rig.cloud.on("ask", first(pause), *[first(lambda: paused.wait(30))] * 2)
+    apply(rig, order(rig, *items))
+    rig.turn(10)
+    assert len(said) == 1
+    rig.turn(300)
+    assert rig.lines("node.adopted") == []
+
+    rig.system.daemon.tell(ResumePool(by="ann", reason="", answered=said.append))
+    rig.turn(600)
+    assert len(rig.lines("node.adopted")) == 6
 
 
 def test_a_change_that_only_the_last_look_sees_is_heeded(beside: Rig) -> None:

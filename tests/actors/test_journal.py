@@ -206,6 +206,33 @@ def test_an_outcome_that_could_not_be_written_is_written_once_it_can(make_rig: M
     assert outcomes(rig) == [("create", "created")]
 
 
+@pytest.mark.parametrize("kind", ["create", "destroy"])
+def test_what_is_under_way_is_in_the_new_journal_when_the_file_is_lost_r1(
+    make_rig: MakeRig, kind: str
+) -> None:
+    """R1, C20: a kill must find it, and what rests on it is proven by it."""
+    rig = make_rig(min_nodes=1 if kind == "create" else 0)
+    rig.fleet.state = WorkerState.IDLE
+    if kind == "destroy":
+        rig.fleet.add_node(age=10 * HOUR)
+
+    def lose() -> None:
+        kept = memory(rig)
+        kept._intents.clear()
+        told = iter(("it was moved or removed",))
+        kept.fault = lambda call: next(told, None)
+
+    rig.cloud.on(kind, first(lose))
+    rig.start()
+    until(rig, "journal.healed", within=900)
+    open_again = [one.intent.key for one in rig.journal.open_intents()]
+    until(rig, "node.created" if kind == "create" else "record.cleaned", within=900)
+    rig.turn(60)
+    assert outcomes(rig)[0] == (kind, "created" if kind == "create" else "gone"), open_again
+    assert rig.journal.open_intents() == ()
+    assert rig.lines("invariant.broken") == []
+
+
 def test_once_ends_with_1_when_the_journal_can_not_be_written(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=1)
     memory(rig).fail()

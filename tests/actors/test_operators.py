@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +19,17 @@ from nodemanager.actors.messages import (
     ResumePool,
     RunNode,
 )
+from nodemanager.core import commands
 from nodemanager.core.commands import Reply, Result
 from nodemanager.core.model import Outcome, Record, Tags, WorkerState
+from nodemanager.core.reasons import Event
 from nodemanager.errors import CloudError
 from nodemanager.journal.facts import CommandGiven
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.journal.story import Story
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
@@ -142,10 +147,10 @@ def test_a_drain_outlives_kill_9_and_run_undoes_it(busy: Rig) -> None:
     assert rig.reasons("node.keep", node=node_id)[-1] == "draining"
     assert operator.drain(node_id).result is Result.ALREADY
     assert operator.run(node_id).result is Result.DONE
+    assert operator.run(node_id).result is Result.ALREADY
     rig.fleet.state = WorkerState.IDLE
     rig.turn(600)
     assert rig.lines("node.gone", node=node_id, reason="drained") == []
-    assert operator.run(node_id).result is Result.ALREADY
     operator = restart(rig)
     rig.turn(120)
     assert "draining" not in rig.reasons("node.keep", node=node_id)
@@ -159,7 +164,8 @@ def test_the_second_time_a_command_says_who_gave_it_since_when_and_why(busy: Rig
     assert again.result is Result.ALREADY
     assert "draining already, by ann since 2023" in again.text
     assert again.text.endswith(": new image")
-    operator.hold(node_of(busy, 1), "I am logged in")
+    first = operator.hold(node_of(busy, 1), "I am logged in")
+    assert f"`nodemanager release {node_of(busy, 1)}` ends that" in first.text
     held = operator.hold(node_of(busy, 1))
     assert held.result is Result.ALREADY
     assert held.text.endswith(": I am logged in")
@@ -314,6 +320,25 @@ def test_a_forced_clean_is_written_down_with_rule_who_and_why(make_rig: MakeRig)
     assert rig.summary()["breaker"] == "closed"
     assert operator.clean("compute7").result is Result.ALREADY
     assert operator.clean(leaked.uuid, "C3").result is Result.ALREADY
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "it burned"), ("ann", "")])
+def test_a_forced_clean_without_who_or_why_is_refused_at_the_door(
+    make_rig: MakeRig, by: str, reason: str
+) -> None:
+    """O3, N9: it was written, and then called a broken invariant."""
+    rig = make_rig(min_nodes=0, backlog="clean")
+    leaked = rig.store.add_leaked(7, quiet_for=HOUR)
+    rig.start()
+    rig.turn(120)
+    said: list[Reply] = []
+    rig.system.daemon.tell(
+        CleanByHand(leaked.uuid, reason, by=by, answered=said.append, forced=("C3",))
+    )
+    rig.flush()
+    rig.turn(60)
+    assert [one.result for one in said] == [Result.REFUSED]
+    assert rig.store.rows[leaked.uuid].slot_number == 7
 
 
 def test_a_forced_clean_of_a_node_that_the_cloud_has_is_left_undone(make_rig: MakeRig) -> None:
@@ -535,3 +560,114 @@ def test_a_recorded_story_of_commands_replays_to_the_same_verdicts(
     ]
     assert commands[4].rule == "C9"
     assert commands[3].forced == ("C3",)
+
+
+# The same name again.
+
+
+def drained_and_replaced(rig: Rig) -> tuple[str, str]:
+    """The node that was compute1, drained by that name, and the one that is it now."""
+    old = next(one for one in rig.records if one.hostname == "compute1")
+    assert Operator(rig).drain("compute1").result is Result.DONE
+    rig.fleet.state = WorkerState.IDLE
+    happened(rig, "record.cleaned", within=600, record=old.uuid)
+    rig.turn_until("node.paired", within=900, host="compute1")
+    new = next(one for one in rig.records if one.hostname == "compute1")
+    assert old.instance_id is not None
+    assert new.instance_id not in (None, old.instance_id)
+    return old.instance_id, str(new.instance_id)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same-run", "after-kill-9"])
+def test_a_name_said_again_means_the_node_that_was_sent_away_and_not_its_successor(
+    make_rig: MakeRig, clock: TickingClock, cloud: FakeCloud, tmp_path: Path, again: bool
+) -> None:
+    """O3: `drain compute1` twice drained the replacement."""
+    store = FakeStore(clock, slots=(1, 2))
+    journal = SqliteJournal(tmp_path / "journal.db", pool="pool", clock=store.clock)
+    rig = make_rig(cloud=cloud, store=store, journal=journal, min_nodes=2, backlog="clean")
+    pairs(rig)
+    rig.start()
+    rig.turn(120)
+    old, new = drained_and_replaced(rig)
+    operator = restart(rig) if again else Operator(rig)
+    rig.turn(60)
+    for said in (operator.drain("compute1"), operator.kill("compute1")):
+        assert (said.result, said.node) == (Result.ALREADY, old)
+        assert new in said.text
+    undone = operator.run("compute1")
+    assert (undone.result, undone.node) == (Result.REFUSED, old)
+    assert "too late" in undone.text
+    rig.turn(300)
+    assert new in {node.id for node in rig.nodes}
+    by_id = operator.drain(new)
+    assert by_id.result is Result.DONE
+    assert f"`nodemanager undrain {new}`" in by_id.text
+    journal.close()
+
+
+def test_the_name_is_its_new_bearers_again_after_an_hour(
+    make_rig: MakeRig, clock: TickingClock, cloud: FakeCloud
+) -> None:
+    store = FakeStore(clock, slots=(1, 2))
+    rig = make_rig(cloud=cloud, store=store, min_nodes=2, backlog="clean")
+    pairs(rig)
+    rig.start()
+    rig.turn(120)
+    _, new = drained_and_replaced(rig)
+    rig.turn(commands.SENT_AWAY_S)
+    said = Operator(rig).drain("compute1")
+    assert (said.result, said.node) == (Result.DONE, new)
+
+
+def test_a_node_that_is_gone_is_undrained_too_late(busy: Rig) -> None:
+    """O3."""
+    node_id = node_of(busy)
+    operator = Operator(busy)
+    operator.kill(node_id)
+    happened(busy, "node.gone", within=600, node=node_id)
+    busy.turn(60)
+    said = operator.run(node_id)
+    assert said.result is Result.REFUSED
+    assert "too late" in said.text
+
+
+# What the journal tells of it.
+
+
+def test_the_boot_on_a_used_record_is_told_of_the_host_that_the_new_node_has(
+    make_rig: MakeRig, store: FakeStore, cloud: FakeCloud, tmp_path: Path
+) -> None:
+    """O2: `log compute1` told of the boot of compute2, on the record that had been compute1's."""
+    journal = SqliteJournal(tmp_path / "journal.db", pool="pool", clock=store.clock)
+    rig = make_rig(cloud=cloud, store=store, journal=journal, min_nodes=0, backlog="clean")
+    ((old, record),) = pairs(rig, 1)
+    rig.start()
+    rig.turn(120)
+    assert Operator(rig).drain("compute1").result is Result.DONE
+    rig.fleet.state = WorkerState.IDLE
+    happened(rig, "record.cleaned", within=600, record=record.uuid)
+    rig.store.add(slot_number=1, hostname="compute1", pool="others")
+    rig.turn(120)
+    rig.apply(dataclasses.replace(rig.system.settings, min_nodes=1))
+    created = happened(rig, "node.created", within=600, record=record.uuid)
+    rig.turn(300)
+    new = str(created["node"])
+    assert created["host"] == "compute2"
+    told = list(Story(journal.path).news())
+    journal.close()
+    of_host: dict[str, set[str | None]] = {"compute1": set(), "compute2": set()}
+    events: dict[str, list[str]] = {"compute1": [], "compute2": []}
+    for host in of_host:
+        mine = [one for one in told if host in one.aliases]
+        of_host[host] = {one.node for one in mine} - {None}
+        events[host] = [one.event.value for one in mine]
+        assert {one.host for one in mine} <= {host, None}
+    assert of_host == {"compute1": {old}, "compute2": {new}}
+    assert {"operator.drain", "node.gone", "record.cleaned"} <= {*events["compute1"]}
+    assert {"node.setup_started", "node.created", "record.keep"} <= {*events["compute2"]}
+    assert "node.setup_started" not in events["compute1"]
+    assert "node.gone" not in events["compute2"]
+    assert {one.slot for one in told if "2" in one.aliases} == {2}
+    unlisted = [one for one in told if one.event is Event.NODE_UNLISTED and one.node == old]
+    assert all(one.host in ("compute1", None) for one in unlisted)

@@ -73,6 +73,20 @@ def test_a_node_of_ours_whose_tags_are_lost_is_found_by_id_and_its_record_kept(
     assert not rig.lines("list.suspect")
 
 
+@pytest.mark.parametrize(("max_nodes", "booted"), [(2, 1), (1, 0)])
+def test_one_whose_tags_are_lost_counts_against_max_nodes_and_serves_nothing_d11(
+    make_rig: MakeRig, max_nodes: int, booted: int
+) -> None:
+    """D11: it can't pair, so nothing tells whether it takes work; one that serves comes beside."""
+    rig = make_rig(backlog="clean", max_nodes=max_nodes, min_nodes=1)
+    machine, _ = paired(rig)
+    machine.listed = False
+    rig.cloud.change(machine.node.id, tags=NO_TAGS)
+    until(rig, "record.pinging_unlisted", within=300)
+    rig.turn(300)
+    assert len(rig.lines("node.created")) == booted
+
+
 def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
     """Who pings there is no node that the cloud knows."""
     rig = make_rig(backlog="clean")
@@ -117,6 +131,7 @@ def test_a_question_without_an_answer_says_nothing(make_rig: MakeRig) -> None:
     machine, _ = paired(rig)
     machine.listed = False
     rig.cloud.always("ask", fail(CloudError("timeout")))
+    rig.cloud.always("find_by_record", fail(CloudError("timeout")))
     rig.turn(600)
     assert rig.cloud.calls["ask"] >= 2
     assert not rig.lines("list.suspect")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 
 import pykka
 import pytest
 
-from nodemanager.core.model import Tags, WorkerState
+from nodemanager.core.model import CloudState, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
@@ -56,6 +57,86 @@ def test_a_failed_poll_waits_for_as_long_as_the_server_asks(make_rig: MakeRig) -
     rig.turn(HOUR)
     assert nodes[0] - began == pytest.approx(1200, abs=1)
     assert records[0] - began == pytest.approx(700, abs=1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(1e9, id="thirty-years"),
+        pytest.param(float("inf"), id="for-ever"),
+        pytest.param(float("nan"), id="no-number"),
+        pytest.param(-1e9, id="long-ago"),
+    ],
+)
+@pytest.mark.parametrize("source", ["cloud", "records", "demand"])
+def test_no_retry_after_stops_polls_for_longer_than_max_retry_after(
+    make_rig: MakeRig, source: str, asked: float
+) -> None:
+    """D6, N10."""
+    rig = make_rig(max_retry_after="20m", max_poll_time=300)
+    rig.jobs = ()
+    rig.start()
+    rig.turn(60)
+    if source == "cloud":
+        rig.cloud.on("list_nodes", fail(Throttled("429", retry_after=asked)))
+    elif source == "records":
+        rig.store.on("list_records", fail(StoreError("503", retry_after=asked)))
+    else:
+        error = StoreError("503", retry_after=asked)
+        rig.jobs_fail = [error]
+    failed = rig.turn_until("list.failed", within=120, source=source)
+    rig.forget_lines()
+    ok = rig.turn_until("list.ok", within=25 * 60, source=source)
+    assert failed["retry_s"] <= 20 * 60
+    assert ok
+
+
+def test_no_retry_after_of_a_create_stops_the_cloud_for_longer_than_max_retry_after(
+    make_rig: MakeRig,
+) -> None:
+    """D6, N10."""
+    rig = make_rig(min_nodes=1, max_retry_after="20m")
+    rig.cloud.on("create", fail(Throttled("429", retry_after=1e9)))
+    rig.start()
+    rig.turn(60)
+    assert rig.nodes == []
+    rig.turn(25 * 60)
+    assert len(rig.nodes) == 1
+
+
+@pytest.mark.parametrize("call", ["list_nodes", "list_records"])
+def test_a_shorter_poll_time_takes_effect_for_the_poll_that_is_waited_for(
+    make_rig: MakeRig, call: str
+) -> None:
+    """S6, N29."""
+    rig = make_rig(poll_time=3000, poll_stale_after="2h", node_stale_after="5h", settle=3000)
+    fake = rig.cloud if call == "list_nodes" else rig.store
+    rig.start()
+    times = times_of(rig, fake, call)
+    rig.turn(600)
+    assert times == []
+
+    rig.change_polling(30.0)
+    changed_at = rig.clock.boottime()
+    rig.turn(100)
+    assert [at - changed_at for at in times[:3]] == pytest.approx([0, 30, 60], abs=0.1)
+
+    rig.change_polling(3000.0)
+    rig.turn(600)
+    assert len(times) == 4, "nor does a longer one leave a poll of the shorter behind"
+
+
+def test_a_reload_does_not_ask_sooner_than_a_server_wanted(make_rig: MakeRig) -> None:
+    """D6, N29."""
+    rig = make_rig(poll_time=30)
+    rig.start()
+    rig.cloud.on("list_nodes", fail(Throttled("slow down", retry_after=1200.0)))
+    rig.turn(31)
+    times = times_of(rig, rig.cloud, "list_nodes")
+    began = rig.clock.boottime()
+    rig.change_polling(20.0)
+    rig.turn(1500)
+    assert times[0] - began == pytest.approx(1200, abs=2)
 
 
 def test_polls_are_poll_time_apart_from_start_to_start(make_rig: MakeRig) -> None:
@@ -115,6 +196,28 @@ def test_stop_is_not_kept_waiting_by_an_answer_to_an_order_since_expired(
     assert rig.lines("flight.expired", action="shutdown")
     assert rig.stopped
     assert rig.cloud.calls["destroy"] == 0
+
+
+def test_a_stop_after_set_ups_expired_in_the_queue_ends_as_any_other(make_rig: MakeRig) -> None:
+    """N11: the machine slept for 16 minutes, and then it was told to stop: a KeyError."""
+    rig = make_rig(min_nodes=8, max_nodes=8)
+    stopping = threading.Event()
+
+    def sleep_and_stop() -> None:
+        from nodemanager.actors.messages import Beat, Decide, Stop
+
+        rig.clock.advance(960)
+        rig.system.daemon.tell(Decide())
+        rig.system.daemon.tell(Stop("SIGTERM", lambda: rig.stopped.append("done")))
+        rig.system.daemon.ask(Beat(stopping.set), timeout=30)
+
+    waits = first(lambda: stopping.wait(30))
+    rig.cloud.on("create", first(sleep_and_stop), waits, waits)
+    rig.start()
+    rig.turn(35)
+    assert len(rig.lines("flight.expired", action="setup")) > 3
+    assert rig.deaths == []
+    assert rig.stopped
 
 
 def test_a_stop_with_an_open_breaker_and_dead_pollers_ends(make_rig: MakeRig) -> None:
@@ -296,6 +399,44 @@ def test_new_windows_take_effect_without_a_restart(make_rig: MakeRig) -> None:
     assert rig.lines("record.cleaned", record=record.uuid)
 
 
+@pytest.mark.parametrize(
+    ("reloaded_s", "freed_within"),
+    [pytest.param(60.0, 2400.0, id="shorter"), pytest.param(36_000.0, 2400.0, id="longer")],
+)
+def test_a_reload_changes_the_expiry_of_no_claim_that_was_made(
+    make_rig: MakeRig, reloaded_s: float, freed_within: float
+) -> None:
+    """S6, C21, A2, N16: its create may take effect as late as the claim allowed."""
+    rig = make_rig(min_nodes=1, max_nodes=1, backlog="clean", boot_fail_after=1800)
+    rig.cloud.on("create", fail(CloudError("timed out")))
+    rig.start()
+    rig.turn(60)
+    (record,) = (one for one in rig.records if one.claim)
+    changed = dataclasses.replace(rig.system.settings, boot_fail_after=reloaded_s, min_nodes=0)
+    rig.apply(changed)
+
+    rig.turn(1800)
+    assert rig.lines("record.clean") == []
+    rig.kill()
+    rig.start()
+    rig.apply(changed)
+    rig.turn(freed_within - 1800)
+    assert rig.lines("record.cleaned", record=record.uuid)
+
+
+def test_a_claim_that_is_renewed_keeps_how_long_it_stands(make_rig: MakeRig) -> None:
+    """S6, U5, N16."""
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=1800)
+    rig.store.on("create", first(lambda: rig.clock.advance(70)))
+    rig.start()
+    rig.turn(10)
+    # Renewed before the create, and told its node after it (P1a).
+    assert rig.store.calls["claim"] == 2
+    (record,) = (one for one in rig.records if one.claim)
+    assert record.claim is not None
+    assert record.claim.window == rig.system.settings.claim_window
+
+
 # Restart.
 
 
@@ -323,3 +464,14 @@ def test_a_foreign_pools_node_and_record_are_never_touched(make_rig: MakeRig) ->
     assert node in rig.nodes
     assert rig.store.rows[record.uuid].slot_number == 5
     assert rig.lines("record.keep", record=record.uuid, reason="other_pool")
+
+
+def test_a_terminated_node_is_none_of_the_nodes_that_are_listed(make_rig: MakeRig) -> None:
+    """O12: the status counted it among the cloud's items."""
+    rig = make_rig(backlog="clean")
+    rig.fleet.add_node(age=HOUR)
+    over, _ = rig.fleet.add_node(age=HOUR)
+    rig.cloud.change(over.node.id, state=CloudState.TERMINATED)
+    rig.start()
+    rig.turn(60)
+    assert [line["items"] for line in rig.lines("list.ok", source="cloud")] == [1]

@@ -177,3 +177,26 @@ def test_what_was_deleted_replays_to_the_same_verdicts(make_rig: Any, tmp_path: 
     steps = list(replayed(read(journal.path)))
     assert all(step.is_same for step in steps)
     assert sum(len(step.plan.prunes) for step in steps) == 38
+
+
+def test_another_pool_s_pruning_opens_no_breaker_l3a(make_rig: Any, tmp_path: Path) -> None:
+    """L3a, N8: pool b prunes ten of the eighteen records in the store that pool a shares."""
+    clock = TickingClock()
+    store = FakeStore(clock)
+    ours: Rig = make_rig(cloud=FakeCloud(clock), store=store, max_nodes=8)
+    for _ in range(6):
+        ours.fleet.add_node(age=DAY_S)
+    for _ in range(12):
+        store.add(quiet_for=30 * DAY_S, pool="b", ping_secret=None)
+    ours.start().turn(120)
+    theirs: Rig = make_rig(
+        cloud=FakeCloud(clock, pool="b"), store=store, max_nodes=2, prune_after="7d"
+    )
+    theirs.directory = tmp_path / "b"
+    theirs.directory.mkdir()
+    theirs.start().turn(120)
+    assert len(store.rows) == 8
+    ours.fleet.beat()
+    ours.turn(600)
+    assert not ours.lines("breaker.opened")
+    assert ours.summary()["breaker"] == "closed"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodemanager.actors.messages import DemandPolled
+from nodemanager.actors.messages import Beat, DemandPolled
 from nodemanager.core.model import Job, Record, Tags, WorkerState
 from nodemanager.core.settings import ASK_AGAIN_S
 from nodemanager.errors import Conflict, StoreError
@@ -146,6 +146,26 @@ def test_an_idle_node_that_took_work_since_the_plan_is_left_alone(idling: Idling
     assert skipped["reason"] == "no_longer_wanted"
     rig.turn(600)
     assert rig.cloud.calls["destroy"] == 0
+
+
+def test_a_plan_between_the_order_and_its_last_look_delays_no_shutdown(idling: Idling) -> None:
+    """D12: a node that is being shut down is still one that nobody wants."""
+    rig, _ = idling()
+    plans: list[int] = []
+
+    def plan_meanwhile() -> None:
+        daemon = rig.system.daemon
+        before = len(rig.lines("cycle.done"))
+        daemon.tell(DemandPolled((), rig.clock.boottime(), rig.clock.boottime()))
+        for _ in ("what the poll says", "the plan that it calls for"):
+            daemon.ask(Beat(lambda: None), timeout=10)
+        plans.append(len(rig.lines("cycle.done")) - before)
+
+    rig.store.on("read", first(plan_meanwhile))
+    rig.start()
+    rig.turn_until("node.gone", within=600)
+    assert plans[0] > 0
+    assert rig.lines("node.shutdown_skipped") == []
 
 
 def test_demand_that_came_back_since_the_plan_saves_the_node(make_rig: MakeRig) -> None:

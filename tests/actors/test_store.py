@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
+from nodemanager.state import StateDirectory
 from tests.actors.conftest import Leaking, MakeRig
-from tests.fakes import first
+from tests.fakes import fail, first
 
 HOUR = 3600.0
 
@@ -32,6 +38,51 @@ def test_a_registry_swapped_for_an_empty_one_makes_the_daemon_read_only(
     assert len(rig.nodes) == 4
 
 
+def test_a_registry_restored_from_a_backup_makes_the_daemon_read_only_until_somebody_looked(
+    make_rig: MakeRig,
+) -> None:
+    """L5, N26: the id is the same. Two records claimed since the backup are gone, and their nodes
+    were ordered destroyed as unpaired. Neither a restart nor a count that catches up ends it."""
+    rig = make_rig(min_nodes=4, max_nodes=8)
+    for _ in range(2):
+        rig.fleet.add_node(age=10 * HOUR)
+    backup, beats = dict(rig.store.rows), rig.store.beats
+    for _ in range(2):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn(300)
+    rig.store.rows, rig.store.beats = backup, beats
+    rig.forget_calls()
+    told = rig.turn_until("identity.changed", within=60)
+    assert "restored" in told["problem"]
+    assert "facts.json" in told["problem"]
+    rig.turn(HOUR)
+    rig.kill()
+    rig.start()
+    rig.turn(HOUR)
+    assert rig.cloud.writes == []
+    assert set(rig.store.writes) == {"store_time heartbeat"}
+    assert len(rig.nodes) == 4
+
+    facts = StateDirectory(rig.directory / "state", clock=rig.clock)
+    facts.remember("restored", None)
+    rig.turn_until("identity.seen", within=60, store="store-1")
+    rig.turn(HOUR)
+    assert rig.lines("node.gone"), "what has no record is judged like any other by now"
+
+
+def test_a_count_of_heartbeats_that_rises_is_no_news(make_rig: MakeRig) -> None:
+    """L5: also when other managers of the store beat in between, and over a restart."""
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    rig.turn(120)
+    rig.store.beats += 1000
+    rig.kill()
+    rig.start()
+    rig.turn(120)
+    assert not rig.lines("identity.changed")
+
+
 def test_credentials_that_lead_to_the_known_account_again_are_noticed_with_the_next_poll(
     make_rig: MakeRig,
 ) -> None:
@@ -45,6 +96,77 @@ def test_credentials_that_lead_to_the_known_account_again_are_noticed_with_the_n
     rig.cloud.account_name = known
     rig.forget_lines()
     assert rig.turn_until("identity.seen", within=150)["account"] == known
+
+
+def test_listing_goes_on_while_the_account_of_this_process_cant_be_told_again(
+    make_rig: MakeRig,
+) -> None:
+    """L5, N20: STS is down for half a day, and EC2 answers."""
+    rig = make_rig(min_nodes=1, backlog="clean")
+    _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=1.5 * HOUR)
+    assert record.instance_id is not None
+    rig.cloud.vanish(record.instance_id)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.always("account", fail(CloudError("sts.amazonaws.com: timed out")))
+    rig.turn(12 * HOUR)
+    assert rig.lines("list.failed") == []
+    assert rig.lines("record.cleaned", record=record.uuid)
+    (told,) = rig.lines("identity.unverified")
+    assert told["account"] == rig.cloud.account_name
+
+    rig.cloud.always("account", None)
+    assert rig.turn_until("identity.seen", within=120)
+
+
+def test_an_account_that_was_never_told_is_waited_for(make_rig: MakeRig) -> None:
+    """L5, N20: what was known before a restart says nothing of today's credentials."""
+    rig = make_rig(min_nodes=1)
+    rig.start()
+    rig.turn(60)
+    rig.kill()
+    rig.cloud.always("account", fail(CloudError("sts.amazonaws.com: timed out")))
+    rig.forget_calls()
+    rig.start()
+    rig.turn(HOUR)
+    assert rig.cloud.calls["list_nodes"] == 0
+    assert rig.lines("list.failed", source="cloud")
+
+
+def test_another_account_makes_read_only_however_the_next_question_ends(
+    make_rig: MakeRig,
+) -> None:
+    """L5, N20."""
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    rig.turn(60)
+    rig.cloud.on("account", first(lambda: setattr(rig.cloud, "account_name", "fake:account-2")))
+    rig.turn_until("identity.changed", within=900)
+    rig.cloud.always("account", fail(CloudError("sts.amazonaws.com: timed out")))
+    rig.apply(replace(rig.system.settings, min_nodes=2))
+    rig.turn(2 * HOUR)
+    assert rig.nodes == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Unauthorized("the key is revoked"), id="refused"),
+        pytest.param(ForeignAnswer("a proxy's page"), id="foreign"),
+    ],
+)
+def test_an_account_question_that_is_refused_stops_listing(
+    make_rig: MakeRig, error: CloudError
+) -> None:
+    """L5, N20: only an outage of the one who tells it is none of ours."""
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    rig.turn(60)
+    rig.cloud.always("account", fail(error))
+    rig.turn(900)
+    rig.forget_calls()
+    rig.turn(HOUR)
+    assert rig.cloud.calls["list_nodes"] == 0
 
 
 def test_a_registry_swapped_right_before_a_set_up_gets_no_record(make_rig: MakeRig) -> None:

@@ -26,10 +26,11 @@ class Ping:
 
 
 class PingServer:
-    """Answers `status` to everything; holds its answers back while `gate` is clear."""
+    """Answers `status` and `body` to every ping; holds its answers back while `gate` is clear."""
 
     def __init__(self) -> None:
         self.status = 200
+        self.body = "{}"
         self.gate = threading.Event()
         self.gate.set()
         self.pings: list[Ping] = []
@@ -49,7 +50,7 @@ class PingServer:
                 )
                 seen.pings.append(ping)
                 seen.gate.wait(DEADLINE)
-                self.answer(seen.status, "{}")
+                self.answer(seen.status, seen.body)
 
             def do_GET(self) -> None:
                 page = seen.pages.get(self.path)

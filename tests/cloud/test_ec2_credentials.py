@@ -144,6 +144,43 @@ def test_keys_that_are_refused_are_looked_for_again(
     assert signed_by(server) == ["OLD", "OLD", "OLD", "NEW"]
 
 
+def test_keys_found_anew_do_nothing_until_their_account_was_told(
+    server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """L5, N20: with STS down, another account's empty listing must not come in their place."""
+    shared_file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared_file))
+    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
+    shared_file.write_text(text.format("OLD"))
+    ec2 = cloud(server, credentials={})
+    ec2.account()
+    shared_file.write_text(text.format("NEW"))
+    server.fault("DescribeInstances", before=refusal("ExpiredToken", 400))
+    with pytest.raises(Unauthorized):
+        ec2.list_nodes()
+    for call in (ec2.list_nodes, lambda: ec2.ask("i-0123456789abcdef0")):
+        with pytest.raises(Unauthorized, match="other credentials"):
+            call()
+    assert "NEW" not in signed_by(server)
+    ec2.account()
+    ec2.list_nodes()
+    assert signed_by(server)[-2:] == ["NEW", "NEW"]
+
+
+def test_the_same_keys_found_anew_are_the_same_account_s(
+    server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L5, N20."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "FROMENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    ec2 = cloud(server, credentials={})
+    ec2.account()
+    server.fault("DescribeInstances", before=refusal("AuthFailure", 401))
+    with pytest.raises(Unauthorized):
+        ec2.list_nodes()
+    ec2.list_nodes()
+
+
 def test_the_instance_s_role_is_taken(
     server: MotoServer,
     monkeypatch: pytest.MonkeyPatch,

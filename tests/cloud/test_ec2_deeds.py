@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodemanager.cloud.ec2_instance import INCARNATION_TAG, POOL_TAG, RECORD_TAG
+from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
 from nodemanager.core.model import Outcome, Size
 from nodemanager.errors import (
+    BadRequest,
     CloudError,
     ForeignAnswer,
 )
-from tests.cloud.ec2_helpers import POOL, PUBLIC_KEY, cloud, order
+from tests.cloud.ec2_helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
 from tests.cloud.moto_server import (
     MotoServer,
     Reply,
@@ -173,7 +176,7 @@ def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> 
 def test_a_type_with_enough_disk_gets_no_scratch_volume(server: MotoServer) -> None:
     ec2 = cloud(server)
     own = next(size for size in ec2.list_sizes() if size.instance_type == "m5d.large")
-    assert own.scratch_mb > 70_000
+    assert own.scratch_mb == 75_000
     ec2.create(order(size=Size("disk", "m5d.large", 2, 8192, scratch_mb=70_000)))
     params = server.called("RunInstances")[0].params
     assert not [name for name in params if name.startswith("BlockDeviceMapping")]
@@ -217,3 +220,62 @@ def test_an_answer_about_another_node_is_refused(server: MotoServer) -> None:
     server.fault("TerminateInstances", after=replaced(made.id, "i-0ffffffffffffffff"))
     with pytest.raises(ForeignAnswer):
         ec2.destroy(made.id)
+
+
+# The image (N32).
+
+
+def at_amazon(server: MotoServer, image: str) -> Ec2Cloud:
+    """An adapter that takes that server for Amazon's own."""
+    ec2 = cloud(server, create={"image_id": image})
+    ec2._access = replace(ec2._access, amazon=True)
+    return ec2
+
+
+def an_image(server: MotoServer) -> str:
+    node = by_hand(
+        server, "RunInstances", ImageId="ami-1", MinCount="1", MaxCount="1", InstanceType="t2.micro"
+    )["instanceId"]
+    return by_hand(server, "CreateImage", InstanceId=node, Name="compute")["imageId"]
+
+
+@pytest.mark.parametrize("image", ["ami-0123456789abcdef0", "compute-image"])
+def test_an_image_that_is_not_there_is_told_by_its_option_n32(
+    server: MotoServer, image: str
+) -> None:
+    ec2 = at_amazon(server, image)
+    for _ in range(2):
+        with pytest.raises(BadRequest, match=rf"\[Cloud Create\] image_id = {image}: no node"):
+            ec2.check_image()
+    assert len(server.called("DescribeImages")) == 2
+
+
+def test_an_image_that_is_there_is_asked_for_once_n32(server: MotoServer) -> None:
+    ec2 = at_amazon(server, an_image(server))
+    for _ in range(3):
+        ec2.check_image()
+    assert len(server.called("DescribeImages")) == 1
+
+
+def test_an_image_that_is_not_ready_boots_no_node_n32(server: MotoServer) -> None:
+    ec2 = at_amazon(server, an_image(server))
+    server.fault("DescribeImages", after=replaced("available", "pending"))
+    with pytest.raises(BadRequest, match="its state is pending"):
+        ec2.check_image()
+    ec2.check_image()
+
+
+def test_without_the_right_to_see_images_nodes_are_booted_all_the_same_n32(
+    server: MotoServer,
+) -> None:
+    ec2 = at_amazon(server, "ami-0123456789abcdef0")
+    server.fault("DescribeImages", before=refusal("UnauthorizedOperation", 403))
+    ec2.check_image()
+
+
+def test_only_amazon_s_own_word_on_images_counts_n32(server: MotoServer) -> None:
+    """This server boots from images that it does not list."""
+    ec2 = cloud(server)
+    ec2.check_image()
+    assert not server.called("DescribeImages")
+    ec2.create(order())

@@ -8,6 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from nodemanager.cloud import ec2_errors
+from nodemanager.cloud.ec2_errors import wait_asked_for
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -136,6 +137,23 @@ def test_retry_after_is_passed_on(server: MotoServer, header: str, seconds: floa
     with pytest.raises(Throttled) as caught:
         cloud(server).list_nodes()
     assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param("Mon, 01 Jan 99999999999 00:00:00 GMT", id="no-year"),
+        pytest.param("Mon, 01 Jan 0001 00:00:00 -0000", id="the-first-year"),
+        pytest.param("Mon, 01 Jan 2024 99:00:00 GMT", id="no-hour"),
+        pytest.param("1e999", id="for-ever"),
+        pytest.param("nan", id="no-number"),
+        pytest.param("-5", id="ago"),
+        pytest.param("soon", id="a-word"),
+    ],
+)
+def test_a_retry_after_that_says_no_time_is_none(header: str) -> None:
+    """D6, N10."""
+    assert wait_asked_for(header) is None
 
 
 def test_retry_after_may_be_a_date() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.ec2 import Ec2Cloud
-from nodemanager.cloud.ec2_instance import HOLD_TAG, INCARNATION_TAG, POOL_TAG
+from nodemanager.cloud.ec2_instance import HOLD_TAG
 from nodemanager.cloud.ec2_leftovers import IN_USE
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import Ledger
 from nodemanager.core.model import CloudNode, Leftover, LeftoverKind, Outcome, Size

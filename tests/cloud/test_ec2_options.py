@@ -273,6 +273,21 @@ def test_an_option_becomes_ec2_s_parameters(
     assert extra == expected
 
 
+@pytest.mark.parametrize(
+    ("create", "expected"), [({}, "required"), ({"metadata_tokens": "optional"}, "optional")]
+)
+def test_a_nodes_metadata_wants_a_token_unless_the_file_says_otherwise(
+    create: dict[str, str], expected: str
+) -> None:
+    """X16: its user data holds the ping secret."""
+    assert params(**create)["MetadataOptions.HttpTokens"] == expected
+
+
+def test_metadata_tokens_are_required_or_optional() -> None:
+    with pytest.raises(ConfigError, match="metadata_tokens = no: neither required nor optional"):
+        params(metadata_tokens="no")
+
+
 def test_a_preemptible_size_is_a_spot_instance() -> None:
     size = Size("spot", "m5.large", 2, 8192, preemptible=True)
     made = params(size)
@@ -284,13 +299,14 @@ def test_a_preemptible_size_is_a_spot_instance() -> None:
     ("wanted_mb", "own_mb", "gib"),
     [
         pytest.param(0, 0, None, id="none-wanted"),
-        pytest.param(75_000, 76_800, None, id="the-type-has-it"),
-        pytest.param(76_801, 76_800, "77", id="the-type-has-less"),
-        pytest.param(1, 0, "1", id="the-least"),
+        pytest.param(75_000, 75_000, None, id="the-type-has-it"),
+        pytest.param(100_000, 75_000, "25", id="what-the-type-lacks"),
+        pytest.param(75_001, 75_000, "1", id="the-least"),
         pytest.param(102_400, 0, "103", id="rounded-up"),
+        pytest.param(100_000_000, 0, "16384", id="the-largest-there-is"),
     ],
 )
-def test_a_scratch_volume_is_as_large_as_asked_for(
+def test_a_scratch_volume_is_as_large_as_what_the_type_lacks_n3_p5(
     wanted_mb: int, own_mb: int, gib: str | None
 ) -> None:
     size = Size("s", "m5.large", 2, 8192, scratch_mb=wanted_mb)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.clock import ManualClock, SystemClock
-from nodemanager.cloud import local_node
+from nodemanager.cloud import local_node, local_state
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_state import ENDED_SHOWN, ProcessIdentity, StateDir
@@ -96,6 +96,26 @@ def test_a_node_works_and_rests_by_turns(directory: Path, pings: PingServer) -> 
 
     wait_for("work, rest, work", lambda: len(turns()) >= 3)
     assert turns()[:3] == ["busy", "idle", "busy"]
+
+
+def test_a_node_that_is_told_to_drain_ends_its_work_and_takes_none_until_it_is_wanted_d12(
+    directory: Path, pings: PingServer
+) -> None:
+    (node,) = boot(open_cloud(directory, {"work_for": "0.6"}), pings)
+
+    def newest() -> tuple[str, str | None]:
+        form = pings.of(node.id)[-1].form
+        return form["worker_state"], form.get("drain_order")
+
+    wait_for("a ping", lambda: bool(pings.of(node.id)))
+    assert pings.of(node.id)[0].form["drain_hook"] == "yes"
+    pings.body = '{"drain": true, "drain_order": "00c0ffee"}'
+    wait_for("drained", lambda: newest() == ("drained", "00c0ffee"))
+    said = len(pings.of(node.id))
+    wait_for("time for many turns", lambda: len(pings.of(node.id)) > said + 8)
+    assert {one.form["worker_state"] for one in pings.of(node.id)[said:]} == {"drained"}
+    pings.body = '{"drain": false, "drain_order": null}'
+    wait_for("work again", lambda: newest() == ("busy", None))
 
 
 def test_a_node_outlives_the_kill_of_its_creator(directory: Path, pings: PingServer) -> None:
@@ -307,6 +327,24 @@ def test_a_node_with_a_torn_file_is_listed_with_what_is_wrong(
     assert len(listing.problems) == len(seen.problems)
 
 
+def test_sweep_ends_every_node_though_nobody_reads_what_it_says(
+    directory: Path, pings: PingServer
+) -> None:
+    """O8: `make run | tee log`, where Ctrl-C ends tee as well."""
+    nodes = boot(open_cloud(directory), pings, 3)
+    processes = [process_of(directory, node) for node in nodes]
+    command = [sys.executable, "-m", "nodemanager.cloud.local", "sweep", str(directory)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=root, check=False
+    )
+    os.close(writer)
+    assert not [process for process in processes if process.alive]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_sweep_ends_every_node_and_says_which(
     directory: Path, pings: PingServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -360,3 +398,27 @@ def test_a_driver_class_of_another_provider_is_refused(directory: Path) -> None:
             clock=ManualClock(),
             driver_class="libcloud.compute.drivers.dummy.DummyNodeDriver",
         )
+
+
+@pytest.mark.parametrize("name", ["ended.json", "first-use"])
+def test_no_link_is_followed_where_a_value_is_written(tmp_path: Path, name: str) -> None:
+    """X7: who may write to the directory must not choose what is written elsewhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine", encoding="utf-8")
+    target = tmp_path / name
+    (tmp_path / f"{name}.{os.getpid()}.draft").symlink_to(victim)
+    target.symlink_to(victim)
+    local_node.write_atomic(target, {"at": 1.0})
+    assert victim.read_text(encoding="utf-8") == "mine"
+    assert not target.is_symlink()
+    assert json.loads(target.read_text(encoding="utf-8")) == {"at": 1.0}
+
+
+def test_a_lock_that_is_a_link_is_not_opened(tmp_path: Path) -> None:
+    """X7."""
+    state = StateDir(tmp_path / "local")
+    victim = tmp_path / "victim"
+    (state.root / local_state.LOCK).symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"), state.creating():
+        pass
+    assert not victim.exists()

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from rich.text import Text
 
-from nodemanager import cli
+from nodemanager import cli, control
 from nodemanager.clock import ManualClock
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
@@ -68,10 +68,12 @@ def server(journal: Path) -> Iterator[ManagementServer]:
     explanations = Explanations(journal, APPLY)
     explanations.keep(picture.snapshot, picture.made, picture.settings)
     clock = ManualClock()
+    (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
     made = ManagementServer(
         Board(clock),
         Metrics("main", clock),
         listen=("127.0.0.1", 0),
+        control_socket=journal.parent / "state" / control.NAME,
         token="open-sesame-open-sesame",
         healthy_for=600.0,
         explanations=explanations,

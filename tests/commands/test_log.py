@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from click.shell_completion import ShellComplete
 
 from nodemanager import cli
 from nodemanager.commands.times import local
+from nodemanager.journal.facts import CommandGiven
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import timestamp
 from tests.core.build import EPOCH
@@ -96,6 +97,33 @@ def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
     assert "compute8" not in told
 
 
+def test_the_beginning_of_an_id_will_do_and_one_of_two_ids_is_refused(
+    tmp_path: Path, run: Run
+) -> None:
+    """O9."""
+
+    def opened(**given: object) -> SqliteJournal:
+        return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
+
+    made = Recorded(opened)
+    for number, id in enumerate(("local-4ad7", "local-4b22")):
+        made.world.add_record(f"zzzzz-7ekkf-{number:015}", slot=number)
+        made.world.add_node(f"zzzzz-7ekkf-{number:015}", id=id)
+    made.round()
+    made.journal.note(
+        CommandGiven("drain", "local-4a", "ann", "", "done", made.world.now, node="local-4ad7")
+    )
+    made.round()
+    made.journal.close()
+    assert "operator.drain" in run("local-4a")[1]
+    assert run("local-4a")[1] == run("local-4ad7")[1]
+    code, printed, error = run("local-4")
+    assert (code, printed) == (1, "")
+    assert "local-4 may be" in error
+    assert "local-4ad7" in error
+    assert "local-4b22" in error
+
+
 def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run: Run) -> None:
     between = local(EPOCH + recorded.world.now - 30.0)
     later = run("--since", between)[1]
@@ -137,7 +165,8 @@ def test_a_name_that_nobody_has_is_told_from_one_of_which_nothing_is_to_tell(
 ) -> None:
     code, printed, error = run("compute77")
     assert (code, printed) == (1, "")
-    assert "knows no record or node 'compute77'; did you mean 'compute7'?" in error
+    assert "nothing goes by 'compute77'" in error
+    assert "near it: compute7" in error
     code, printed, error = run("compute7", "--reason", "busy")
     assert (code, printed, error) == (0, "", "nothing of that in the journal\n")
 
@@ -165,6 +194,47 @@ def test_a_dry_runs_journal_is_read_where_there_is_no_other(
     printed = run()[1]
     (tmp_path / "journal.db").rename(tmp_path / "journal-dry-run.db")
     assert run()[1] == printed
+
+
+@pytest.fixture
+def stranger(recorded: Recorded, run: Run, tmp_path: Path) -> Iterator[None]:
+    """Whoever may read the configuration, but not the daemon's state."""
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes another user")
+    before = {
+        path: path.stat().st_mode for path in tmp_path.parents if path.stat().st_mode & 0o5 != 5
+    }
+    for path in before:
+        path.chmod(0o755)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (tmp_path / "journal.db").rename(state / "journal.db")
+    (tmp_path / "pool.cfg").write_text(CONFIG.format(directory=state))
+    tmp_path.chmod(0o755)
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+    for path, mode in before.items():
+        path.chmod(mode)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["log"], id="log"),
+        pytest.param(["log", "--follow"], id="log-follow"),
+        pytest.param(["explain", "compute7", "--at", "now"], id="explain-at"),
+    ],
+)
+def test_whoever_may_not_read_the_journal_is_told_whom_to_run_it_as(
+    stranger: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """O4, X17: members of the documented group."""
+    with pytest.raises(SystemExit) as end:
+        cli.main([*words, "--config", str(tmp_path / "pool.cfg")])
+    assert end.value.code == 1
+    said = capsys.readouterr().err
+    assert "can't be read: Permission denied; run this as the user root" in said
 
 
 def test_follow_and_until_are_refused_together(recorded: Recorded, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,35 @@ def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None
     ]
 
 
+def test_what_the_next_poll_judges_anew_waits_for_no_window(read: Read) -> None:
+    """O12."""
+    lines = read(
+        slots=Slots(used=1, total=9, leaks=(Leak(Reason.CHANGED_SINCE_LISTING, 1, 9.0, None),))
+    )
+    assert any("judged anew at the next poll" in one for one in lines)
+    assert not any("no window frees it" in one for one in lines)
+
+
+def test_a_dry_run_shows_no_lease(read: Read) -> None:
+    """O12."""
+    assert line(read(mode="dry-run", lease_held=False), "lease") == "none: a dry run takes none"
+
+
+def test_one_long_value_breaks_its_own_line_alone() -> None:
+    """O12."""
+    status = Status(
+        made_at=NOW,
+        pool="prod",
+        polls={"cloud": Poll(NOW, 6), "a-source-with-" + "x" * 40: Poll(NOW, 6)},
+        poll_stale_after=20.0,
+    )
+    out = Console(width=60, file=io.StringIO(), force_terminal=False)
+    out.print(screen(status.to_json(with_names=True, now=NOW)))
+    assert isinstance(out.file, io.StringIO)
+    (short,) = [one for one in out.file.getvalue().splitlines() if one.startswith("polls")]
+    assert line([short], "polls") == "cloud 0s old stale after 20s 6 items"
+
+
 def test_polls_stand_beside_the_age_at_which_they_are_stale(read: Read) -> None:
     lines = read(
         polls={"cloud": Poll(NOW - 700.0, 9, 4), "records": Poll(None, 0, 1)},
@@ -131,6 +161,12 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         ),
         pytest.param(
             {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"
+        ),
+        pytest.param(
+            {"unsatisfiable": (("j7", "no_fitting_size"),)},
+            "boots",
+            "can't be had job j7 no_fitting_size",
+            id="a-job-that-cant-be-had",
         ),
         pytest.param({"held": ("i-1", "r-2")}, "holds", "2: i-1 r-2", id="holds"),
         pytest.param(
@@ -197,3 +233,15 @@ def test_a_terminal_has_colours_and_its_width_is_kept() -> None:
     plain = re.sub("\x1b\\[[0-9;]*m", "", text)
     assert max(len(one) for one in plain.splitlines()) <= 60
     assert plain.count("h") > 100
+
+
+@pytest.mark.parametrize(
+    ("token", "told"), [(True, "4 more can't be had"), (False, "9 jobs can't be had")]
+)
+def test_of_many_jobs_that_cant_be_had_only_the_first_are_named(
+    read: Read, token: bool, told: str
+) -> None:
+    jobs = tuple((f"j{number}", "no_fitting_size") for number in range(9))
+    lines = "\n".join(read(unsatisfiable=jobs, token=token))
+    assert told in lines
+    assert ("job j4" in lines, "j5" in lines) == (token, False)

@@ -162,7 +162,28 @@ def test_a_ping_url_that_a_remote_node_cannot_use_safely_is_a_warning(
     read: Read, text: str, warned: bool
 ) -> None:
     config = read(f"[Cloud]\nprovider = ec2\n{text}", cloud=False)
-    assert bool(config.warnings) is warned
+    pings = [line for line in config.warnings if "nothing asks for nodes" not in line]
+    assert bool(pings) is warned
+
+
+@pytest.mark.parametrize(
+    ("registry", "is_told"),
+    [
+        pytest.param("listen = 0.0.0.0:8990", True, id="every-address-without-tls"),
+        pytest.param("listen = 127.0.0.1:8990", False, id="behind-a-proxy-of-this-machine"),
+        pytest.param("listen =", False, id="served-elsewhere"),
+        pytest.param("listen = :::8990\ntls_cert = /c\ntls_key = /k", False, id="tls"),
+    ],
+)
+def test_https_pings_to_a_registry_without_tls_are_a_warning(
+    read: Read, registry: str, is_told: bool
+) -> None:
+    """O13."""
+    registry = registry.replace(":::", "[::]:")
+    text = f"[Registry]\n{registry}\n[Cloud Create]\nping_host = https://reg.example.org:8990\n"
+    told = [one for one in read(text).warnings if "answers plain http" in one]
+    assert bool(told) is is_told
+    assert all("[Registry] listen = 0.0.0.0:8990 (line 2)" in one for one in told)
 
 
 def test_the_arvados_store_needs_host_and_token(refused: Refused) -> None:
@@ -235,3 +256,21 @@ def test_pruning_is_off_unless_a_duration_is_given(read: Read) -> None:
     assert read("").cleaning.prune_after is None
     assert read("[Cleaning]\nprune_after = off\n").cleaning.prune_after is None
     assert read("[Cleaning]\nprune_after = 90d\n").cleaning.prune_after == 90 * 86400
+
+
+@pytest.mark.parametrize(
+    ("scratch", "said"),
+    [
+        pytest.param("100", "in MB, so that it is next to none; for GB write 100000", id="in-gb"),
+        pytest.param("20000000", "more than an EC2 volume can have", id="too-large"),
+        pytest.param("100000", None, id="in-mb"),
+        pytest.param("0", None, id="none"),
+    ],
+)
+def test_scratch_space_that_is_meant_in_gb_is_told_n3(
+    read: Read, scratch: str, said: str | None
+) -> None:
+    text = "[Daemon]\nmin_nodes = 1\n[Cloud]\nprovider = ec2\n[Cloud Create]\nimage_id = ami-1\n"
+    config = read(f"{text}[Size m5.large]\ncores = 2\nscratch = {scratch}\n", cloud=False)
+    told = [one for one in config.warnings if "] scratch = " in one]
+    assert [said is not None and said in one for one in told] == [True] * (said is not None)

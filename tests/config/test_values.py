@@ -34,7 +34,6 @@ def test_a_duration_is_seconds_or_has_a_unit(read: Read, text: str, seconds: flo
     "option",
     [
         "Daemon.poll_time",
-        "Daemon.cloudlist_poll_time",
         "Daemon.max_poll_time",
         "Daemon.poll_stale_after",
         "Daemon.boot_fail_after",
@@ -225,8 +224,15 @@ def test_an_endpoint_of_ipv6_has_brackets_again() -> None:
     assert Endpoint("https", "::1", 80).url == "https://[::1]:80"
 
 
+def test_a_wrong_value_of_a_size_is_told_with_the_size_s_name(refused: Refused) -> None:
+    """O13."""
+    (problem,) = refused("[Size big]\ncores = two\n")
+    assert problem == "2: [Size big] cores = two: not a whole number"
+
+
 def test_a_size_says_what_it_replaces(read: Read) -> None:
-    (size,) = read("[Size big]\ncores = 4\nram = 8192\nscratch = 100\nprice = .5\n").sizes
+    """Memory and scratch space in MB, as the forerunner's files give them (N3)."""
+    (size,) = read("[Size big]\ncores = 4\nram = 8192\nscratch = 100000\nprice = .5\n").sizes
     assert (size.instance_type, size.cores, size.ram_mb, size.scratch_mb) == (
         "big",
         4,

@@ -121,7 +121,8 @@ def test_a_cloud_without_an_adapter_is_a_problem_like_any_other(refused: Refused
         accepts=lambda provider: None,
     )
     assert problems == [
-        "2: [Cloud] provider = gce: there is no adapter for this cloud yet",
+        "2: [Cloud] provider = gce: there is no adapter for this cloud; there are local, dummy "
+        "and ec2",
         "4: [Daemon] watchdog = 0: a duration must be above zero",
     ]
 
@@ -130,5 +131,5 @@ def test_an_adapters_own_complaint_gets_its_file_and_line(read: Read) -> None:
     config = read("\n[Cloud Create]\nimage_id = x\n")
     assert located(config, ["[Cloud Create] image_id = x: no AMI", "[Cloud Create] spot: bad"]) == [
         f"{config.path}:3: [Cloud Create] image_id = x: no AMI",
-        f"{config.path}:1: [Cloud Create] spot: bad",
+        f"{config.path}:2: [Cloud Create] spot: bad",
     ]

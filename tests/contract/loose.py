@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from nodemanager.cli import main
 from nodemanager.errors import NoSuchRecord
 from nodemanager.records import rows
-from nodemanager.records.resource import NodesResource, Pinged
+from nodemanager.records.pings import Ping, Pinged, told
+from nodemanager.records.resource import NodesResource, Outcomes
 
 GAP_S = 0.03
 
-_check = NodesResource._check_secret
-_told = NodesResource._told
 _ping = NodesResource.ping
 
 
@@ -33,29 +32,29 @@ class _Late(NodesResource):
         super().__init__(whole._db, whole._naming)
         before = dict(zip(("properties", "info"), rows.objects(seen), strict=True))
 
-        def told(_now: rows.Row, params: Mapping[str, Any]) -> dict[str, Any]:
-            after = _told(seen, params)
+        def late(_now: rows.Row, ping: Ping) -> dict[str, Any]:
+            after = told(seen, ping)
             return {name: value for name, value in after.items() if value != before[name]}
 
-        self._told = told  # type: ignore[method-assign]
-
-    @staticmethod
-    def _check_secret(row: rows.Row, given: str | None) -> None:
-        """Done before."""
+        self._told = late  # type: ignore[method-assign]
 
 
-def ping(self: NodesResource, uuid: str, params: Mapping[str, Any], caller: str) -> Pinged:
+def ping(self: NodesResource, ping: Ping) -> Pinged:
     with self._db.reading() as connection:
-        row = rows.find(connection, uuid)
+        row = rows.find(connection, ping.uuid)
     if row is None:
-        raise NoSuchRecord(f"no record {uuid}")
-    secret = params.get("ping_secret")
-    _check(row, secret if isinstance(secret, str) else None)
+        raise NoSuchRecord(f"no record {ping.uuid}")
+    told(row, ping)
     # The gap between the look and the write is what this server is about.
     time.sleep(random.uniform(0.0, GAP_S))
-    return _ping(_Late(self, row), uuid, params, caller)
+    return _ping(_Late(self, row), ping)
+
+
+def ping_all(self: NodesResource, pings: Sequence[Ping]) -> Outcomes:
+    return [None] * len(pings)
 
 
 if __name__ == "__main__":
     NodesResource.ping = ping  # type: ignore[method-assign]
+    NodesResource.ping_all = ping_all  # type: ignore[method-assign]
     main()

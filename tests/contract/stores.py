@@ -29,6 +29,7 @@ from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server
+from tests.contract.models import MODELS
 
 TOKEN = "the-administrators-token"
 HOSTNAME = "compute%(slot_number)d"
@@ -64,6 +65,9 @@ def claim(pool: str = "main", incarnation: str | None = None, at: float = 1.5) -
         at=at,
         node_name="node-1",
         incarnation=incarnation or secrets.token_hex(16),
+        size="small",
+        price=0.1,
+        window=2220.0,
     )
 
 
@@ -114,9 +118,12 @@ def served_backend(url: str, slots: int, *, over_http: bool) -> Iterator[Backend
 
 
 class Postgres:
-    """A PostgreSQL of our own on a unix socket, as its own user; a new database for each test."""
+    """A PostgreSQL of our own on a unix socket, as its own user; a new database for each test.
 
-    def __init__(self) -> None:
+    Only where it is `durable` does a commit wait for the disk.
+    """
+
+    def __init__(self, *, durable: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user:
@@ -125,7 +132,16 @@ class Postgres:
         data = str(self._folder / "data")
         self._run("initdb", "-D", data, "-A", "trust", "-U", "nodemanager", "--no-sync")
         self._server = subprocess.Popen(
-            [_tool("postgres"), "-D", data, "-k", str(self._folder), "-F", "-h", ""],
+            [
+                _tool("postgres"),
+                "-D",
+                data,
+                "-k",
+                str(self._folder),
+                *([] if durable else ["-F"]),
+                "-h",
+                "",
+            ],
             user=self._user,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -193,17 +209,21 @@ def postgres() -> Postgres:
     return _running_postgres()
 
 
-CAS_STORES = [
+REAL_CAS_STORES = [
     pytest.param("sqlite", id="sqlite"),
     pytest.param("postgresql", id="postgresql", marks=pytest.mark.server("postgresql")),
 ]
+CAS_STORES = [*REAL_CAS_STORES, "fake", "simulated"]
 """Those that compare and set."""
 
-FENCED_STORES = [pytest.param("arvados", id="arvados")]
+REAL_FENCED_STORES = [pytest.param("arvados", id="arvados")]
+FENCED_STORES = [*REAL_FENCED_STORES, "fake-fenced", "simulated-arvados"]
 """Those that fence: Arvados' client over a real socket, our registry's HTTP face behind it."""
 
+REAL_STORES = [*REAL_CAS_STORES, *REAL_FENCED_STORES]
+"""What has a database or a server behind it, for tests that reach there or use threads."""
 STORES = [*CAS_STORES, *FENCED_STORES]
-"""Every store, for what each must do."""
+"""Every store, for what each must do, the stand-ins of other tests with it."""
 
 
 @contextlib.contextmanager
@@ -211,6 +231,9 @@ def open_backend(
     kind: str, request: pytest.FixtureRequest, *, name: str = "registry", slots: int = 8
 ) -> Iterator[Backend]:
     """A new, empty store of that kind."""
+    if kind in MODELS:
+        yield MODELS[kind]()
+        return
     if kind == "postgresql":
         url = request.getfixturevalue("postgres").new_database()
     else:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,32 @@ from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
 from libcloud.common.types import InvalidCredsError
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.core.model import CloudNode, CloudState, Leftover, LeftoverKind, Outcome, Tags
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    Leftover,
+    LeftoverKind,
+    Outcome,
+    Size,
+    Tags,
+)
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
 from tests.contract.clouds import CLOUDS, CloudFixture
+from tests.contract.models import CLOUD_MODELS
 
+SMALL = Size("s.1", "s.1", cores=1, ram_mb=1000)
 SECRET_URL = "http://127.0.0.1:9/arvados/v1/nodes/u/ping?ping_secret=verysecret"
 POOL, OTHER_POOL = "mine", "another"
 
 
-@pytest.fixture(params=list(CLOUDS))
+EVERY_CLOUD = {**CLOUDS, **CLOUD_MODELS}
+adapters = pytest.mark.parametrize("cloud", list(CLOUDS), indirect=True)
+"""For what is between the cloud and our code: libcloud's answers and errors, threads, sizes."""
+
+
+@pytest.fixture(params=list(EVERY_CLOUD))
 def cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudFixture]:
-    with CLOUDS[request.param](tmp_path) as fixture:
+    with EVERY_CLOUD[request.param](tmp_path) as fixture:
         yield fixture
 
 
@@ -41,10 +57,11 @@ numbers = itertools.count(1)
 
 def order(driver: CloudDriver, *, pool: str = POOL, token: str | None = None) -> CreateOrder:
     number = next(numbers)
+    size = replace((driver.list_sizes() or (SMALL,))[0], name="a size's own name")
     return CreateOrder(
         name=f"compute{number}",
-        size=driver.list_sizes()[0],
-        tags=Tags(pool, f"zzzzz-7ekkf-{number:015}", f"{number:032x}"),
+        size=size,
+        tags=Tags(pool, f"zzzzz-7ekkf-{number:015}", f"{number:032x}", size.name),
         client_token=token or f"token-{number}",
         user_data=SECRET_URL,
     )
@@ -56,7 +73,13 @@ def listed(driver: CloudDriver, node_id: str) -> CloudNode | None:
     return next((node for node in listing.items if node.id == node_id), None)
 
 
-def test_a_create_carries_all_three_tags_name_and_size(driver: CloudDriver) -> None:
+def test_an_image_that_is_there_or_that_the_cloud_cant_tell_of_stops_no_boot(
+    driver: CloudDriver,
+) -> None:
+    driver.check_image()
+
+
+def test_a_create_carries_all_tags_name_and_size_u5_u11(driver: CloudDriver) -> None:
     asked = order(driver)
     node = driver.create(asked)
     assert (node.name, node.tags, node.size) == (
@@ -247,6 +270,7 @@ def test_listing_twice_gives_the_same(driver: CloudDriver) -> None:
     assert len({node.id for node in first.items}) == len(first.items)
 
 
+@adapters
 def test_sizes_are_sane_and_named_by_the_clouds_own_id(driver: CloudDriver) -> None:
     sizes = driver.list_sizes()
     assert sizes
@@ -266,6 +290,7 @@ def test_the_account_is_one_stable_line(cloud: CloudFixture, driver: CloudDriver
     assert "\n" not in line
 
 
+@adapters
 def test_none_in_a_listing_makes_it_incomplete_and_keeps_the_rest(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
@@ -277,6 +302,7 @@ def test_none_in_a_listing_makes_it_incomplete_and_keeps_the_rest(
     assert made.id in {node.id for node in listing.items}
 
 
+@adapters
 def test_a_node_without_an_id_makes_the_listing_incomplete(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
@@ -298,6 +324,7 @@ def damaged(node: Any, **fields: Any) -> Any:
     return twin
 
 
+@adapters
 @pytest.mark.parametrize("answer", [None, "nodes", {"nodes": []}], ids=["none", "text", "mapping"])
 def test_an_answer_that_is_no_list_is_no_listing(
     cloud: CloudFixture, driver: CloudDriver, answer: object
@@ -307,6 +334,7 @@ def test_an_answer_that_is_no_list_is_no_listing(
         driver.list_nodes()
 
 
+@adapters
 @pytest.mark.parametrize(
     ("raised", "expected", "definite"),
     [
@@ -338,6 +366,7 @@ def test_a_failed_listing_raises_an_error_of_ours(
     assert caught.value.retry_after == (7.0 if expected is Throttled else None)
 
 
+@adapters
 def test_two_threads_at_once_do_not_disturb_each_other(driver: CloudDriver) -> None:
     orders = [order(driver) for _ in range(6)]
     with ThreadPoolExecutor(4) as threads:

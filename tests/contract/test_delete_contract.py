@@ -12,6 +12,7 @@ from nodemanager.errors import Conflict, NoSuchRecord, StoreError, StoreRefused
 from tests.contract.stores import (
     CAS_STORES,
     FENCED_STORES,
+    REAL_CAS_STORES,
     Backend,
     claim,
     open_backend,
@@ -20,6 +21,7 @@ from tests.contract.stores import (
 
 __all__ = ["postgres"]
 
+real_cas_stores = pytest.mark.parametrize("backend", REAL_CAS_STORES, indirect=True)
 fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
 cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
 
@@ -61,7 +63,7 @@ def test_a_delete_judged_before_a_claim_is_a_conflict_and_deletes_nothing(backen
     assert backend.store.read(free.uuid) == claimed
 
 
-@cas_stores
+@real_cas_stores
 def test_of_a_claim_and_a_delete_at_once_exactly_one_wins(backend):
     for _ in range(10):
         _, free = freed(backend)

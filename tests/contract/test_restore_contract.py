@@ -13,6 +13,8 @@ from nodemanager.records import freed
 from tests.contract.stores import (
     CAS_STORES,
     FENCED_STORES,
+    REAL_CAS_STORES,
+    REAL_STORES,
     STORES,
     Backend,
     claim,
@@ -22,6 +24,8 @@ from tests.contract.stores import (
 
 __all__ = ["postgres"]
 
+real_cas_stores = pytest.mark.parametrize("backend", REAL_CAS_STORES, indirect=True)
+real_stores = pytest.mark.parametrize("backend", REAL_STORES, indirect=True)
 every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
 cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
@@ -99,7 +103,7 @@ def test_a_freed_life_is_known_behind_the_next_ones(backend):
     assert read(backend, first) == third
 
 
-@cas_stores
+@real_cas_stores
 def test_a_freed_life_is_known_after_its_record_was_deleted(backend):
     record = pinged(backend)
     backend.store.clean(record, "stale_slot")
@@ -108,7 +112,7 @@ def test_a_freed_life_is_known_after_its_record_was_deleted(backend):
     assert [late.record for late in backend.store.late_pings()] == [record.uuid]
 
 
-@cas_stores
+@real_cas_stores
 def test_a_freed_life_is_forgotten_after_its_time(backend):
     old, new = (pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
     backend.store.clean(old, "stale_slot")
@@ -123,7 +127,7 @@ def test_a_freed_life_is_forgotten_after_its_time(backend):
     assert [late.record for late in backend.store.late_pings()] == [new.uuid]
 
 
-@cas_stores
+@real_cas_stores
 def test_a_ping_whose_fields_can_not_be_read_is_a_late_ping_all_the_same(backend):
     record = pinged(backend)
     backend.store.clean(record, "stale_slot")
@@ -132,7 +136,7 @@ def test_a_ping_whose_fields_can_not_be_read_is_a_late_ping_all_the_same(backend
     assert late.instance_id is None
 
 
-@every_store
+@real_stores
 def test_a_restored_record_is_what_it_was_and_its_node_pings_again(backend):
     before = pinged(
         backend, instance_id="i-1", local_ipv4="10.1.2.3", worker_state="busy", total_ram_mb="512"

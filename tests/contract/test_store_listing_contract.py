@@ -10,10 +10,11 @@ import pytest
 
 from nodemanager.core.model import Record
 from nodemanager.errors import StoreRefused
-from tests.contract.stores import STORES, Backend, claim, open_backend, postgres
+from tests.contract.stores import REAL_STORES, STORES, Backend, claim, open_backend, postgres
 
 __all__ = ["postgres"]
 
+real_stores = pytest.mark.parametrize("backend", REAL_STORES, indirect=True)
 every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
 
 
@@ -39,7 +40,7 @@ def cleaned(backend: Backend) -> Record:
     return backend.store.clean(backend.store.create(claim()), "stale_slot")
 
 
-@every_store
+@real_stores
 def test_a_listing_is_whole_while_records_ping(backend):
     live = [pinged(backend, local_ipv4=f"10.1.2.{number}") for number in range(4)]
     backend.write_by_hand(*_many(2500))
@@ -77,7 +78,7 @@ def _many(number: int) -> tuple[str]:
     )
 
 
-@every_store
+@real_stores
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -101,7 +102,7 @@ def test_a_row_nobody_can_read_is_kept_beside_the_others(backend, column, value)
     assert len(listed.problems) == len(found[record.uuid].problems)
 
 
-@every_store
+@real_stores
 def test_a_row_without_a_readable_uuid_makes_the_listing_incomplete(backend):
     kept = backend.store.create(claim())
     lost = backend.store.create(claim())
@@ -112,7 +113,7 @@ def test_a_row_without_a_readable_uuid_makes_the_listing_incomplete(backend):
     assert len(listed.problems) == 1
 
 
-@every_store
+@real_stores
 def test_an_unreadable_record_is_never_claimed(backend):
     free = cleaned(backend)
     broken = "UPDATE nodes SET properties = 'no json' WHERE uuid = :u"

@@ -309,11 +309,20 @@ class World:
         self.plans += 1
         return self.last
 
-    def answer(self, answers: Mapping[str, CloudNode | None]) -> None:
+    def answer(
+        self, answers: Mapping[str, CloudNode | None], *, malformed: frozenset[str] = frozenset()
+    ) -> None:
         """The cloud answers the plan's questions by id (B3, P6, U8)."""
         breaker = breakers.after_answers(self.breaker, answers, at=self.now, settings=self.settings)
-        folded = false_clean.answers_seen(breaker, self.history, answers, self.now, self.settings)
+        folded = false_clean.answers_seen(
+            breaker, self.history, answers, self.now, self.settings, malformed
+        )
         self.breaker, self.history, self.told = folded.breaker, folded.history, folded.told
+
+    def answer_tags(self, answers: Mapping[str, tuple[CloudNode, ...]]) -> None:
+        """The cloud answers the plan's questions by tag (P6, U8)."""
+        folded = false_clean.tags_seen(self.breaker, self.history, answers, self.now, self.settings)
+        self.breaker, self.history = folded.breaker, folded.history
 
     def free(self, uuid: str, **fields: Any) -> FreedLife:
         """We free the record now, whatever its node does."""
@@ -393,6 +402,38 @@ def world(**settings: Any) -> World:
     return made.with_settings(**settings)
 
 
+# Records that ping while their node is not listed (P6).
+
+
+def pinging_round(made: World, rounds: int = 1, only: str | None = None) -> None:
+    """Rounds in which all that pinged before ping again, as the instance they named."""
+    for _ in range(rounds):
+        made.advance(60.0)
+        for one in list(made.records):
+            if only in (None, one.uuid) and one.last_ping_at is not None:
+                made.ping(one.uuid)
+                made.change(one.uuid, instance_id=one.instance_id)
+        made.round()
+
+
+def in_vain(**fields: Any) -> World:
+    """A record whose secret somebody pings with, every 60 s; its node is gone."""
+    made = world(max_nodes=2, min_nodes=0, node_stale_after=1200.0)
+    made.add_record("r1", **fields)
+    pinging_round(made, 2)
+    return made
+
+
+def deny(made: World, *, by_id: bool = True, by_tag: bool = True) -> None:
+    """One more round; the cloud answers what the plan asks for with "no such node"."""
+    assert made.last is not None
+    if by_id:
+        made.answer(dict.fromkeys(made.last.ask))
+    if by_tag:
+        made.answer_tags(dict.fromkeys(made.last.ask_tagged, ()))
+    pinging_round(made)
+
+
 __all__ = [
     "EPOCH",
     "LARGE",
@@ -406,8 +447,11 @@ __all__ = [
     "World",
     "claim",
     "cleaned",
+    "deny",
+    "in_vain",
     "incarnation_of",
     "node",
+    "pinging_round",
     "record",
     "world",
 ]

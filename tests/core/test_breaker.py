@@ -187,6 +187,63 @@ def test_nodes_of_another_pool_may_leave_l3_t3() -> None:
     assert not made.breaker.is_open
 
 
+def test_foreign_machines_in_the_listing_may_leave_l3a() -> None:
+    """L3a, N8: ten untagged machines that `[Cloud List]` matches belong to nobody's record."""
+    made = pool_of(5)
+    for number in range(10):
+        made.add_node(id=f"foreign{number}", pool=None)
+    later(made)
+    made.nodes = made.nodes[:5]
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_untagged_nodes_that_our_records_name_may_not_leave_l3a() -> None:
+    """L3a: nodes of before our time bear no tag, and are known by the id that they ping with."""
+    made = pool_of(0)
+    for number in range(6):
+        made.add_record(f"r{number}", claimed=False)
+        made.add_node(id=f"i-r{number}", pool=None)
+    later(made)
+    later(made)
+    made.nodes.clear()
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
+def test_records_of_another_pool_may_leave_l3a() -> None:
+    """L3a, N8: another pool prunes ten of sixteen records, and ours are all there."""
+    made = pool_of(6)
+    for number in range(10):
+        made.add_record(f"b{number}", pool="other", claimed=False)
+    later(made)
+    made.records = made.records[:6]
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_records_of_no_pool_count_only_where_they_are_ours_l3a() -> None:
+    """L3a, T3: with another pool in the store, records that name none are nobody's."""
+    made = pool_of(6)
+    for number in range(10):
+        made.add_record(f"u{number}", pool=None, claimed=False)
+    made.add_record("b", pool="other", claimed=False)
+    later(made)
+    made.records = made.records[:6]
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_records_that_another_pool_takes_over_are_not_lost_l3a() -> None:
+    """L3a: a record that is listed is not lacking, whatever pool it names by now."""
+    made = pool_of(6)
+    made.records = [replace(one, pool="other", claim=None) for one in made.records]
+    made.nodes.clear()
+    made.breaker = Breaker()
+    made.poll_records()
+    assert not made.breaker.is_open
+
+
 # B2.
 
 
@@ -328,6 +385,28 @@ def test_a_404_of_a_lost_record_closes_nothing_b3() -> None:
     assert made.breaker.cause is Cause.RECORDS_COLLAPSED
 
 
+@pytest.mark.parametrize("cloud", [True, False], ids=["nodes", "records"])
+def test_what_comes_back_after_a_reset_may_be_lost_anew_b3(cloud: bool) -> None:
+    """B3, N19: a reset excuses what is gone; what is listed again is excused no more."""
+    made = pool_of(6)
+    records, nodes = list(made.records), list(made.nodes)
+
+    def lose_them() -> None:
+        made.nodes = [] if cloud else nodes
+        made.records = records if cloud else []
+        later(made)
+
+    lose_them()
+    made.breaker = breakers.reset(made.breaker, made.now)
+    later(made)
+    assert not made.breaker.is_open
+    made.nodes, made.records = nodes, records
+    later(made)
+    assert made.breaker.gone == frozenset()
+    lose_them()
+    assert made.breaker.cause is (Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED)
+
+
 def test_what_is_lost_while_it_is_open_belongs_to_the_loss_b3() -> None:
     made = pool_of(10)
     nodes = list(made.nodes)
@@ -395,3 +474,15 @@ def test_a_closed_breaker_has_no_parts_and_closing_voids_all_b3() -> None:
     closed = breakers.closed(breaker)
     assert (closed.parts, closed.generation) == ((), 3)
     assert replace(closed, generation=0) == Breaker()
+
+
+def test_booting_stays_stopped_when_another_cause_comes_after_a_collapse_b2() -> None:
+    """Any cause may be the newest; one collapse among them stops booting."""
+    made = pool_of(10, min_nodes=10)
+    lose(made, *range(6))
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+    made.breaker = breakers.opened(made.breaker, Cause.WRITES_FAIL, frozenset(), made.now, {})
+    assert made.breaker.stops_booting
+    later(made)
+    assert made.booted == []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from nodemanager.core import commands
-from nodemanager.core.commands import RULES, Command, Known, Named, Reply, Result, Verb, find
+from nodemanager.core.commands import RULES, Command, Reply, Result, Verb, find
 from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model import CloudState
+from nodemanager.core.naming import Known, Named
 from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Expected
@@ -39,69 +39,25 @@ def known(made: World, *others: str) -> Known:
 # Names.
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param("r1", PAIR, id="a-record"),
-        pytest.param("i-r1", BY_NODE, id="a-node"),
-        pytest.param("compute1", PAIR, id="a-hostname"),
-        pytest.param("r2", Named("r2", "i-r2", "r2"), id="a-record-whose-node-is-gone"),
-        pytest.param("i-r2", Named("i-r2", "i-r2", "r2"), id="the-node-that-is-gone"),
-        pytest.param("vol-9", Named("vol-9", "vol-9"), id="a-leftover"),
-    ],
-)
-def test_a_command_names_by_id_or_by_hostname(given: str, expected: Named) -> None:
-    assert find(given, known(pair_and_leak(), "vol-9")) == expected
-
-
-def test_a_node_s_own_name_names_it() -> None:
-    made = pair_and_leak()
-    made.nodes = [replace(made.nodes[0], name="worker-a"), node(id="i-lone", name="worker-b")]
-    made.round()
-    assert find("worker-a", known(made)) == PAIR
-    assert find("worker-b", known(made)) == Named("i-lone", "i-lone")
-
-
-def test_a_hostname_of_two_names_neither() -> None:
+def test_a_name_that_two_have_is_refused_and_one_that_nobody_has_is_unknown() -> None:
     made = pair_and_leak()
     made.change("r2", hostname="compute1")
     made.round()
-    said = find("compute1", known(made))
-    assert isinstance(said, Reply)
-    assert (said.result, said.reason) == (Result.REFUSED, Reason.AMBIGUOUS_NAME)
-    assert "r1" in said.text
-    assert "r2" in said.text
-
-
-@pytest.mark.parametrize(
-    ("given", "nearest"),
-    [("i-r11", "i-r1"), ("compute11", "compute1"), ("nothing-like-it-at-all", None)],
-)
-def test_an_unknown_id_is_told_with_the_nearest_one(given: str, nearest: str | None) -> None:
-    said = find(given, known(pair_and_leak()))
-    assert isinstance(said, Reply)
-    assert (said.result, said.nearest) == (Result.UNKNOWN, nearest)
-    assert (nearest or given) in said.text
-
-
-def test_a_record_that_was_freed_is_still_named_by_what_it_was_until_it_is_used_again() -> None:
-    made = pair_and_leak()
-    made.free("r2")
-    made.round()
-    freed = Named("r2", "i-r2", "r2")
-    assert find("i-r2", known(made)) == freed
-    assert find("compute2", known(made)) == freed
-    made.change("r2", slot_number=2, hostname="compute2b", claim=made.record("r1").claim)
-    made.round()
-    said = find("i-r2", known(made))
-    assert isinstance(said, Reply)
-    assert said.result is Result.UNKNOWN
+    twice = find("compute1", known(made))
+    assert isinstance(twice, Reply)
+    assert (twice.result, twice.reason) == (Result.REFUSED, Reason.AMBIGUOUS_NAME)
+    nobody = find("compute11", known(made))
+    assert isinstance(nobody, Reply)
+    assert (nobody.result, nobody.nearest) == (Result.UNKNOWN, "compute1")
+    assert isinstance(find("nothing-like-it-at-all", known(made)), Reply)
 
 
 def test_before_there_is_a_listing_nobody_is_known_to_be_unknown() -> None:
     assert not Known(world().history, NO_PAIRS).is_complete
     assert known(pair_and_leak()).is_complete
 
+
+ANN = Mark("ann", 0.0, "it burned")
 
 # Rules.
 
@@ -113,7 +69,24 @@ def test_the_rule_behind_a_refusal_is_the_one_that_its_docs_name(reason: Reason)
 
 @pytest.mark.parametrize("rule", sorted(FORCIBLE))
 def test_what_may_be_broken_by_name_is_not_refused(rule: str) -> None:
-    assert commands.forcing((rule,)) is None
+    assert commands.forcing((rule,), ANN) is None
+
+
+@pytest.mark.parametrize(
+    ("by", "reason"),
+    [
+        pytest.param("", "it burned", id="nobody"),
+        pytest.param("  ", "it burned", id="blanks"),
+        pytest.param("ann", "", id="no-reason"),
+    ],
+)
+def test_a_force_that_nobody_stands_for_is_refused(by: str, reason: str) -> None:
+    """O3, N9: the proof does not take it either."""
+    said = commands.forcing(("C3",), Mark(by, 0.0, reason))
+    assert said is not None
+    assert (said.result, said.reason) == (Result.REFUSED, Reason.NEVER_FORCED)
+    assert "who orders it and why" in said.text
+    assert commands.forcing((), Mark(by, 0.0, reason)) is None
 
 
 NEVER = "C0 C1 C4 C6 C7 C8 C9 C10 C11 C12 C20 C21 T1 T3 L5 B2 O4 P6 c3 everything"
@@ -121,7 +94,7 @@ NEVER = "C0 C1 C4 C6 C7 C8 C9 C10 C11 C12 C20 C21 T1 T3 L5 B2 O4 P6 c3 everythin
 
 @pytest.mark.parametrize("rule", [*NEVER.split(), ""])
 def test_no_other_rule_may_be_broken_and_the_refusal_says_which_may(rule: str) -> None:
-    said = commands.forcing(("C3", rule))
+    said = commands.forcing(("C3", rule), ANN)
     assert said is not None
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.NEVER_FORCED, "O3")
     assert all(one in said.text for one in FORCIBLE)

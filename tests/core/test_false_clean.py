@@ -48,14 +48,46 @@ def test_a_ping_counts_only_more_than_a_minute_after_the_clean_u8(late_s: float,
 
 def test_a_late_ping_is_told_with_what_was_freed_and_how_late_it_was():
     made, life = freed()
-    made.hear(made.late_ping(life, instance_id="i-other"))
+    made.hear(made.late_ping(life, instance_id=None))
     (sign,) = made.told
     assert sign.measures == {"late_s": pytest.approx(100.0, abs=1e-3)}
     assert (sign.life.slot, sign.life.hostname, sign.life.why) == (1, "compute1", "stale_slot")
-    assert sign.life.node_id == "i-other"
+    assert sign.life.node_id == "i-r1"
     assert made.breaker.cause is Cause.FALSE_CLEAN
     assert made.breaker.detail == {"count": 1}
     assert not made.breaker.stops_booting
+
+
+def test_a_late_ping_that_names_another_instance_is_no_sign_of_life_u8():
+    """U8, X3: with a dead node's secret, and the id of a sibling that lives, nothing is told."""
+    made, life = freed()
+    made.hear(made.late_ping(life, instance_id="i-sibling"))
+    assert made.told == ()
+    assert not made.breaker.is_open
+
+
+def test_what_a_late_ping_names_is_never_taken_for_an_id_that_we_knew_u8():
+    """X3: of a life that only the store remembers nobody knows the id; its tag is asked for."""
+    made, life = freed()
+    made.hear(made.late_ping(replace(life, record="r9"), instance_id="i-sibling"))
+    (sign,) = made.told
+    assert sign.life.node_id is None
+    made.poll()
+    plan = made.plan()
+    assert (plan.ask, plan.ask_tagged) == ((), ("r9",))
+
+
+def test_a_life_that_ended_because_it_pinged_in_vain_is_told_by_the_cloud_alone_u8_p6():
+    """P6, U8: that it pings on is no news; that a listing shows its node is."""
+    made, life = freed()
+    life = replace(life, why="pinger_denied")
+    made.history = false_clean.lives_freed(made.history, (life,), made.now)
+    made.hear(made.late_ping(life))
+    assert made.told == ()
+    lives = made.add_node("r1")
+    made.poll()
+    made.answer({"i-r1": lives})
+    assert reasons(made) == [Reason.ALIVE_AFTER_CLEAN]
 
 
 def test_a_life_is_told_once_however_often_it_pings():
@@ -230,6 +262,11 @@ def told_late() -> tuple[World, FreedLife]:
     return made, life
 
 
+def seen_alive(made: World) -> None:
+    """The cloud, asked by the id that we knew, has its node."""
+    made.answer({"i-r1": node("r1")})
+
+
 def give_back(made: World, life: FreedLife) -> None:
     slot = 1 if life.slot is None else life.slot
     made.records = [one for one in made.records if one.uuid != life.record]
@@ -350,6 +387,7 @@ def restore_verdict(made: World) -> tuple[list[str], list[Reason]]:
 def test_a_record_that_is_free_is_given_back_with_what_was_known():
     made, life = told_late()
     made.poll()
+    seen_alive(made)
     assert restore_verdict(made) == (["r1"], [])
     assert made.last is not None
     assert made.last.restores[0].key == life.key
@@ -400,8 +438,88 @@ def test_not_when_the_record_is_gone():
 def test_it_waits_while_it_may_not_be_written(flag: dict[str, object]):
     made, _ = told_late()
     made.poll()
+    seen_alive(made)
+    assert restore_verdict(made) == (["r1"], [])
     made.flags.update(flag)
     assert restore_verdict(made) == ([], [])
+
+
+def test_a_ping_alone_gives_nothing_back_u8():
+    """U8, X5: somebody who copied its secret pings with the dead node's own id."""
+    made, _ = told_late()
+    made.poll()
+    assert restore_verdict(made) == ([], [])
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+    made.answer({"i-r1": None})
+    assert restore_verdict(made) == ([], [])
+    assert not made.breaker.is_open, "visible_after is 0 there: it is confirmed gone"
+
+
+def told_without_an_id(*, claimed: bool = True) -> tuple[World, FreedLife]:
+    """Told by a late ping; we never knew an id of its node."""
+    made = world(visible_after=300.0, ids_unique=True)
+    made.add_record("r1", quiet=9000.0, claimed=claimed)
+    made.round()
+    life = made.free("r1", node_id=None)
+    made.advance(100.0)
+    made.hear(made.late_ping(life))
+    assert made.breaker.is_open
+    return made, life
+
+
+def test_without_an_id_it_is_asked_for_by_tag_and_confirmed_gone_as_in_d3_n18():
+    """B3, N18: past visible_after, denied twice."""
+    made, _ = told_without_an_id()
+    made.round()
+    assert made.last is not None
+    assert made.last.ask_tagged == ("r1",)
+    made.answer_tags({"r1": ()})
+    assert made.breaker.is_open
+    made.advance(made.settings.visible_after)
+    made.answer_tags({"r1": (node("r1", life=7),)})
+    assert made.breaker.is_open
+    made.advance(30.0)
+    made.answer_tags({"r1": ()})
+    assert not made.breaker.is_open
+
+
+def test_without_an_id_it_is_given_back_once_the_cloud_has_it_by_tag_u8():
+    made, _ = told_without_an_id()
+    made.round()
+    made.answer_tags({"r1": (node("r1", life=7),)})
+    assert restore_verdict(made) == ([], [])
+    made.answer_tags({"r1": (node("r1"),)})
+    assert restore_verdict(made) == (["r1"], [])
+
+
+def test_one_with_nothing_to_ask_by_holds_it_open_while_it_pings_n18():
+    """B3, N18, P1a: of before our time, and its id, if it had one, is no node's."""
+    made, life = told_without_an_id(claimed=False)
+    made.poll()
+    assert restore_verdict(made) == ([], [Reason.UNVERIFIABLE])
+    made.advance(made.settings.node_stale_after)
+    ping = made.late_ping(life)
+    made.hear(ping)
+    made.advance(made.settings.node_stale_after - 10.0)
+    made.poll_records()
+    made.hear(ping)
+    assert made.breaker.is_open
+    made.advance(20.0)
+    made.hear(ping)
+    assert not made.breaker.is_open
+
+
+def test_a_malformed_id_is_nothing_to_ask_by_n18():
+    made = world(visible_after=300.0, ids_unique=True)
+    made.add_record("r1", quiet=9000.0, claimed=False)
+    made.round()
+    life = made.free("r1", node_id="x")
+    made.advance(100.0)
+    made.hear(made.late_ping(life))
+    made.poll()
+    made.answer({}, malformed=frozenset({"x"}))
+    assert restore_verdict(made) == ([], [Reason.UNVERIFIABLE])
 
 
 @pytest.mark.parametrize("held", ["r1", "i-r1"])

@@ -426,7 +426,11 @@ def test_a_restart_counts_silence_from_its_own_start_d8() -> None:
 # D1: idle counts.
 
 
-def test_idle_polls_are_counted_and_one_other_word_starts_again_d1() -> None:
+def idle_words(made: World) -> int:
+    return made.history.heard["r1"].idle
+
+
+def test_idle_words_are_counted_and_one_other_word_starts_again_d1() -> None:
     made = world()
     made.add_record("r1")
     made.add_node("r1")
@@ -436,8 +440,77 @@ def test_idle_polls_are_counted_and_one_other_word_starts_again_d1() -> None:
         made.advance(30.0)
         made.ping("r1", state)
         made.poll()
-        counts.append(made.history.idle.get("i-r1", 0))
+        counts.append(idle_words(made))
     assert counts == [1, 2, 0, 1, 0]
+
+
+def test_one_word_that_ten_listings_show_is_one_word_d12() -> None:
+    """N1: the count grew with every listing of the same ping."""
+    made = world()
+    made.add_record("r1")
+    made.ping("r1", WorkerState.IDLE)
+    for _ in range(10):
+        made.poll()
+        made.advance(30.0)
+    assert idle_words(made) == 1
+
+
+def test_an_idle_word_of_another_life_counts_from_one_d12() -> None:
+    made = world()
+    made.add_record("r1")
+    for _ in range(3):
+        made.advance(30.0)
+        made.ping("r1", WorkerState.IDLE)
+        made.poll()
+    made.advance(30.0)
+    made.change("r1", claim=claim("r1", at=made.store_now, life=2))
+    made.ping("r1", WorkerState.IDLE)
+    made.poll()
+    assert idle_words(made) == 1
+
+
+def test_no_idle_word_counts_while_the_probe_fails_d12() -> None:
+    """Who is busy meanwhile can't say so: what was counted before counts no more."""
+    made = world()
+    made.add_record("r1")
+    for _ in range(3):
+        made.advance(30.0)
+        made.ping("r1", WorkerState.IDLE)
+        made.poll()
+    made.advance(30.0)
+    made.ping("r1", WorkerState.IDLE)
+    made.poll_records(answers=False)
+    assert idle_words(made) == 0
+    made.advance(30.0)
+    made.poll()
+    assert idle_words(made) == 0
+    made.ping("r1", WorkerState.IDLE)
+    made.poll()
+    assert idle_words(made) == 1
+
+
+def test_an_idle_word_in_an_incomplete_listing_is_a_word_d12() -> None:
+    made = world()
+    made.add_record("r1")
+    made.ping("r1", WorkerState.IDLE)
+    made.poll()
+    made.advance(30.0)
+    made.ping("r1", WorkerState.IDLE)
+    made.poll_records(complete=False)
+    made.advance(30.0)
+    made.poll()
+    assert idle_words(made) == 2
+
+
+def test_a_fence_repeats_no_idle_word_d12_c12() -> None:
+    made = world(compare_and_set=False)
+    made.add_record("r1")
+    made.ping("r1", WorkerState.IDLE)
+    for _ in range(3):
+        made.poll()
+        made.advance(30.0)
+        made.change("r1", fenced=True)
+    assert idle_words(made) == 1
 
 
 def test_stopped_counts_from_its_first_sighting_without_a_gap_d1() -> None:

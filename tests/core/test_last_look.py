@@ -12,7 +12,17 @@ from nodemanager.core.model import CloudState, WorkerState
 from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Flight
-from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, world
+from tests.core.build import (
+    EPOCH,
+    START,
+    World,
+    claim,
+    deny,
+    in_vain,
+    incarnation_of,
+    node,
+    world,
+)
 
 NOW = EPOCH + START
 STALE = (Kind.CLEAN, Reason.STALE_SLOT)
@@ -67,6 +77,19 @@ def test_life_or_no_answer_at_the_last_look_keeps_the_record_c11(
 ) -> None:
     expected = STALE if reason is None else (Kind.KEEP, reason)
     assert last_look(gone(), found=found) == expected
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        pytest.param(True, STALE, id="its-tag-is-asked"),
+        pytest.param(False, (Kind.KEEP, Reason.UNVERIFIABLE), id="nothing-else-to-ask-by"),
+    ],
+)
+def test_a_malformed_id_is_as_none_c11_p1a(claimed: bool, expected: tuple[Kind, Reason]) -> None:
+    """P1a, N12: the cloud calls what the record names no node's id. A denial it is not."""
+    made = gone(claimed=claimed, instance_id="x")
+    assert last_look(made, found={"malformed": True}) == expected
 
 
 @pytest.mark.parametrize(
@@ -349,7 +372,68 @@ def test_a_node_that_was_made_after_all_keeps_its_claim_u6(state: CloudState) ->
     assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.NODE_ALIVE)
 
 
-def test_a_ping_after_all_keeps_its_claim_u6() -> None:
+@pytest.mark.parametrize("told", ["i-r1", None], ids=["with-its-id", "without-an-id"])
+def test_a_ping_after_all_keeps_its_claim_u6(told: str | None) -> None:
     made, order = refused()
     made.ping("r1")
+    made.change("r1", instance_id=told)
     assert last_look(made, order=order) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+def test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6() -> None:
+    """Another node of ours pings, is there by id, and no listing shows it: neither may this one."""
+    made = gone()
+    made.add_record("r2", quiet=0.0)
+    lives = node("r2", created_at=made.ago(10_000.0))
+    for _ in range(2):
+        made.advance(60.0)
+        made.ping("r2")
+        made.round()
+    order = made.clean_order("r1")
+    made.answer({"i-r2": lives})
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.LISTING_SHORT)
+
+
+# P6: one that pings in vain.
+
+
+def denied() -> World:
+    """A record that pings on, denied for longer than its window, and the plan to free it."""
+    made = in_vain()
+    for _ in range(30):
+        deny(made)
+    assert made.cleaned == ["r1"]
+    made.ping("r1", WorkerState.BUSY)
+    return made
+
+
+def test_a_denied_pinger_is_freed_though_it_pinged_since_the_plan_p6() -> None:
+    assert last_look(denied()) == (Kind.CLEAN, Reason.PINGER_DENIED)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param({"tagged": (node("r1"),)}, Reason.NODE_ALIVE, id="a-node-by-tag"),
+        pytest.param({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE, id="a-node-by-id"),
+        pytest.param({"asked_id": False}, Reason.EVIDENCE_MISSING, id="not-asked-by-its-id"),
+        pytest.param({"tagged": None}, Reason.EVIDENCE_MISSING, id="not-asked-by-tag"),
+    ],
+)
+def test_life_or_no_answer_keeps_a_denied_pinger_p6_c11(
+    found: dict[str, Any], reason: Reason
+) -> None:
+    assert last_look(denied(), found=found) == (Kind.KEEP, reason)
+
+
+def test_a_sighting_since_the_plan_keeps_a_denied_pinger_p6() -> None:
+    made = denied()
+    made.poll_cloud([node("r1")], complete=False)
+    kind, _ = last_look(made)
+    assert kind is Kind.KEEP
+
+
+def test_one_that_first_pinged_just_now_is_kept_p6_c11() -> None:
+    made = denied()
+    made.change("r1", first_ping_at=made.ago(10.0))
+    assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)

@@ -294,6 +294,21 @@ def test_a_hold_on_one_thing_keeps_no_other_node_s_c9() -> None:
     assert turn.entry.leftover == theirs
 
 
+@pytest.mark.parametrize("tried", [False, True], ids=["due", "waiting-for-its-next-try"])
+def test_a_hold_on_one_thing_keeps_nothing_else_of_its_node_c9(tried: bool) -> None:
+    """C9, N25: an operator holds an interface; the node's volume is released all the same."""
+    made = settled()
+    ledger = due_in(made)
+    if tried:
+        ledger, _ = leftovers.after(ledger, INTERFACE, Outcome.ACCEPTED, made.now)
+    holds = frozenset({INTERFACE.id})
+    assert VOLUME.id in ids(leftovers.due(ledger, made.now, holds))
+    snapshot = replace(made.snapshot(), holds=holds)
+    turn = leftovers.next_release(ledger, snapshot, made.settings)
+    assert turn.entry is not None
+    assert turn.entry.leftover == VOLUME
+
+
 @pytest.mark.parametrize(
     ("fields", "lives"),
     [

@@ -55,6 +55,8 @@ def test_o1_a_drained_node_goes_as_soon_as_it_is_idle_whatever_demand_says() -> 
     )
     made.flags["demand"] = (Job("j", count=5),)
     marked(made, **DRAIN)
+    assert verdict(made) == (Kind.KEEP, Reason.IDLE_WORD_OLD)
+    pinging(made, WorkerState.IDLE)
     assert verdict(made) == (Kind.SHUTDOWN, Reason.DRAINED)
     assert made.destroyed == [NODE]
     measures = made.of_node(NODE).measures
@@ -253,6 +255,7 @@ def test_an_order_is_not_about_a_later_node_of_the_same_id(order: dict[str, Any]
     assert made.destroyed == []
     assert made.view(NODE).counts
     marked(made, **order)
+    pinging(made, WorkerState.IDLE)
     ordered = made.shutdown_order(NODE).reason
     assert look(made, ordered, **earlier) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
 

@@ -138,3 +138,28 @@ def test_each_node_and_each_record_has_exactly_one_verdict() -> None:
     plan = made.round()
     assert sorted(one.id for one in plan.records) == sorted(one.uuid for one in made.records)
     assert sorted(one.node.id for one in plan.views) == sorted(one.id for one in made.nodes)
+
+
+def test_a_record_that_was_written_since_its_listing_is_not_used_again_u1() -> None:
+    """What the listing shows of it is older than what we did to it ourselves."""
+    made = reusing()
+    made.poll()
+    made.flags["touched"] = {"r1": made.now}
+    assert made.plan().boots[0].record is None
+    made.advance(1.0)
+    made.poll()
+    (boot,) = made.plan().boots
+    assert boot.record is not None
+
+
+@pytest.mark.parametrize("kind", ["restore", "setup", "clean", "prune"])
+def test_a_node_whose_record_is_in_flight_is_not_destroyed_c8(kind: str) -> None:
+    made = world(node_stale_after=7200.0)
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1", state=CloudState.STOPPED)
+    made.settle()
+    assert made.destroyed == ["i-r1"]
+    made.flags["record_flights"] = {"r1": Flight(kind, made.now)}
+    made.plan()
+    assert made.destroyed == []
+    assert made.of_node("i-r1").reason is Reason.IN_FLIGHT

@@ -21,7 +21,18 @@ from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.proof import listed_again, violations
 from nodemanager.core.reasons import Reason
 from nodemanager.journal.codec import codec_of, decoded
-from tests.core.build import EPOCH, START, World, claim, incarnation_of, node, record, world
+from tests.core.build import (
+    EPOCH,
+    START,
+    World,
+    claim,
+    deny,
+    in_vain,
+    incarnation_of,
+    node,
+    record,
+    world,
+)
 from tests.core.test_last_look import gone
 
 
@@ -112,7 +123,17 @@ def released(reason: Reason, **fields: Any) -> Evidence:
     return looked(made, order)
 
 
+def in_vain_evidence(**fields: Any) -> Evidence:
+    """Of one that pings in vain, denied for longer than its window (P6)."""
+    made = in_vain(**fields)
+    for _ in range(30):
+        deny(made)
+    made.ping("r1", WorkerState.BUSY)
+    return looked(made, made.clean_order("r1"))
+
+
 def test_a_right_clean_is_proven() -> None:
+    assert in_vain_evidence().broken() == []
     assert stale().broken() == []
     assert stale(pinged=False, slot=None).broken() == []
     assert fenced().broken() == []
@@ -300,6 +321,56 @@ def test_after_a_refused_create_a_sign_of_life_breaks_u6(change: Change) -> None
     assert change(released(Reason.CREATE_REFUSED, pinged=False)).broken() == ["U6"]
 
 
+def _asked(one: Evidence, by: str, **changes: Any) -> Evidence:
+    """The same with another answer of the cloud, by tag or by id; None for no answer."""
+    assert one.order.grounds is not None
+    answer = getattr(one.order.grounds, by)
+    return one.with_grounds(**{by: replace(answer, **changes) if changes else None})
+
+
+@pytest.mark.parametrize("by", ["asked_by_tag", "asked_by_id"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="not-asked"),
+        pytest.param({"denied_since": None}, id="not-denied"),
+        pytest.param({"denied_since": 1e9}, id="denied-too-short"),
+        pytest.param({"at": 0.0}, id="asked-long-ago"),
+        pytest.param({"malformed": True}, id="no-node-s-id"),
+    ],
+)
+def test_one_that_pings_is_freed_on_unbroken_denials_alone_p6(
+    by: str, changes: dict[str, Any]
+) -> None:
+    assert _asked(in_vain_evidence(), by, **changes).broken() == ["P6"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("C4", lambda one: one.with_look(listed=(node("r1"),))),
+        (
+            "C5",
+            lambda one: one.with_grounds(absence=replace(one.order.grounds.absence, listings=1)),
+        ),
+        ("C7", lambda one: one.with_look(polls={"cloud": None})),
+        ("C9", lambda one: one.with_before(held=True)),
+        ("C11", lambda one: one.with_look(tagged=(node("r1"),))),
+        ("C12", lambda one: one.with_before(version="another")),
+    ],
+)
+def test_one_that_pings_in_vain_is_held_against_all_that_pings_do_not_say_p6(
+    rule: str, change: Change
+) -> None:
+    assert rule in change(in_vain_evidence()).broken()
+
+
+def test_a_malformed_id_is_nothing_to_have_asked_by_c11_p1a() -> None:
+    """N12: nobody may be freed because the cloud has no node of an id that none can have."""
+    assert stale(claimed=False).broken() == []
+    assert stale(claimed=False).with_look(malformed=True).broken() == ["C11"]
+
+
 def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:
     assert fenced(stood_s=10.0).broken() == ["C12"]
     pinged = fenced()
@@ -319,6 +390,14 @@ def test_an_unpinged_claim_is_held_against_its_own_window_c21() -> None:
     assert one.broken() == []
     assert "C3" in one.with_terms(claim_expiry=False).broken()
     assert "C3" in one.with_terms(boot_fail_after=7200.0).broken()
+
+
+def test_a_claim_that_says_how_long_it_stands_is_held_against_that_c21_s6() -> None:
+    """N16."""
+    one = stale(quiet=3000.0, pinged=False, slot=None)
+    stands = replace(one.before.claim, window=2900.0)
+    assert one.with_before(claim=stands).with_terms(boot_fail_after=7200.0).broken() == []
+    assert "C3" in one.with_before(claim=replace(stands, window=3100.0)).broken()
 
 
 @given(

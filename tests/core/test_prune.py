@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core import false_clean
 from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import CloudState, Job
+from nodemanager.core.model import CloudState, FreedLife, Job
 from nodemanager.core.plan import Plan
 from nodemanager.core.prune import PruneOrder, confirm_prune
 from nodemanager.core.reasons import Kind, Reason
@@ -252,3 +253,21 @@ def test_a_record_that_is_gone_already_and_an_opened_breaker_end_it_c10() -> Non
     assert late.reason is Reason.BREAKER_OPEN
     off = made.with_settings(prune_after=None)
     assert confirm_prune(order, found, off.snapshot(), off.settings).kind is Kind.KEEP
+
+
+def test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8() -> None:
+    """By another way than this plan: an operator's clean, say, of the same version."""
+    made, order = ordered()
+    record = made.record("r0")
+    life = FreedLife("r0", "an-older-life", made.now, node_id="i-r0", slot=1, why="stale_slot")
+    made.history = false_clean.lives_freed(made.history, (life,), made.now)
+    verdict = confirm_prune(order, CleanEvidence(record, ()), made.snapshot(), made.settings)
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+
+
+def test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1() -> None:
+    made = surplus()
+    made.round(3)
+    made.store_step += 30 * DAY_S
+    assert pruned(made.round()) == []
+    assert pruned(made.round(3)) != []

@@ -185,3 +185,16 @@ def test_what_an_operator_looked_at_stays_so_over_other_causes() -> None:
     again = rates.after_failed_write(looked, WRITE_FAILURES, 100.0)
     assert (again.looked_at, rates.after_write(again).looked_at) == (99.0, 99.0)
     assert breakers.joined(again, Breaker()).looked_at == 99.0
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "opens"),
+    [pytest.param(50.0, True, id="before"), pytest.param(200.0, False, id="since")],
+)
+def test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1(
+    looked_at: float, opens: bool
+) -> None:
+    """Whatever the reset was for: it is the operator who knows of these records."""
+    history = History(eligible={f"r{number}@v1": 100.0 for number in range(101)})
+    after = rates.after_eligible(Breaker(looked_at=looked_at), history, None, 300.0)
+    assert after.is_open is opens

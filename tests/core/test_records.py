@@ -267,7 +267,7 @@ def test_a_node_in_any_state_but_terminated_keeps_its_record_c4_t4(state: CloudS
         pytest.param(node("r1", pool="other"), Reason.NODE_LISTED, id="another-pool"),
         pytest.param(node("r1", managed=False, pool=None), Reason.PAIRED, id="unmanaged"),
         pytest.param(node(id="i-r1", pool=None), Reason.NODE_LISTED, id="instance-id-alone"),
-        pytest.param(node("r9", id="i-r1"), Reason.NODE_LISTED, id="id-tagged-for-another"),
+        pytest.param(node("r9", id="i-r1"), Reason.STALE_SLOT, id="id-tagged-for-another-p1a"),
         pytest.param(
             node("r1", tags=Tags(POOL, "r1", None)), Reason.NODE_LISTED, id="no-incarnation-tag"
         ),
@@ -480,6 +480,32 @@ def test_a_claim_that_never_pinged_has_a_window_of_its_own_c21(
     made = world(**settings)
     made.add_record("r1", pinged=False)
     assert at_age(made, quiet)[1] is expected
+
+
+@pytest.mark.parametrize(
+    ("window", "quiet", "expected"),
+    [
+        pytest.param(500.0, 500.0, Reason.CLAIM_WITHIN_WINDOW, id="shorter-at-the-edge"),
+        pytest.param(500.0, 500.001, Reason.CLAIM_EXPIRED, id="shorter-past"),
+        pytest.param(9000.0, 9000.0, Reason.CLAIM_WITHIN_WINDOW, id="longer-at-the-edge"),
+        pytest.param(9000.0, 9000.001, Reason.CLAIM_EXPIRED, id="longer-past"),
+    ],
+)
+def test_a_claim_stands_as_long_as_the_settings_said_that_it_was_made_under_c21_s6(
+    window: float, quiet: float, expected: Reason
+) -> None:
+    """N16: whatever a reload says since."""
+    made = world()
+    made.add_record("r1", pinged=False)
+    made.change("r1", claim=replace(claim("r1", at=made.ago(0.0)), window=window))
+    assert at_age(made, quiet)[1] is expected
+
+
+def test_once_it_pinged_a_claims_window_means_nothing_c21() -> None:
+    made = world()
+    made.add_record("r1")
+    made.change("r1", claim=replace(claim("r1", at=made.ago(0.0)), window=500.0))
+    assert at_age(made, 7200.0)[1] is Reason.WITHIN_WINDOW
 
 
 def test_a_claim_changes_only_the_window_and_nothing_else_c21() -> None:

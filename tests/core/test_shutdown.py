@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
-from nodemanager.core.model import CloudState, Job, Outcome, WorkerState
+from nodemanager.core.model import CloudNode, CloudState, Job, Outcome, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.shutdown import window_open
 from tests.core.build import World, incarnation_of, node, world
@@ -63,6 +63,15 @@ def test_the_table_of_worker_state_and_grace_d1(
     state: WorkerState | None, polls: int, age: float, expected: tuple[Kind, Reason]
 ) -> None:
     assert verdict(live(state, polls=polls, age=age)) == expected
+
+
+def test_a_node_that_says_fail_goes_within_its_boot_grace_too_d1() -> None:
+    """N31: it won't get well by waiting, and the forerunner ended it at once."""
+    made = live(WorkerState.DOWN, polls=1, age=100.0)
+    assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
+    made.change("r1", failed=True)
+    made.round()
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.NODE_DOWN)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +182,14 @@ def test_a_node_silent_past_its_window_while_the_store_answered_is_down_d8(
     made = live(WorkerState.BUSY)
     silent(made, seconds)
     assert made.destroyed == destroyed
+
+
+def test_a_store_clock_set_back_holds_no_silent_node_in_its_boot_grace_d1_d8() -> None:
+    """A node that was silent for as long as the grace is older than it, whatever clocks say."""
+    made = live(WorkerState.BUSY, age=7300.0)
+    made.store_step = -50_000.0
+    silent(made, 7600.0)
+    assert made.destroyed == ["i-r1"]
 
 
 def test_silence_while_the_store_does_not_answer_destroys_nothing_d8() -> None:
@@ -396,3 +413,21 @@ def test_an_incarnation_tells_the_order_whose_record_it_is_c20() -> None:
     made = idle()
     order = made.shutdown_order("i-r1")
     assert (order.record, order.incarnation) == ("r1", incarnation_of("r1"))
+
+
+def test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3() -> None:
+    made = idle()
+    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
+
+    def asked(answer: CloudNode | None) -> Outcome:
+        nonlocal destroyed
+        outcome, destroyed = judge_gone(destroyed, answer, made.now, made.store_now, made.settings)
+        return outcome
+
+    assert asked(None) is Outcome.UNKNOWN
+    made.advance(20.0)
+    assert asked(node("r1")) is Outcome.ACCEPTED
+    made.advance(20.0)
+    assert asked(None) is Outcome.UNKNOWN
+    made.advance(31.0)
+    assert asked(None) is Outcome.GONE

@@ -108,6 +108,17 @@ def test_a_slot_with_a_node_that_is_there_or_may_come_does_not_leak() -> None:
     assert slots_of(made).leaks == ()
 
 
+def test_a_record_that_we_just_freed_does_not_leak_though_the_listing_still_shows_it() -> None:
+    """O12: right after a clean the status said that no window frees its slot."""
+    made = world(node_stale_after=WINDOW)
+    made.add_record("r1", quiet=8000.0)
+    made.settle()
+    made.advance(1.0)
+    made.free("r1")
+    made.plan(touched={"r1": made.now})
+    assert slots_of(made).leaks == ()
+
+
 def test_a_claim_leaks_once_it_ran_out_c21() -> None:
     made = world()
     made.add_record("r1", pinged=False, quiet=made.settings.claim_window + 10.0)

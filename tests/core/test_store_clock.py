@@ -350,3 +350,28 @@ def test_no_stamp_from_between_two_readings_looks_older_than_it_is_t1(
         clock = clock.read(StoreTime(offset + boot, boot, 0.0))
         for at, stamp in stamps:
             assert clock.age(stamp, boot) <= boot - at + 0.001
+
+
+@pytest.mark.parametrize(
+    ("since_ping", "reason"),
+    [
+        pytest.param(7000.0, Reason.WITHIN_WINDOW, id="inside-the-window"),
+        pytest.param(7400.0, Reason.STALE_SLOT, id="past-it"),
+    ],
+)
+def test_after_a_step_back_and_forth_the_window_counts_from_the_younger_sign_t1_c3(
+    since_ping: float, reason: Reason
+) -> None:
+    """The last ping came while the clock was an hour behind: its stamp is the smaller one."""
+    made = gone(quiet=0.0)
+    made.store_step -= 3600.0
+    made.round(3)
+    made.advance(1000.0)
+    made.change("r1", last_ping_at=made.store_now)
+    pinged = made.now
+    made.poll()
+    made.store_step += 3600.0
+    made.settle()
+    made.advance(since_ping - (made.now - pinged) - 200.0)
+    rounds(made, 3)
+    assert made.of_record("r1").reason is reason

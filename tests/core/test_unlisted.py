@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.asking import cloud_answered
-from nodemanager.core.model import NO_TAGS, CloudNode, CloudState
+from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, WorkerState
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import ASK_LIMIT
 from nodemanager.core.snapshot import Flight
-from tests.core.build import World, node, world
+from tests.core.build import World, deny, in_vain, node, pinging_round, world
 
 
 def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
@@ -24,20 +23,25 @@ def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
     return made, first
 
 
-def pinging_round(made: World, rounds: int = 1, only: str | None = None) -> None:
-    for _ in range(rounds):
-        made.advance(60.0)
-        for one in list(made.records):
-            if only in (None, one.uuid) and one.last_ping_at is not None:
-                made.ping(one.uuid)
-        made.round()
-
-
 def test_after_two_listings_it_is_asked_for_by_id_p6():
     made, _ = hidden()
     assert made.last is not None
     assert made.last.ask == ("i-r1",)
     assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+
+
+def test_one_whose_first_ping_somebody_took_away_is_asked_for_too_a5():
+    """P6: it pings on; nobody asked, and demand waited for it for ever."""
+    made = world(max_nodes=1, min_nodes=0)
+    made.add_record("r1")
+    for _ in range(20):
+        made.ping("r1")
+        made.change("r1", first_ping_at=None)
+        made.poll()
+        made.advance(30.0)
+    made.plan()
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
 
 
 def test_one_listing_is_too_few():
@@ -132,8 +136,7 @@ def test_without_an_instance_id_it_is_asked_for_by_tag():
         made.round()
     assert made.last is not None
     assert (made.last.ask, made.last.ask_tagged) == ((), ("r1",))
-    lives = {"r1": (node("r1"),)}
-    made.history = cloud_answered(made.history, lives, made.now, made.settings)
+    made.answer_tags({"r1": (node("r1"),)})
     made.advance(1.0)
     made.plan()
     assert made.of_record("r1").reason is Reason.LISTING_SHORT
@@ -146,8 +149,7 @@ def test_another_lifes_node_found_by_tag_is_not_its_own():
         made.advance(60.0)
         made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
         made.round()
-    old = {"r1": (node("r1", life=0),)}
-    made.history = cloud_answered(made.history, old, made.now, made.settings)
+    made.answer_tags({"r1": (node("r1", life=0),)})
     made.advance(1.0)
     made.plan()
     assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
@@ -217,3 +219,120 @@ def test_a_node_that_is_there_counts_and_one_that_is_not_does_not():
     assert len(made.plan().boots) == 1
     pinging_round(made)
     assert made.plan().boots == ()
+
+
+# P6: a pinger that the cloud denies for longer than the window.
+
+
+def until_freed(made: World, *, within: int, **how: bool) -> float | None:
+    """For how long it was denied until its clean was ordered; None where it never is."""
+    began = made.now
+    for _ in range(within):
+        deny(made, **how)
+        if made.cleaned:
+            return made.now - began
+    return None
+
+
+def test_a_pinger_denied_for_longer_than_the_window_is_freed_p6() -> None:
+    """P6, X5: somebody pings on with the secret of a node that the cloud has not had for long."""
+    made = in_vain()
+    freed_after = until_freed(made, within=40)
+    assert freed_after is not None
+    assert 1200.0 < freed_after < 1400.0
+    verdict = made.of_record("r1")
+    assert verdict.reason is Reason.PINGER_DENIED
+    assert verdict.measures["denied_s"] > 1200.0
+    assert made.clean_order("r1").version is None, "its next ping makes another"
+
+
+@pytest.mark.parametrize("says", [WorkerState.BUSY, WorkerState.IDLE])
+def test_what_the_pinger_says_of_itself_is_no_evidence_p6_c2(says: WorkerState) -> None:
+    made = in_vain()
+    for _ in range(30):
+        made.ping("r1", says)
+        deny(made)
+    assert made.cleaned == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "how"),
+    [
+        pytest.param({}, {"by_id": False}, id="its-id-was-never-answered"),
+        pytest.param({}, {"by_tag": False}, id="its-tag-was-never-answered"),
+        pytest.param(
+            {"claimed": False, "instance_id": None}, {}, id="nothing-but-the-tag-it-never-bore"
+        ),
+    ],
+)
+def test_a_pinger_is_kept_until_all_there_is_to_ask_by_denies_it_p6(
+    fields: dict[str, object], how: dict[str, bool]
+) -> None:
+    made = in_vain(**fields)
+    assert until_freed(made, within=60, **how) is None
+
+
+def test_a_malformed_id_denies_nothing_p1a() -> None:
+    """P1a, N12: a record of before our time names "x", which is no node's id."""
+    made = in_vain(claimed=False, instance_id="x")
+    for _ in range(60):
+        assert made.last is not None
+        made.answer({}, malformed=frozenset(made.last.ask))
+        deny(made, by_id=False)
+    assert made.cleaned == []
+
+
+@pytest.mark.parametrize("seen", ["answered", "listed", "glimpsed", "unasked-for-long"])
+def test_a_sighting_or_a_gap_breaks_the_denials_p6(seen: str) -> None:
+    """It takes the whole window again from there."""
+    made = in_vain()
+    lives = node("r1", created_at=made.ago(10_000.0))
+    for _ in range(18):
+        deny(made)
+    if seen == "answered":
+        pinging_round(made, 5)
+        made.answer({"i-r1": lives})
+        made.advance(30.0)
+        made.answer({"i-r1": None})
+    elif seen == "unasked-for-long":
+        pinging_round(made, 11)
+    else:
+        made.poll_cloud([lives], complete=seen == "listed")
+    pinging_round(made, 2)
+    freed_after = until_freed(made, within=40)
+    assert freed_after is not None
+    assert freed_after > 1150.0
+
+
+def test_one_that_pings_rarely_is_asked_for_all_the_same_p6() -> None:
+    """X5: a ping each quarter of an hour, inside the window, holds the slot no longer either."""
+    made = in_vain()
+    freed = False
+    for number in range(40):
+        assert made.last is not None
+        made.answer(dict.fromkeys(made.last.ask))
+        made.answer_tags(dict.fromkeys(made.last.ask_tagged, ()))
+        made.advance(60.0)
+        if number % 15 == 0:
+            made.ping("r1")
+        made.round()
+        freed = freed or made.cleaned == ["r1"]
+    assert freed
+
+
+def test_those_that_were_not_asked_for_longest_come_first_p6() -> None:
+    """With more pingers than may be asked for at once, each has its turn."""
+    made, _ = hidden(30)
+    asked: set[str] = set()
+    for _ in range(2):
+        assert made.last is not None
+        asked |= set(made.last.ask)
+        deny(made)
+    assert len(asked) == 30
+
+
+def test_an_operators_hold_keeps_a_denied_pinger_c9_p6() -> None:
+    made = in_vain()
+    made.flags["holds"] = frozenset({"r1"})
+    assert until_freed(made, within=40) is None
+    assert made.of_record("r1").reason is Reason.HELD

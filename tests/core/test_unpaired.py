@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodemanager.core.model import CloudState, Tags, WorkerState
+from nodemanager.core import history as histories
+from nodemanager.core.model import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Expected
 from tests.core.build import POOL, claim, world
-from tests.core.nodes import live, pinging, unpaired, verdict
+from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 
 def test_an_unpaired_node_is_held_until_boot_fail_after_has_passed_d7_d10() -> None:
@@ -104,6 +106,33 @@ def test_an_unpaired_node_that_a_pinging_record_names_is_never_destroyed_d7(
     assert verdict(made) == (Kind.KEEP, Reason.BUSY)
 
 
+def test_an_unpaired_node_is_not_silent_while_no_ping_could_arrive_d7_d8() -> None:
+    """N15: the registry was down for longer than the window, and is back; its nodes ping soon."""
+    made = live(WorkerState.BUSY)
+    made.change("r1", claim=None)
+    pinging(made, WorkerState.BUSY, 60, every=60.0)
+    for _ in range(130):
+        made.advance(60.0)
+        made.poll_cloud()
+        made.plan()
+    made.round()
+    assert (made.destroyed, made.of_node("i-r1").kind) == ([], Kind.KEEP)
+    pinging(made, WorkerState.BUSY)
+    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
+
+
+def test_an_unpaired_node_goes_once_silent_for_the_window_that_pings_could_arrive_in_d7_d8() -> (
+    None
+):
+    made = live(WorkerState.BUSY)
+    made.change("r1", claim=None)
+    pinging(made, WorkerState.BUSY, 60, every=60.0)
+    silent(made, 7100.0)
+    assert made.of_node("i-r1").kind is Kind.KEEP
+    silent(made, 400.0)
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
+
+
 def test_a_node_that_lost_its_incarnation_tag_lives_while_its_record_is_pinged_d7() -> None:
     made = live(WorkerState.IDLE)
     made.change_node("i-r1", tags=Tags(POOL, "r1", None))
@@ -190,3 +219,23 @@ def test_an_unpaired_node_is_kept_while_it_or_its_record_is_held_c9_d7(held: str
         made.round()
     assert verdict(made) == (Kind.KEEP, Reason.HELD)
     assert made.destroyed == []
+
+
+def test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_count_d7() -> None:
+    """The record may have been written in between."""
+    made = unpaired()
+    made.round()
+    made.history = replace(made.history, unpaired={})
+    began = made.now
+    made.poll_cloud(took=60.0)
+    made.plan()
+    for started in (began + 30.0, began + 59.0):
+        late = Listing((), started, made.now + 1.0, complete=True)
+        made.history = histories.records_listed(made.history, late, made.settings)
+        made._new_records = True
+        made.plan()
+    assert made.history.unpaired["i-r1"].record_listings == 0
+    made.advance(2.0)
+    made.poll_records()
+    made.plan()
+    assert made.history.unpaired["i-r1"].record_listings == 1

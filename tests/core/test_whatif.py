@@ -9,21 +9,8 @@ import pytest
 
 from nodemanager.core.history import Absence, History
 from nodemanager.core.model import CloudState, Listing, Record
-from nodemanager.core.whatif import (
-    By,
-    End,
-    Hit,
-    Move,
-    Outcome,
-    Sign,
-    World,
-    as_cleaned,
-    free_sooner,
-    is_life,
-    life_of,
-    renamed,
-    weigh,
-)
+from nodemanager.core.whatif import By, End, Hit, Sign, World, as_cleaned, is_life, life_of, renamed
+from nodemanager.core.worth import Move, Outcome, free_sooner, weigh
 from tests.core import build
 from tests.core.build import EPOCH, node
 

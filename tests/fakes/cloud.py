@@ -56,6 +56,7 @@ class FakeCloud(Scripted):
         self.sizes = (SMALL, LARGE)
         self.asked: list[str] = []
         self.things: dict[str, Leftover] = {}
+        self._by_token: dict[str, CloudNode] = {}
         self._numbers = itertools.count(1)
 
     # The port.
@@ -67,7 +68,7 @@ class FakeCloud(Scripted):
         return self._run(
             "list_nodes",
             lambda: Listed(
-                tuple(self._now(machine) for machine in self.machines.values() if machine.listed)
+                tuple(self._listed(machine) for machine in self.machines.values() if machine.listed)
             ),
         )
 
@@ -88,6 +89,9 @@ class FakeCloud(Scripted):
         self.asked.append(node_id)
         machine = self.machines.get(node_id)
         return self._run("ask", lambda: None if machine is None else self._now(machine))
+
+    def check_image(self) -> None:
+        self._run("check_image", lambda: None)
 
     def create(self, order: CreateOrder) -> CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")
@@ -156,6 +160,7 @@ class FakeCloud(Scripted):
         user_data: str = "",
         name: str | None = None,
         size: str = "small",
+        managed: bool = True,
     ) -> CloudNode:
         """A machine that has been there for `age` seconds."""
         node_id = f"i-{next(self._numbers):04d}"
@@ -166,7 +171,7 @@ class FakeCloud(Scripted):
             size=size,
             created_at=self.clock.wall() - age,
             tags=tags,
-            managed=True,
+            managed=managed,
             raw_state=state.value,
         )
         self.machines[node_id] = Machine(node, user_data)
@@ -185,6 +190,13 @@ class FakeCloud(Scripted):
         return [machine for machine in self.machines.values() if not self._now(machine).is_absent]
 
     def _create(self, order: CreateOrder) -> CloudNode:
+        """A client token that is known answers with what was made for it, as on EC2."""
+        known = self._by_token.get(order.client_token)
+        if known is None:
+            known = self._by_token[order.client_token] = self._make(order)
+        return known
+
+    def _make(self, order: CreateOrder) -> CloudNode:
         return self.add(
             tags=order.tags,
             user_data=order.user_data,
@@ -195,7 +207,7 @@ class FakeCloud(Scripted):
     def _adopt(self, node_id: str, tags: Tags) -> None:
         if node_id not in self.machines:
             raise BadRequest(f"there is no node {node_id}")
-        self.change(node_id, tags=tags)
+        self.change(node_id, tags=tags, managed=True)
 
     def _destroy(self, node_id: str) -> Outcome:
         machine = self.machines.get(node_id)
@@ -204,6 +216,11 @@ class FakeCloud(Scripted):
         if self.destroy_takes is not None:
             machine.ends_at = self.clock.wall() + self.destroy_takes
         return Outcome.GONE if self._now(machine).is_absent else Outcome.ACCEPTED
+
+    def _listed(self, machine: Machine) -> CloudNode:
+        """Another pool's node is there to see, and none of ours."""
+        node = self._now(machine)
+        return node if node.tags.pool in (None, self.pool) else replace(node, managed=False)
 
     def _now(self, machine: Machine) -> CloudNode:
         if machine.ends_at is not None and machine.ends_at <= self.clock.wall():

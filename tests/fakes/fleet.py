@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from nodemanager.core.model import Claim, Record, Tags, WorkerState
+from nodemanager.core.model import Claim, Guarantee, Record, Tags, WorkerState
 from nodemanager.errors import StoreError
 from tests.fakes.cloud import FakeCloud, Machine
 from tests.fakes.store import FakeStore
@@ -15,7 +16,8 @@ PING_EVERY_S = 30.0
 class Fleet:
     """Pings for all running machines but the `silent` ones; `states` is what each reports.
 
-    `refused` are the pings that the store did not take, by node id.
+    `refused` are the pings that the store did not take, by node id. With `drain_hooks` they drain
+    as they are told, and say so at once; `drained` is by which order, by node id.
     """
 
     def __init__(self, cloud: FakeCloud, store: FakeStore) -> None:
@@ -26,6 +28,8 @@ class Fleet:
         self.silent: set[str] = set()
         self.mute = False
         self.refused: dict[str, str] = {}
+        self.drain_hooks = False
+        self.drained: dict[str, str] = {}
 
     def beat(self) -> None:
         """One round of pings."""
@@ -39,12 +43,19 @@ class Fleet:
         url = urlsplit(machine.user_data)
         node_id = machine.node.id
         try:
-            self.store.ping(
+            order = self.store.ping(
                 url.path.strip("/"),
                 parse_qs(url.query)["ping_secret"][0],
                 instance_id=node_id,
                 worker_state=self.states.get(node_id, self.state),
+                drain_hook=self.drain_hooks,
+                drained=self.drained.get(node_id),
             )
+            if self.drain_hooks and order != self.drained.get(node_id):
+                self.drained.pop(node_id, None)
+                if order is not None:
+                    self.drained[node_id] = order
+                self.ping(machine)
         except StoreError as error:
             self.refused[node_id] = str(error)
 
@@ -62,13 +73,18 @@ class Fleet:
             incarnation=f"incarnation-of-{record.uuid[-5:]}",
         )
         quiet = age if pinged_ago is None else pinged_ago
-        fields: dict[str, object] = {"claim": claim, "modified_at": store.now() - quiet}
         node = cloud.add(
             tags=Tags(store.pool, record.uuid, claim.incarnation),
             age=age,
             user_data=store.ping_url(record),
             name=claim.node_name,
         )
+        # A store that compares was told its node long ago (P1a).
+        told = node.id if store.guarantee is Guarantee.CAS and pinged_ago is not None else None
+        fields: dict[str, object] = {
+            "claim": replace(claim, node_id=told),
+            "modified_at": store.now() - quiet,
+        }
         if pinged_ago is not None:
             fields |= {
                 "first_ping_at": store.now() - age + 1,

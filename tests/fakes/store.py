@@ -25,6 +25,7 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.records import wire
 from tests.fakes.script import Scripted
 
 T = TypeVar("T")
@@ -55,8 +56,10 @@ class FakeStore(Scripted):
         self.settle_wait = 0.0 if guarantee is Guarantee.CAS else 30.0
         self.may_authorise = True
         self.id = store_id
+        self.beats = 0
         self.skew = 0.0
         self.down = False
+        self.tells_drain = guarantee is Guarantee.CAS
         self.tells_late_pings = guarantee is Guarantee.CAS
         self.rows: dict[str, Record] = {}
         self.freed: dict[tuple[str, str], LatePing] = {}
@@ -75,7 +78,7 @@ class FakeStore(Scripted):
     def store_time(self, *, writes: bool = True) -> StoreTime:
         return self._call(
             "store_time",
-            lambda: StoreTime(self.now(), self.clock.boottime(), 0.001),
+            lambda: StoreTime(self.now(), self.clock.boottime(), 0.001, self._beat(writes)),
             write="heartbeat" if writes else None,
         )
 
@@ -100,6 +103,9 @@ class FakeStore(Scripted):
     def delete(self, record: Record) -> None:
         self._call("delete", lambda: self._delete(record), write=f"delete {record.uuid}")
 
+    def drain(self, record: Record, *, on: bool) -> Record:
+        return self._call("drain", lambda: self._drain(record, on=on), write=f"drain {record.uuid}")
+
     def late_pings(self) -> tuple[LatePing, ...]:
         return self._call("late_pings", lambda: tuple(self.late.values()))
 
@@ -112,6 +118,8 @@ class FakeStore(Scripted):
         )
 
     def ping_url(self, record: Record) -> str:
+        if record.ping_secret is None:
+            raise StoreRefused(f"{record.uuid} has no ping secret: it is not claimed")
         return f"fake://store/{record.uuid}?ping_secret={record.ping_secret}"
 
     def probe(self) -> bool:
@@ -120,6 +128,10 @@ class FakeStore(Scripted):
 
     def close(self) -> None:
         return
+
+    def _beat(self, writes: bool) -> int:
+        self.beats += writes
+        return self.beats
 
     # What happens in it.
 
@@ -133,19 +145,26 @@ class FakeStore(Scripted):
         *,
         instance_id: str | None = None,
         worker_state: WorkerState | None = None,
-    ) -> None:
-        """A node's ping, as the registry takes it: refused with another secret or instance."""
+        address: str = "10.0.0.1",
+        drain_hook: bool = False,
+        drained: str | None = None,
+    ) -> str | None:
+        """A node's ping, as the registry takes it: refused with another secret or instance.
+
+        The order to drain that stands is its answer.
+        """
         if self.down:
             raise StoreError("connection refused")
         with self.lock:
             row = self.rows.get(uuid)
-            if row is None:
-                raise NoSuchRecord(uuid)
-            if row.ping_secret is None or row.ping_secret != secret:
+            if row is None or row.ping_secret is None or row.ping_secret != secret:
                 life = self.freed.get((uuid, secret))
                 if life is not None and self.tells_late_pings:
-                    late = replace(life, at=self.now(), instance_id=instance_id)
-                    self.late[uuid, secret] = late
+                    self.late[uuid, secret] = replace(
+                        life, at=self.now(), instance_id=instance_id, address=address
+                    )
+                if row is None:
+                    raise NoSuchRecord(uuid)
                 raise StoreError("401: wrong ping secret")
             if row.instance_id not in (None, instance_id):
                 raise StoreError("422: another instance")
@@ -154,11 +173,14 @@ class FakeStore(Scripted):
                 uuid,
                 first_ping_at=row.first_ping_at if row.first_ping_at is not None else now,
                 last_ping_at=now,
-                ip_address=row.ip_address or "10.0.0.1",
+                ip_address=row.ip_address or address,
                 slot_number=row.slot_number if row.holds_slot else self.free_slot(),
                 instance_id=instance_id,
                 worker_state=worker_state,
+                drain_hook=drain_hook,
+                drained=drained if worker_state is WorkerState.IDLE else None,
             )
+            return self.rows[uuid].drain
 
     def add(self, *, quiet_for: float = 0.0, **fields: object) -> Record:
         """A record last written `quiet_for` seconds ago."""
@@ -230,24 +252,37 @@ class FakeStore(Scripted):
             if row.incarnation == claim.incarnation:
                 return row
         slot = self.free_slot()
-        return self.add(claim=claim, slot_number=slot, hostname=f"compute{slot}", pool=claim.pool)
+        return self.add(
+            claim=claim,
+            slot_number=slot,
+            hostname=f"compute{slot}",
+            pool=claim.pool,
+            properties=wire.claimed({}, claim),
+        )
 
     def _claim(self, record: Record, claim: Claim) -> Record:
         row = self._at_version(record)
+        renewed = row.incarnation == claim.incarnation
+        if row.problems or row.pool not in (None, claim.pool):
+            raise StoreRefused(f"{row.uuid} is not this pool's to claim")
+        if row.holds_anything and not renewed:
+            raise StoreRefused(f"{row.uuid} still holds something")
         slot = row.slot_number if row.holds_slot else self.free_slot()
+        said = {} if renewed else {"drain": None, "drained": None, "drain_hook": False}
         return self.write(
             row.uuid,
+            **said,
             claim=claim,
             pool=claim.pool,
+            properties=wire.claimed(row.properties, claim),
             slot_number=slot,
             hostname=f"compute{slot}",
-            ping_secret=row.ping_secret or f"secret-{claim.incarnation}",
+            ping_secret=row.ping_secret if renewed else f"secret-{claim.incarnation}",
+            instance_id=claim.node_id or row.instance_id,
         )
 
     def _clean(self, record: Record) -> Record:
-        if self.guarantee is Guarantee.CAS:
-            self._at_version(record)
-        row = self.rows[record.uuid]
+        row = self._at_version(record)
         if row.ping_secret is not None:
             now = self.now()
             life = LatePing(row.uuid, row.incarnation, row.pool, freed_at=now, at=now)
@@ -263,31 +298,52 @@ class FakeStore(Scripted):
             worker_state=None,
             claim=None,
             ping_secret=None,
+            properties={wire.POOL: row.pool} if row.pool is not None else {},
             info={},
             fenced=False,
+            drain=None,
+            drained=None,
+            drain_hook=False,
         )
 
     def _restore(self, record: Record, before: Record) -> Record:
         row = self._at_version(record)
         if row.holds_anything or before.uuid != row.uuid or before.ping_secret is None:
             raise StoreRefused(f"{row.uuid} can't be restored")
-        if before.slot_number in self.used_slots():
-            raise SlotTaken(f"slot {before.slot_number} is another's")
+        if before.problems:
+            raise StoreRefused(f"what is known of {row.uuid} is not whole")
+        others = [one for one in self.rows.values() if one.uuid != row.uuid]
+        for other in others:
+            if other.slot_number == before.slot_number is not None:
+                raise SlotTaken(f"slot {before.slot_number} is {other.uuid}'s by now")
         self.freed.pop((row.uuid, before.ping_secret), None)
         self.late.pop((row.uuid, before.ping_secret), None)
         kept = ("uuid", "version", "modified_at")
         fields = {name: getattr(before, name) for name in Record.__slots__ if name not in kept}
+        fields["drain"] = None
+        if any(other.ip_address == before.ip_address for other in others):
+            fields["ip_address"] = None
         return self.write(row.uuid, **fields)
+
+    def _drain(self, record: Record, *, on: bool) -> Record:
+        if not self.tells_drain:
+            raise StoreRefused("its answers to pings tell a node nothing")
+        row = self.rows.get(record.uuid)
+        if row is None:
+            raise NoSuchRecord(record.uuid)
+        if (row.incarnation, row.drain) != (record.incarnation, record.drain):
+            raise Conflict(f"{record.uuid} is another's, or was told otherwise")
+        return self.put(row.uuid, drain=f"drain-{next(self._versions)}" if on else None)
 
     def _delete(self, record: Record) -> None:
         if self.guarantee is not Guarantee.CAS:
-            raise StoreRefused("it can't delete on a condition")
+            raise StoreRefused("only the registry deletes on a condition")
         if self._at_version(record).holds_anything:
             raise StoreRefused(f"{record.uuid} holds something")
         del self.rows[record.uuid]
 
     def _fence(self, record: Record) -> Record:
-        row = self.rows[record.uuid]
+        row = self._at_version(record)
         known = row.info.get("fenced_ping_secret") or row.ping_secret
         return self.write(
             record.uuid,

@@ -333,3 +333,13 @@ def test_a_journal_that_is_told_to_fail_says_why_and_changes_nothing() -> None:
     assert journal.retry()
     assert journal.failure is None
     assert len(journal.open_intents()) == 1
+
+
+def test_an_intent_tried_again_keeps_the_newest_pre_image(again: Again) -> None:
+    """A restore from an older one would give the record a state that it no longer had."""
+    again().intend([clean(pre_image=record("r-1", at=1000.0, slot=3))])
+    again().intend([clean(pre_image=record("r-1", at=2000.0, slot=4))])
+    (one,) = again().open_intents()
+    assert one.intent.pre_image is not None
+    assert one.intent.pre_image.slot_number == 4
+    assert [image.record.slot_number for image in again().pre_images(record="r-1")] == [4]

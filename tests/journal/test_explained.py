@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.explain import DRY_RUN, UnknownIdError
+from nodemanager.core.explain import DRY_RUN
+from nodemanager.core.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.explained import Json, Picture, picture_at, told

@@ -137,7 +137,7 @@ def test_the_names_are_those_of_the_newest_complete_listings(
     seen = [one.listing for one in made.facts if isinstance(one, RecordsSeen)]
     newest = [one for one in seen if one.complete][-1]
     for record in newest.items:
-        known = story.names.of_record(record.uuid)
+        known = story.names.life(record.uuid)
         assert (known.slot, known.host) == (record.slot_number, record.hostname)
     clouds = [one.listing for one in made.facts if isinstance(one, CloudSeen)]
     for node in [one for one in clouds if one.complete][-1].items:

@@ -19,6 +19,12 @@ PING_LIMIT_S = 30.0
 HOOK = """#!/bin/sh
 cat "{own}" 2>/dev/null || cat "{default}"
 """
+DRAIN_HOOK = """#!/bin/sh
+case $1 in
+    drain) : >"{flag}"; if [ "$("{hook}")" = busy ]; then echo busy; else echo drained; fi ;;
+    resume) rm -f "{flag}" ;;
+esac
+"""
 
 
 @dataclass
@@ -34,11 +40,21 @@ class NodeFarm:
     """Watches the instances, and has each running one ping, over and over, from `start` to `close`.
 
     Its nodes do what `everyone` and `node_does` say, through the script's hook for worker states.
+    With `drain_hooks` they can be told to take no more work.
     """
 
-    def __init__(self, moto: Moto, home: Path) -> None:
+    def __init__(
+        self,
+        moto: Moto,
+        home: Path,
+        *,
+        ping_every: float = PING_EVERY_S,
+        drain_hooks: bool = False,
+    ) -> None:
         self._moto = moto
         self._home = home
+        self._ping_every = ping_every
+        self._drain_hooks = drain_hooks
         home.mkdir(parents=True)
         self.machines: dict[str, Machine] = {}
         self._over = threading.Event()
@@ -60,12 +76,16 @@ class NodeFarm:
     def node_does(self, node_id: str, state: str) -> None:
         (self._home / f"{node_id}.state").write_text(state, encoding="ascii")
 
+    def draining(self) -> list[str]:
+        """The nodes that take no work."""
+        return sorted(path.name.removesuffix(".no-work") for path in self._home.glob("*.no-work"))
+
     def told(self) -> str:
         """What each machine's script said last."""
         return "\n".join(f"{node_id}: {one.said}" for node_id, one in self.machines.items())
 
     def _run(self) -> None:
-        while not self._over.wait(PING_EVERY_S):
+        while not self._over.wait(self._ping_every):
             try:
                 running = [
                     node_id
@@ -96,6 +116,13 @@ class NodeFarm:
             *("--url-file", str(user_data), "--instance-id", node_id),
             *("--interface", f"127.0.7.{len(self.machines) + 1}", "--state-hook", str(hook)),
         ]
+        if self._drain_hooks:
+            drain = self._home / f"{node_id}.drain"
+            flag = self._home / f"{node_id}.no-work"
+            drain.write_text(DRAIN_HOOK.format(flag=flag, hook=hook), encoding="utf-8")
+            drain.chmod(0o700)
+            command += ["--drain-hook", str(drain)]
+            command += ["--state-directory", str(self._home / f"{node_id}.kept")]
         return Machine(user_data, command)
 
     def _ping(self, machines: list[Machine]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -130,8 +131,14 @@ class Daemon:
         log: Path,
         module: str = "nodemanager",
         told: Mapping[str, str] | None = None,
+        files: int | None = None,
     ) -> None:
-        """`told` is added to its environment."""
+        """`told` is added to its environment; `files` is how many descriptors it may have."""
+
+        def limit() -> None:
+            if files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
         self.log = log
         self._lines: list[Line] = []
         self._read = 0
@@ -147,6 +154,7 @@ class Daemon:
                 cwd=log.parent,
                 env=environment(STATE_DIRECTORY=str(state), **(told or {})),
                 start_new_session=True,
+                preexec_fn=limit,
             )
 
     @property

@@ -51,8 +51,10 @@ def secrets_of(cluster: DirectedCluster) -> list[str]:
 
 
 def hand_made(cluster: DirectedCluster, name: str, ping_url: str) -> str:
-    """A node that somebody started beside us, without a tag of ours; its id."""
-    settings = node_settings({"ping_interval": "0.7", "ping_script": str(PING_SCRIPT)})
+    """A node that somebody started beside us, without a tag of ours, and that works; its id."""
+    settings = node_settings(
+        {"ping_interval": "0.7", "ping_script": str(PING_SCRIPT), "work_for": "3600"}
+    )
     driver = LocalNodeDriver(cluster.state_made() / "local-cloud", settings, SystemClock())
     size = driver.list_sizes()[0]
     node = driver.create_node(name, size, ex_tags={"owner": "alice"}, ex_userdata=ping_url)
@@ -71,7 +73,7 @@ def command(config: Path, *words: str, code: int = 0) -> str:
     """What `nodemanager WORDS --config FILE` prints, once it exits with that code."""
     ended = subprocess.run(
         [sys.executable, "-m", "nodemanager", *words, "--config", str(config)],
-        env=environment(),
+        env=environment(STATE_DIRECTORY=str(config.parent / "state")),
         cwd=TREE,
         capture_output=True,
         text=True,

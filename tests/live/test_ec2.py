@@ -138,7 +138,7 @@ def test_it_boots_to_demand_and_pairs_by_tags(
         assert tagged["nodemanager-pool"] == "live"
         assert tagged["nodemanager-record"] == row["uuid"]
         assert tagged["nodemanager-incarnation"] == claim["incarnation"]
-        assert tagged["Name"] == claim["node_name"]
+        assert tagged["Name"] == row["hostname"]
         assert tagged["project"] == "live"
         assert row["info"]["ec2_instance_id"] == node
         assert row["ip_address"].startswith("127.0.7.")

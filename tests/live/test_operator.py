@@ -5,6 +5,7 @@ The tests build on each other, in this order.
 
 from __future__ import annotations
 
+import getpass
 import json
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from tests.live.harness import Daemon, environment, free_port, until
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 NODES = 3
+
+
+BY = f"ann as {getpass.getuser()}"
+"""Ann says that she is ann; the kernel says which user she is (X6)."""
 
 
 class Operator:
@@ -97,10 +102,10 @@ def test_a_held_node_is_not_killed_and_the_refusal_names_the_rule(
     held = nodes[0]
     assert "is on hold" in operator.does("hold", held, "--reason", "I am logged in")
     again = operator.does("hold", held)
-    assert "already, by ann since" in again
+    assert f"already, by {BY} since" in again
     assert again.endswith(": I am logged in\n")
-    assert "C9" in operator.may_not("kill", held, "--reason", "it hangs")
-    daemon.wait_for("operator.kill", by="ann", id=held, result="refused", rule="C9")
+    assert "C9" in operator.may_not("kill", held, "--yes", "--reason", "it hangs")
+    daemon.wait_for("operator.kill", by=BY, id=held, result="refused", rule="C9")
 
 
 def test_a_busy_node_drains_and_a_paused_pool_kills_nothing(
@@ -108,8 +113,8 @@ def test_a_busy_node_drains_and_a_paused_pool_kills_nothing(
 ):
     assert "as soon as it is idle" in operator.does("drain", nodes[1], "--reason", "new image")
     assert "the pool is paused" in operator.does("pause", "--reason", "upgrade")
-    daemon.wait_for("cycle.done", paused="ann", draining=1)
-    assert "paused (O4)" in operator.may_not("kill", nodes[2], "--reason", "it hangs")
+    daemon.wait_for("cycle.done", paused=BY, draining=1)
+    assert "paused (O4)" in operator.may_not("kill", nodes[2], "--yes", "--reason", "it hangs")
     assert set(operator.cluster.running()) >= set(nodes)
     health = requests.get(
         f"{daemon.url_of('management')}/_health/ping",
@@ -125,13 +130,13 @@ def test_all_of_it_stands_after_kill_9(
     daemon.kill()
     cluster.node_does(nodes[1], "idle")
     after = cluster.start()
-    after.wait_for("cycle.done", paused="ann", nodes=NODES)
+    after.wait_for("cycle.done", paused=BY, nodes=NODES)
     orders = json.loads(operator.does("orders", "--json"))
     told: dict[str, Any] = {mark["kind"]: mark for mark in orders["marks"]}
     assert orders["pause"]["reason"] == "upgrade"
     assert {kind: (mark["id"], mark["by"], mark["reason"]) for kind, mark in told.items()} == {
-        "hold": (nodes[0], "ann", "I am logged in"),
-        "drain": (nodes[1], "ann", "new image"),
+        "hold": (nodes[0], BY, "I am logged in"),
+        "drain": (nodes[1], BY, "new image"),
     }
     after.wait_for("node.keep", node=nodes[1], reason="paused")
     assert nodes[1] in cluster.running()
@@ -143,7 +148,7 @@ def test_resumed_the_drained_node_goes_and_a_busy_one_is_killed(
     assert "goes on" in operator.does("resume")
     gone = daemon.wait_for("node.gone", node=nodes[1], reason="drained")
     daemon.wait_for("record.cleaned", record=gone["record"], reason="after_shutdown")
-    answer = json.loads(operator.does("kill", nodes[2], "--reason", "it hangs", "--json"))
+    answer = json.loads(operator.does("kill", nodes[2], "--yes", "--reason", "it hangs", "--json"))
     assert (answer["result"], answer["node"]) == ("done", nodes[2])
     gone = daemon.wait_for("node.gone", node=nodes[2], reason="killed")
     daemon.wait_for("record.cleaned", record=gone["record"], reason="after_shutdown")
@@ -172,7 +177,7 @@ def test_a_dead_node_s_record_is_freed_by_hand_once_its_rules_are_broken_by_name
 
     until("the clean by hand", freed, told=daemon.told)
     cleaned = daemon.wait_for("record.cleaned", record=record, reason="clean_by_hand")
-    daemon.wait_for("operator.clean", id=dead, by="ann", forced="C2,C3,C5", result="done")
+    daemon.wait_for("operator.clean", id=dead, by=BY, forced="C2,C3,C5", result="done")
     assert cleaned["guarantee"] == "cas"
     assert daemon.lines("invariant.broken") == []
     assert daemon.terminate() == 0

@@ -204,6 +204,23 @@ def test_a_second_ctrl_c_does_not_wait_for_a_daemon_that_hangs(start, tree: Path
     assert not alive(demo.node)
 
 
+def test_impatience_ends_it_all_though_nobody_reads_what_is_said(start, tree: Path):
+    """O8: `make run | tee log`, where Ctrl-C ends tee as well."""
+    daemon = tree / "nodemanager" / "__main__.py"
+    daemon.write_text(daemon.read_text().replace("SIGTERM, stop", "SIGTERM, signal.SIG_IGN"))
+    daemon.write_text(daemon.read_text().replace("signal.pause()", "while True: signal.pause()"))
+    demo = start(script())
+
+    demo.process.stdout.close()
+    demo.process.send_signal(signal.SIGINT)
+    assert not eventually(lambda: demo.process.poll() is not None, 0.5)
+    demo.process.send_signal(signal.SIGINT)
+
+    assert demo.process.wait(20) == 0
+    assert not alive(demo.daemon)
+    assert not alive(demo.node)
+
+
 def test_each_start_is_a_first_start(start, tree: Path):
     demo = start()
     (tree / ".demo" / "registry.db").write_text("slots")
@@ -278,8 +295,11 @@ def ping_server() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             pings.append((self.client_address[0], body))
-            self.send_response(200 if "ping_secret=s3cret" in self.path else 401)
+            taken = "ping_secret=s3cret" in self.path
+            self.send_response(200 if taken else 401)
             self.end_headers()
+            if taken:
+                self.wfile.write(b'{"drain": true, "drain_order": "00c0ffee", "uuid": "u"}')
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -304,19 +324,26 @@ def test_on_a_machine_without_curl_the_ping_script_works_with_the_stand_in(
     (tmp_path / "url").write_text(url + secret)
     bin_without_curl = tmp_path / "bin"
     bin_without_curl.mkdir()
-    for name in ("sh", "env", "sed", "awk", "df", "getconf"):
+    for name in ("sh", "env", "sed", "awk", "df", "getconf", "mkdir"):
         (bin_without_curl / name).symlink_to(f"/usr/bin/{name}")
     (bin_without_curl / "python3").symlink_to(sys.executable)
+    hook = tmp_path / "drain"
+    hook.write_text("#!/bin/sh\necho drained\n")
+    hook.chmod(0o755)
 
     done = run(
         *(TREE / "etc/node/nodemanager-ping", "--url-file", tmp_path / "url", "--no-metadata"),
-        *("--interface", "127.0.0.7", "--instance-id", "local-7", "--worker-state", "busy"),
+        *("--interface", "127.0.0.7", "--instance-id", "local-7", "--worker-state", "idle"),
+        *("--drain-hook", hook, "--state-directory", tmp_path / "kept"),
         PATH=f"{TREE}/etc/demo/bin:{bin_without_curl}",
     )
 
     assert done.returncode == expected, done.stdout
-    ((client, body),) = pings
-    assert client == "127.0.0.7"
-    fields = dict(parse_qsl(body))
-    assert fields.keys() >= {"total_cpu_cores", "total_ram_mb"}
-    assert (fields["instance_id"], fields["worker_state"]) == ("local-7", "busy")
+    # One that is taken is told to drain by the answer, and says at once that it has (D12).
+    told = [dict(parse_qsl(body)) for _, body in pings]
+    assert {client for client, _ in pings} == {"127.0.0.7"}
+    assert told[0].keys() >= {"total_cpu_cores", "total_ram_mb"}
+    assert {one["instance_id"] for one in told} == {"local-7"}
+    assert [one["worker_state"] for one in told] == (
+        ["idle", "drained"] if not expected else ["idle"]
+    )

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -298,6 +298,46 @@ class TestLaterOn:
         assert (machine.config / "sample.cfg").read_text() == LOCAL
         assert (machine.state / "sample" / "registry.db").is_file()
         assert str(machine.state) in said
+
+    def test_uninstall_asks_as_the_services_user_what_lies_in_its_directories(
+        self, copy_of_installed: Machine, program: Callable[[str, str], Path], tmp_path: Path
+    ):
+        """X7: as root it wrote through links that the service's user may have planted."""
+        machine = copy_of_installed
+        machine.install()
+        machine.give_dependencies()
+        asked = tmp_path / "asked"
+        program("id", "echo 0")
+        program("systemctl", "exit 0")
+        program("getent", "echo nodemanager:x:995:995::/var/lib/nodemanager:/usr/sbin/nologin")
+        # Drops nothing here; says as whom, from where, and goes on with what it was given.
+        shim = program("runuser", f'echo "$PWD $*" >> {asked}; shift 3; exec "$@"')
+        (machine.config / "sample.cfg").write_text("[Cloud]\nprovider = dummy\n")
+
+        path = f"{shim.parent}:{os.environ['PATH']}"
+        code, said = machine.make("uninstall", NM_NO_USER="", PATH=path)
+
+        assert code == 0, said
+        line = asked.read_text()
+        assert line.startswith("/ -u nodemanager -- env HOME=/var/lib/nodemanager ")
+        assert line.count("\n") == 1
+        assert "nodes that are left alone" in said
+        assert "    no node" in said
+
+    def test_uninstall_without_the_services_user_asks_nothing(
+        self, copy_of_installed: Machine, program: Callable[[str, str], Path]
+    ):
+        """X7."""
+        machine = copy_of_installed
+        machine.install()
+        program("id", "echo 0")
+        program("systemctl", "exit 0")
+        shim = program("getent", "exit 2")
+        path = f"{shim.parent}:{os.environ['PATH']}"
+        code, said = machine.make("uninstall", NM_NO_USER="", PATH=path)
+        assert code == 0, said
+        assert "look for nodes by the tag nodemanager-pool" in said
+        assert "left alone" not in said
 
     def test_uninstall_of_nothing_is_no_error(self, copy_of_installed: Machine):
         code, said = copy_of_installed.make("uninstall")

@@ -57,11 +57,11 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "alembic": "alembic",
         "arvados": "arvados-python-client",
         "botocore": "botocore",
-        "cheroot": "cheroot",
         "click": "click",
         "falcon": "falcon",
         "googleapiclient": "google-api-python-client",
         "httplib2": "httplib2",
+        "httptools": "httptools",
         "jinja2": "Jinja2",
         "libcloud": "apache-libcloud",
         "markupsafe": "MarkupSafe",
@@ -74,6 +74,8 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "rich": "rich",
         "sqlalchemy": "SQLAlchemy",
         "structlog": "structlog",
+        "uvicorn": "uvicorn",
+        "uvloop": "uvloop",
     }
     imported = set()
     for path in (TREE / "nodemanager").rglob("*.py"):

@@ -17,7 +17,7 @@ from nodemanager.errors import (
     StoreError,
 )
 from nodemanager.records.arvados import ArvadosRecordStore
-from nodemanager.records.wire import FENCED_SECRET
+from nodemanager.records.wire import FENCED_SECRET, claim_json
 from tests.contract.stores import claim
 from tests.records.arvados_servers import (
     ERRORS,
@@ -174,8 +174,7 @@ def test_a_claim_that_another_overwrites_is_a_conflict(store, straight, wire):
 
 
 def _claim_of(mine: Claim) -> dict[str, Any]:
-    keys = ("pool", "manager", "token", "at", "node_name", "incarnation")
-    return {"nodemanager_claim": {key: getattr(mine, key) for key in keys}}
+    return {"nodemanager_claim": claim_json(mine)}
 
 
 def test_a_full_store_leaves_no_half_made_record_or_claim(store, straight, wire):

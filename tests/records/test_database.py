@@ -14,10 +14,12 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
+from nodemanager import log
 from nodemanager.clock import ManualClock
 from nodemanager.core.model import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
 from nodemanager.records import wire
+from nodemanager.records.pings import Ping
 from nodemanager.records.schema import metadata
 from nodemanager.records.sql import SqlRecordStore
 
@@ -50,6 +52,28 @@ def test_the_file_is_its_owners_alone(path):
     store.close()
 
 
+def test_a_file_that_others_may_read_is_put_right_and_said(path, caplog):
+    """X13."""
+    store = open_store(f"sqlite:///{path}")
+    store.create(claim())
+    store.close()
+    wal = path.with_name("registry.db-wal")
+    wal.touch()
+    for file in (path, wal):
+        file.chmod(0o644)
+    caplog.set_level("WARNING", "nodemanager")
+    store = open_store(f"sqlite:///{path}")
+    files = sorted(path.parent.iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    said = [log.fields_of(record) for record in caplog.records]
+    assert [line["event"] for line in said] == ["config.warning"] * 2
+    assert f"{path} could be used by others (mode 0644)" in said[0]["message"]
+    store.close()
+    caplog.clear()
+    open_store(f"sqlite:///{path}").close()
+    assert caplog.records == []
+
+
 def test_an_acknowledged_write_survives_a_power_cut(path):
     store = open_store(f"sqlite:///{path}")
     with store._db.reading() as connection:
@@ -74,7 +98,7 @@ def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(path):
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StartError) as refused:
         open_store(f"sqlite:///{path}")
-    for word in ("9999", "0002", "upgrade", str(path)):
+    for word in ("9999", "0003", "upgrade", str(path)):
         assert word in str(refused.value)
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [
@@ -163,11 +187,8 @@ def test_a_full_disk_is_a_failure_that_changes_nothing(path):
 def test_the_same_row_means_the_same_over_http_and_in_sql(path):
     store = open_store(f"sqlite:///{path}")
     record = store.create(claim())
-    store.resource.ping(
-        record.uuid,
-        {"ping_secret": record.ping_secret, "worker_state": "idle", "instance_id": "i-1"},
-        "10.0.0.1",
-    )
+    said = {"ping_secret": record.ping_secret, "worker_state": "idle", "instance_id": "i-1"}
+    store.resource.ping(Ping(record.uuid, said, "10.0.0.1"))
     assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
     told = {"ping_secret": record.ping_secret, "slurm_state": "alloc"}
     store.resource.update(record.uuid, {"info": told})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from nodemanager.core.model import Claim, WorkerState
 from nodemanager.records import wire
 
 UUID = "zzzzz-7ekkf-0123456789abcde"
-CLAIM = Claim("main", "manager-1", 7, 1700000000.25, "node-1", "0123456789abcdef" * 2)
+CLAIM = Claim("main", "manager-1", 7, 1700000000.25, "node-1", "0123456789abcdef" * 2, 2220.0)
 
 
 def item(**changes):
@@ -96,8 +98,18 @@ def test_a_malformed_part_is_named_and_the_rest_is_kept(changes, named):
         {"at": "2023-11-14T22:13:20.000000000Z"},
         {"at": float("nan")},
         {"at": -1},
+        {"window": "2220"},
+        {"window": 0},
+        {"window": float("nan")},
+        {"window": float("inf")},
+        {"window": True},
         {"incarnation": "short"},
         {"incarnation": "X" * 32},
+        {"size": 7},
+        {"price": "0.1"},
+        {"price": True},
+        {"price": -0.1},
+        {"price": float("inf")},
     ],
     ids=str,
 )
@@ -106,6 +118,13 @@ def test_a_bad_claim_is_a_problem_and_no_claim(spoilt):
     record = wire.parse(item(properties={wire.POOL: "main", wire.CLAIM: claim}))
     assert record.claim is None
     assert record.problems
+
+
+def test_a_claim_of_an_older_version_names_no_window():
+    """C21, S6: it stands as long as the settings of today say."""
+    older = replace(CLAIM, window=None)
+    assert "window" not in wire.claim_json(older)
+    assert wire.parse_claim(wire.claim_json(older)) == older
 
 
 @pytest.mark.parametrize(
@@ -180,6 +199,13 @@ def test_a_nodes_own_word_means(raw, means):
     assert wire.worker_state(raw) == means
 
 
+@pytest.mark.parametrize(
+    ("raw", "failed"), [("fail", True), (" FAIL* ", True), ("down", False), ("idle", False)]
+)
+def test_a_node_that_says_fail_is_told_from_one_that_says_down(raw, failed):
+    assert wire.parse(item(info={"worker_state": raw})).failed is failed
+
+
 @given(st.integers(min_value=0, max_value=4 * 10**18))
 def test_nanoseconds_come_back_exactly(nanoseconds):
     assert wire.parse_stamp_ns(wire.stamp_ns(nanoseconds)) == nanoseconds
@@ -209,3 +235,16 @@ def test_no_item_whatsoever_stops_a_listing(changes):
     assert listed.items[-1].uuid == "zzzzz-7ekkf-00000000000000z"
     assert len(listed.items) == (1 if "uuid" in changes else 2)
     assert listed.complete == ("uuid" not in changes)
+
+
+@pytest.mark.parametrize(
+    ("size", "price"), [("m5.large", 0.096), ("m5.large", None), (None, None)], ids=str
+)
+def test_a_claim_comes_back_with_the_size_that_it_was_made_for_u11(size, price):
+    claim = replace(CLAIM, size=size, price=price)
+    properties = wire.claimed({"kept": 1}, claim)
+    record = wire.parse(item(properties=properties))
+    assert (record.claim, record.pool, record.problems) == (claim, "main", ())
+    assert properties["kept"] == 1
+    cloud_node = None if size is None else {"size": size, "price": price}
+    assert properties.get("cloud_node") == cloud_node

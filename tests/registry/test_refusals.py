@@ -243,8 +243,8 @@ def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd)
     assert requests.post(url, timeout=10).status_code == 503
     blocker.execute("ROLLBACK")
     blocker.close()
-    boom = mock.create_autospec(NodesResource.ping, side_effect=RuntimeError("broken"))
-    with mock.patch.object(NodesResource, "ping", boom):
+    boom = mock.create_autospec(NodesResource.ping_all, side_effect=RuntimeError("broken"))
+    with mock.patch.object(NodesResource, "ping_all", boom):
         assert requests.post(url, timeout=10).status_code == 500
     assert record.uuid in caplog.text
     printed = capfd.readouterr()

@@ -218,6 +218,7 @@ def test_the_arvados_client_creates_reads_writes_lists_and_deletes(client, regis
     assert page["items"] == [{"uuid": uuid} for uuid in sorted(others)[:3]]
     told = client.ping(uuid=node["uuid"], ping_secret=node["info"]["ping_secret"]).execute()
     assert told["status"] == "running"
+    assert (told.pop("drain"), told.pop("drain_order")) == (False, None)
     assert client.delete(uuid=node["uuid"]).execute() == told
     assert len(registry.store.list_records().items) == 4
 

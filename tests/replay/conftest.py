@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model import Job, Record
-from nodemanager.core.whatif import Balance, weigh
+from nodemanager.core.worth import Balance, weigh
 from nodemanager.journal.reading import Outline, outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import Replayed, replay

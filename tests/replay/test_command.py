@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
-from nodemanager.commands.replay_screen import COLUMNS
+from nodemanager.commands.replay_result import COLUMNS
 from tests.replay.conftest import Incident
 
 Run = Callable[..., tuple[int, str, str]]

@@ -6,7 +6,8 @@ import pytest
 
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
-from nodemanager.core.whatif import By, Sign, weigh
+from nodemanager.core.whatif import By, Sign
+from nodemanager.core.worth import weigh
 from nodemanager.journal import sweep
 from nodemanager.journal.facts import LivesFreed
 from nodemanager.journal.reading import read

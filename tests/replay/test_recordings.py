@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from nodemanager.clock import ManualClock
-from nodemanager.core.whatif import weigh
+from nodemanager.core.reasons import Reason
+from nodemanager.core.worth import weigh
+from nodemanager.errors import CloudError
 from nodemanager.journal import recording
 from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import outline, read
@@ -15,7 +17,7 @@ from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
 from tests.actors.conftest import MakeRig, clock, make_rig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 from tests.journal.random_world import RandomWorld
 
 __all__ = ["clock", "make_rig"]
@@ -58,6 +60,32 @@ def test_a_lane_with_the_recorded_settings_decides_from_the_recorded_snapshots(
         assert made.records == expected.records
         assert made.breaker == expected.breaker
         assert made.boots == expected.boots
+
+
+def test_another_window_of_claims_is_replayed_though_each_keeps_the_one_it_was_made_with(
+    make_rig: MakeRig, tmp_path: Path, clock: TickingClock
+) -> None:
+    """C21, S6: the replay asks what would have been, had they been made under that window."""
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path, pool="pool", clock=clock)
+    rig = make_rig(
+        cloud=FakeCloud(clock),
+        store=FakeStore(clock),
+        journal=journal,
+        min_nodes=1,
+        max_nodes=1,
+        boot_fail_after=600,
+        backlog="clean",
+    )
+    rig.cloud.always("create", fail(CloudError("timed out")))
+    rig.start()
+    rig.turn(1200)
+    journal.close()
+    recorded, longer = replay(
+        path, outline(path), [{"boot_fail_after": 600.0}, {"boot_fail_after": 1800.0}]
+    ).others
+    assert any(end.reason is Reason.CLAIM_EXPIRED for end in recorded.ends.values())
+    assert longer.ends == {}
 
 
 @pytest.mark.parametrize("seed", range(4))

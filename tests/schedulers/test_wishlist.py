@@ -11,7 +11,7 @@ import pytest
 
 from nodemanager.core.model import Job
 from nodemanager.schedulers import wishlist
-from nodemanager.schedulers.wishlist import WishlistCommand, WishlistError
+from nodemanager.schedulers.wishlist import ENVIRONMENT, WishlistCommand, WishlistError
 
 
 def says(*lines: str, code: int = 0, timeout: float = 20.0) -> WishlistCommand:
@@ -57,11 +57,49 @@ def test_more_than_a_pipe_holds_is_read_whole() -> None:
         pytest.param('{"id": "1", "count": true}', "count = True", id="truth"),
         pytest.param('{"id": "1", "preemptible": 1}', "preemptible = 1", id="number"),
         pytest.param('{"id": "1", "instance_type": 5}', "instance_type = 5", id="no-name"),
+        pytest.param('{"id": null}', "id = None", id="no-text"),
+        pytest.param(f'{{"id": "{"x" * 300}"}}', "id = 'xxx", id="endless-id"),
+        pytest.param('{"id": "1", "ram_mb": 1' + "0" * 400 + "}", "ram_mb = 1000", id="400-digits"),
+        pytest.param('{"id": "1", "count": 1' + "0" * 400 + "}", "is over 1000000", id="count"),
+        pytest.param('{"id": "1", "count": 1000001}', "count = 1000001 is over", id="too-many"),
+        pytest.param('{"id": "1", "count": 1' + "0" * 5000 + "}", "line 1", id="5000-digits"),
     ],
 )
 def test_bad_output_is_a_failed_poll_and_no_empty_queue(line: str, problem: str) -> None:
     with pytest.raises(WishlistError, match=problem):
         says(line)()
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_output_that_is_nested_without_an_end_is_a_failed_poll(opening: str) -> None:
+    """X8: it ended the daemon."""
+    command = shell(f"yes '{opening}' | head -n 200000 | tr -d '\\n'")
+    with pytest.raises(WishlistError, match="line 1: is nested too deep") as caught:
+        command()
+    assert len(str(caught.value)) < 300
+
+
+def test_no_error_quotes_endless_output() -> None:
+    """X8."""
+    with pytest.raises(WishlistError) as caught:
+        says('{"id": "1", "preemptible": "' + "x" * 100_000 + '"}')()
+    assert len(str(caught.value)) < 300
+
+
+def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """X16."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "PGPASSWORD"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    (job,) = shell("""printf '{"id": "%s"}' "$(env | cut -d= -f1 | sort | tr '\n' ' ')" """)()
+    names = set(job.id.split())
+    assert {"PATH", "SLURM_CONF", "LC_ALL"} <= names
+    assert names - {"PWD", "SHLVL", "OLDPWD", "_", "LC_ALL", "SLURM_CONF"} <= ENVIRONMENT | {
+        name for name in os.environ if name.startswith(("LC_", "SLURM_"))
+    }
 
 
 def test_output_with_a_bad_line_among_good_ones_is_not_used_in_part() -> None:

@@ -6,35 +6,30 @@ What a former run left open was taken up (R1), no node that lives stays locked o
 
 from __future__ import annotations
 
-from nodemanager.core.model import Record
-from nodemanager.core.reasons import Event
+from collections.abc import Iterator
+
+from nodemanager.core.model import LatePing, Record
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
+from tests.simulation.bounds import FENCE_STANDS_S, RECOVERS_S, TOLD_S
 from tests.simulation.cloud import Instance
+from tests.simulation.debts import Owed
 from tests.simulation.manager import Manager
 from tests.simulation.told import Told
 from tests.simulation.world import World
 
-RECOVERS_S = 200.0
-"""A manager has both its listings by then, and has asked after all that it inherited."""
-FENCE_STANDS_S = 180.0
-"""Longer than any fence is up in fair weather: its wait, the last look, and the lift."""
 LATE_S = 200.0
 """So long after a clean a ping is late on any clock that stepped by less than the steps drawn."""
-TOLD_S = 300.0
-"""A manager has listed the records by then, some times over."""
 FENCED_SECRET = "fenced_ping_secret"
 
 
 class Aftermath:
-    """Watches what each manager inherits, and, once it is asked to, what became of it."""
+    """Watches what each manager inherits, and what became of it."""
 
     def __init__(self, world: World, told: Told) -> None:
         self.world, self.told = world, told
         self.inherited: dict[str, tuple[OpenIntent, ...]] = {}
-        self._locked_out: dict[str, float] = {}
-        self._due: dict[str, float] = {}
         self._told: set[tuple[object, object]] = set()
-        self._late: dict[tuple[str, str | None], float] = {}
         world.events.append(self._logged)
         world.starts.append(self._started)
 
@@ -45,31 +40,22 @@ class Aftermath:
         if event is Event.RECORD_FALSE_CLEAN:
             self._told.add((fields["record"], fields["incarnation"]))
 
-    def check(self) -> bool:
-        """Look now; says whether nothing is left to wait for."""
-        self._fences()
-        settled = self._false_cleans()
+    def owed(self) -> Iterator[Owed]:
+        yield from self._fences()
+        yield from self._false_cleans()
         for pool in self.world.pools.values():
-            if pool.manager is not None and not self._inheritance(pool.manager):
-                settled = False
-        return settled
+            if pool.manager is not None:
+                yield from self._inheritance(pool.manager)
 
-    def _inheritance(self, manager: Manager) -> bool:
-        now = self.world.engine.now
+    def _inheritance(self, manager: Manager) -> Iterator[Owed]:
         still_open = {(one.intent.key, one.opened_at) for one in manager.pool.open_intents()}
-        settled = True
         for one in self.inherited[manager.name]:
-            intent = one.intent
-            if one.parked or (intent.key, one.opened_at) not in still_open:
+            key = one.intent.key
+            if one.parked or (key, one.opened_at) not in still_open:
                 continue
-            if not self._is_due(manager, intent):
-                self._due.pop(intent.key, None)
-                continue
-            settled = False
-            since = self._due.setdefault(intent.key, now)
-            if now - since > RECOVERS_S:
-                self.world.violate("R1", f"{manager.name} passes over {intent.key}")
-        return settled
+            if self._is_due(manager, one.intent):
+                what = f"{manager.name} takes up {key}"
+                yield Owed("R1", f"inherited {manager.name} {key}", what, 0.0, RECOVERS_S)
 
     def _is_due(self, manager: Manager, intent: Intent) -> bool:
         """Whether it should have been taken up: asked after, or ended where its end is known."""
@@ -87,35 +73,41 @@ class Aftermath:
             return bool(ears.by_id.get(intent.node or ""))
         return bool(ears.reads.get(intent.record or ""))
 
-    def _false_cleans(self) -> bool:
-        """Whether all freed lives that pinged later were told, by whichever manager of the pool."""
-        now, settled = self.world.engine.now, True
+    def _false_cleans(self) -> Iterator[Owed]:
+        """All freed lives that pinged later are told, by whichever manager of the pool."""
         for life in self.world.registry.late.values():
-            key = (life.record, life.incarnation)
             pool = self.world.pools.get(life.pool or "")
-            if pool is None or key in self._told or life.at - life.freed_at <= LATE_S:
+            if pool is None or (life.record, life.incarnation) in self._told:
+                continue
+            if life.at - life.freed_at <= LATE_S:
+                continue
+            if not self._is_a_sign(life):
                 continue
             if pool.manager is None or pool.manager.mode != "apply":
                 continue
-            settled = False
-            since = max(self._late.setdefault(key, now), pool.manager.started_at)
-            if now - since > TOLD_S:
-                self.world.violate("U8", f"{life.record} was freed, pinged, and nobody was told")
-        return settled
+            what = f"somebody is told that {life.record} was freed and pinged"
+            key = f"late {life.record} {life.incarnation}"
+            yield Owed("U8", key, what, pool.manager.started_at, TOLD_S)
 
-    def _fences(self) -> None:
-        now = self.world.engine.now
+    def _is_a_sign(self, late: LatePing) -> bool:
+        """Whether a late ping tells of life: not of another instance than was known, and not where
+        pings had ceased to tell anything (U8, P6). Those nodes a listing shows, or nobody."""
+        known, reason = self.world.registry.ended_as[late.record, late.incarnation]
+        if reason == Reason.PINGER_DENIED:
+            return False
+        if reason == Reason.AFTER_SHUTDOWN:
+            family = self.told.family(late.pool or "")
+            return any(late.instance_id in ears.destroys for ears in family)
+        return None in (known, late.instance_id) or known == late.instance_id
+
+    def _fences(self) -> Iterator[Owed]:
         records = {record.uuid: record for record in self.world.registry.records()}
-        locked_out: dict[str, float] = {}
         for node in self.world.cloud.living():
             record = records.get(node.tags.record or "")
             if record is None or not self._is_locked_out(node, record):
                 continue
-            since = locked_out[node.id] = self._locked_out.get(node.id, now)
-            if now - since > FENCE_STANDS_S:
-                what = f"{node.id} lives and is locked out of {record.uuid}"
-                self.world.violate("C12", f"{what} since {now - since:.0f} s")
-        self._locked_out = locked_out
+            what = f"{node.id}, which lives, is locked out of {record.uuid} no more"
+            yield Owed("C12", f"fence {node.id}", what, 0.0, FENCE_STANDS_S)
 
     def _is_locked_out(self, node: Instance, record: Record) -> bool:
         machine = node.machine

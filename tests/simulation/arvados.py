@@ -17,7 +17,7 @@ from nodemanager.records import wire
 from nodemanager.records.arvados import ArvadosRecordStore, _version
 from nodemanager.records.arvados_client import Answer
 from nodemanager.records.view import view
-from tests.simulation.registry import Registry, Row
+from tests.simulation.registry import Registry, Row, ping_url
 from tests.simulation.weather import Line
 from tests.simulation.world import Bulletin
 
@@ -129,6 +129,8 @@ class SimClient:
         return None
 
     def document(self) -> dict[str, Any]:
+        if self._registry.asks_for_id:
+            self._line.call("id", lambda: None)
         return {"uuidPrefix": "zzzzz", "nodemanagerStoreId": self._registry.store_id}
 
     def post(self, url: str, form: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
@@ -174,5 +176,4 @@ class FencedStore(ArvadosRecordStore):
         return listed
 
     def ping_url(self, record: Record) -> str:
-        assert record.ping_secret is not None
-        return f"{record.uuid}?{record.ping_secret}"
+        return ping_url(record)

@@ -1,4 +1,4 @@
-"""A monitor for each of the rules C0-C12 and C20-C22: every order to free, every write that frees.
+"""A monitor for each of the rules C0-C12, C20-C22, P6: every order to free, every write that frees.
 
 An order is held against what its manager was told by then, a write against what is so and what
 was answered just before. Nothing here reads what the manager made of it.
@@ -42,10 +42,17 @@ class Ordered:
     record: Record
     clouds: tuple[Heard, ...]
     records: tuple[Heard, ...]
+    claimed_under: Settings
+    """What was in force when its claim was ordered (S6)."""
 
     @property
     def cloud(self) -> Heard:
         return self.clouds[-1]
+
+    @property
+    def in_vain(self) -> bool:
+        """It pings on: the cloud's denials alone free it, and its pings say nothing (P6)."""
+        return self.order.reason is Reason.PINGER_DENIED
 
     @property
     def never_pinged(self) -> bool:
@@ -56,9 +63,9 @@ class Ordered:
 
     @property
     def window(self) -> float:
-        settings = self.settings
         if not self.never_pinged:
-            return settings.node_stale_after
+            return self.settings.node_stale_after
+        settings = self.claimed_under
         expiry = settings.boot_fail_after + 120.0 + settings.visible_after
         return expiry if settings.claim_expiry else max(expiry, settings.node_stale_after)
 
@@ -71,10 +78,21 @@ def shows(node: CloudNode, record: Record) -> bool:
     """A node that is there, and that is the record's by tag or by instance id (C4)."""
     if node.state is CloudState.TERMINATED:
         return False
-    if record.instance_id is not None and node.id == record.instance_id:
-        return True
     tags = node.tags
+    if record.instance_id is not None and node.id == record.instance_id:
+        # What a ping names is no proof: a node is that record's whose tag it bears (P1a).
+        return tags.record in (None, record.uuid) or record.claim is None
     return tags.record == record.uuid and tags.incarnation == record.incarnation
+
+
+def held_in_the_gap(before: Record, read: Record | None, age_s: float) -> bool:
+    """N33: on a store that can't compare, an operator's hold came between the last read, so long
+    before the write was sent, and the write; and nothing else did. doc/arvados tells of it."""
+    if read is None or read.held or not before.held:
+        return False
+    nodes_own = ("first_ping_at", "last_ping_at", "instance_id", "claim", "slot_number")
+    same = all(getattr(read, name) == getattr(before, name) for name in nodes_own)
+    return same and age_s <= EXACT_S
 
 
 class CleanRules:
@@ -84,6 +102,7 @@ class CleanRules:
         self.world, self.told, self.truth = world, told, truth
         self.signs: dict[Version, float] = {}
         self.newest_sign: dict[str, float] = {}
+        self.sign_before_hold: dict[str, float] = {}
         self.taken: dict[str, str] = {}
         """By uuid, the version at which the server gave its address to another, behind a fence."""
         self.orders: dict[tuple[str, str], list[Ordered]] = {}
@@ -123,6 +142,8 @@ class CleanRules:
                 # can't keep it out. It is no sign of life, but counts if it was there to be read.
                 self.taken[after.uuid] = after.version
             else:
+                if what == "hold":
+                    self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
                 self.newest_sign[after.uuid] = now
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
@@ -148,9 +169,16 @@ class CleanRules:
             if record is None:
                 self.world.violate("C6", f"{order.uuid} is freed, and no listing shows it")
                 continue
-            ordered = Ordered(order, manager, settings, now, ears, record, clouds, records)
+            claimed_under = self.truth.bound_of.get(record.incarnation or "", settings)
+            ordered = Ordered(
+                order, manager, settings, now, ears, record, clouds, records, claimed_under
+            )
             self.orders.setdefault((manager.name, order.uuid), []).append(ordered)
+            forced = () if order.hand is None else order.hand.forced
             for rule, check in CHECKS.items():
+                if rule in forced:
+                    # An operator breaks it by name (O3).
+                    continue
                 why = check(self, ordered)
                 if why is not None:
                     self.world.violate(rule, f"{order.uuid} ({order.reason.value}): {why}")
@@ -191,14 +219,14 @@ class CleanRules:
         record = ordered.record
         said = record.worker_state in (WorkerState.BUSY, WorkerState.IDLE)
         pinged_at = self.pings.get((record.uuid, record.last_ping_at))
-        if not said or pinged_at is None:
+        if not said or pinged_at is None or ordered.in_vain:
             return None
         age = ordered.at - pinged_at
         fresh = age <= ordered.settings.node_stale_after - EXACT_S - self.world.clock_lies
         return f"its node said {record.worker_state} {age:.0f} s ago" if fresh else None
 
     def c3(self, ordered: Ordered) -> str | None:
-        return None if ordered.never_pinged else self._too_early(ordered)
+        return None if ordered.never_pinged or ordered.in_vain else self._too_early(ordered)
 
     def c21(self, ordered: Ordered) -> str | None:
         """A claim that never pinged has a window of its own; the record's other stamps none."""
@@ -249,6 +277,8 @@ class CleanRules:
         before = [one for one in ordered.records if one.ended < ordered.cloud.started]
         if not before:
             return "no record listing ended before the cloud listing began"
+        if ordered.in_vain:
+            return None
         judged = before[-1].items.get(uuid)
         if judged is None or judged.version != version:
             return f"it was judged at {version}, the listing before showed {judged}"
@@ -303,6 +333,27 @@ class CleanRules:
         commanded = ordered.order.uuid in holds or ordered.record.instance_id in holds
         return "it is on hold" if ordered.record.held or commanded else None
 
+    def p6(self, ordered: Ordered) -> str | None:
+        """One that pings is freed on denials alone: by tag, and by id where it has one."""
+        if not ordered.in_vain:
+            return None
+        record, settings, ears = ordered.record, ordered.settings, ordered.ears
+        asked = {"tag": ears.by_tag.get(record.uuid, [])}
+        if record.instance_id is not None:
+            asked["id"] = ears.by_id.get(record.instance_id, [])
+        elif record.claim is None:
+            return "nothing but its own pings says whose it is"
+        for by, answers in asked.items():
+            since, newest = ordered.at, ordered.at
+            for answer in reversed([one for one in answers if one.at <= ordered.at]):
+                seen = any(shows(node, record) for node in answer.nodes)
+                if seen or newest - answer.at > settings.poll_stale_after:
+                    break
+                since = newest = answer.at
+            if not ordered.at - since > settings.node_stale_after - EXACT_S:
+                return f"denied by {by} for {ordered.at - since:.0f} s"
+        return None
+
     # Writes.
 
     def written(self, manager: Manager, before: Record, reason: str) -> None:
@@ -323,7 +374,12 @@ class CleanRules:
             seen = read.record
             if seen is None or seen.version != before.version:
                 wrong("C12", "it had moved since the last look")
-        if before.held:
+        fenced = manager.guarantee is Guarantee.FENCED
+        in_the_gap = fenced and held_in_the_gap(before, read.record, sent_at - read.at)
+        if in_the_gap:
+            # Nothing else moved it: it is judged as it was when it was read.
+            self.newest_sign[uuid] = self.sign_before_hold.get(uuid, 0.0)
+        elif before.held:
             wrong("C9", "it is on hold")
         exception = reason in (Reason.AFTER_SHUTDOWN.value, Reason.CREATE_REFUSED.value)
         alive = [node.id for node in tagged.nodes if shows(node, before)]
@@ -362,9 +418,13 @@ class CleanRules:
             # Also where it had stood still: this it could see.
             wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
         quiet = now - self.newest_sign.get(uuid, 0.0)
+        if ordered.in_vain:
+            quiet = float("inf")
         if quiet <= ordered.window - EXACT_S - world.clock_lies:
             rule = "C21" if ordered.never_pinged else "C3"
-            wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
+            hand = ordered.order.hand
+            if hand is None or rule not in hand.forced:
+                wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
 
     def _fenced(
@@ -376,9 +436,13 @@ class CleanRules:
         wrong: Callable[[str, str], None],
     ) -> float:
         """Locked out for one time-out, and asked for after that (C12). When the fence was sent."""
+        if "A4" in self.world.broken:
+            # A ping that hangs in the server is kept out by no fence.
+            return tagged.at
         fenced_at = self.fenced_at.get(before.uuid)
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
-            wrong("C12", "it was not fenced since its last sign of life")
+            if not self.world.is_excused(before.uuid, which="A4"):
+                wrong("C12", "it was not fenced since its last sign of life")
             return tagged.at
         ears = self.told.ears[manager.name]
         read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)
@@ -386,7 +450,7 @@ class CleanRules:
         if seen is not None and seen.version == self.taken.get(before.uuid):
             wrong("C12", "its address was taken before it was read again")
         judged = self.judged[before.uuid]
-        if judged.last_ping_at != ordered.record.last_ping_at:
+        if judged.last_ping_at != ordered.record.last_ping_at and not ordered.in_vain:
             wrong("C12", "it was pinged between the order and its fence")
         if tagged.at - fenced_at < manager.store.settle_wait - EXACT_S:
             wrong("C12", f"its fence stood for {tagged.at - fenced_at:.1f} s")
@@ -469,4 +533,5 @@ CHECKS: dict[str, Callable[[CleanRules, Ordered], str | None]] = {
     "C9": CleanRules.c9,
     "C21": CleanRules.c21,
     "C22": CleanRules.c22,
+    "P6": CleanRules.p6,
 }

@@ -13,8 +13,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model import CloudNode, CloudState, Leftover, Listed, Outcome, Size, Tags
-from nodemanager.errors import CloudError
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    Leftover,
+    LeftoverKind,
+    Listed,
+    Outcome,
+    Size,
+    Tags,
+)
+from nodemanager.errors import BadRequest, CloudError, LeftAlone
 from tests.simulation.engine import EPOCH, Engine
 from tests.simulation.weather import Line
 
@@ -39,6 +48,10 @@ class Instance:
     ended_at: float | None = None
     managed: bool = True
     held: bool = False
+    sealed: bool = False
+    """It takes no tags but those of its create."""
+    matches: bool = True
+    """`[Cloud List]` shows it (T5)."""
     by: str = ""
     machine: Machine | None = None
     twin: bool = False
@@ -59,6 +72,23 @@ class CloudTraits:
     broad: bool = False
     clock_error: float = 0.0
     shutdown_s: float = 30.0
+    pins: bool = False
+    """Nodes pin volumes and the like, which may outlive them (D4)."""
+    two_listings: bool = False
+    """By tag, and then by `[Cloud List]`: of two moments (T5)."""
+
+
+@dataclass(eq=False)
+class Pinned:
+    """One thing that a node pins; `gone_at` is when it ended, or will have."""
+
+    leftover: Leftover
+    node: Instance
+    held: bool = False
+    gone_at: float | None = None
+
+    def is_gone(self, now: float) -> bool:
+        return self.gone_at is not None and now >= self.gone_at
 
 
 Denial = Callable[[Instance], bool]
@@ -74,6 +104,7 @@ class Books:
     ended: list[Callable[[Instance], None]] = field(default_factory=list)
     asked: list[Callable[..., None]] = field(default_factory=list)
     listed: list[Callable[..., None]] = field(default_factory=list)
+    adopted: list[Callable[[Instance, str], None]] = field(default_factory=list)
 
 
 class SimCloud:
@@ -92,6 +123,10 @@ class SimCloud:
         self.lazy_destroys = False
         self.twins = False
         self.hidden: set[str] = set()
+        self.unknown: set[str] = set()
+        """Nodes whose state the cloud does not tell."""
+        self.pinned: dict[str, Pinned] = {}
+        self._pins = engine.random("pins")
         self.late_by = 0.0
         self._taken: dict[str, deque[tuple[float, tuple[CloudNode, ...]]]] = {}
         self.obeys_a2 = True
@@ -119,6 +154,7 @@ class SimCloud:
             lingers=random.choice((0.0, 0.0, 120.0, 3600.0)),
             launched_at=now,
             managed=managed,
+            sealed=self._pins.random() < 0.15,
             by=by,
         )
         self.instances[made.id] = made
@@ -126,6 +162,15 @@ class SimCloud:
             self.by_record.setdefault(tags.record, []).append(made)
         self.engine.after(5 + random.random() * 40, lambda: self.set_state(made, running_from))
         return made
+
+    def pin(self, node: Instance) -> None:
+        """What its create makes besides the node."""
+        if not self.traits.pins:
+            return
+        for kind in self._pins.sample(list(LeftoverKind), self._pins.randrange(1, 3)):
+            leftover = Leftover(kind, f"{kind.value}-{len(self.pinned)}", node.id)
+            held = self._pins.random() < 0.05
+            self.pinned[leftover.id] = Pinned(leftover, node, held)
 
     def start_twin(self, of: Instance, user_data: str) -> None:
         """The create was sent twice by something on its way, and there was nothing to tell by."""
@@ -155,6 +200,9 @@ class SimCloud:
         instance.view = None
         if instance.machine is not None:
             instance.machine.power_off()
+        for one in self.pinned.values():
+            if one.node is instance and self._pins.random() < 0.4:
+                one.gone_at = self.engine.now
         for told in self.books.ended:
             told(instance)
 
@@ -183,36 +231,43 @@ class SimCloud:
         if now < instance.shown_at:
             return None
         if instance.view is None:
+            state = instance.state
+            if instance.lives and instance.id in self.unknown:
+                state = CloudState.UNKNOWN
             instance.view = CloudNode(
                 id=instance.id,
                 name=instance.name,
-                state=instance.state,
+                state=state,
                 size=instance.size,
                 created_at=EPOCH + instance.launched_at + self.traits.clock_error,
                 tags=instance.tags,
                 managed=instance.managed,
                 held=instance.held,
-                raw_state=instance.state.value,
+                raw_state=state.value,
             )
         return instance.view
 
-    def listing(self, pool: str) -> tuple[CloudNode, ...]:
-        """What a list call for that pool is answered with: what is so, or was a while ago."""
-        taken = self._taken.setdefault(pool, deque(maxlen=60))
-        taken.append((self.engine.now, self.picture(pool)))
+    def listing(self, pool: str, by: str = "both") -> tuple[CloudNode, ...]:
+        """What a list call for that pool is answered with: what is so, or was a while ago.
+
+        `by` is what the call asks for: `tag`, `list` for `[Cloud List]`, or `both` at once.
+        """
+        taken = self._taken.setdefault(f"{pool} {by}", deque(maxlen=60))
+        taken.append((self.engine.now, self.picture(pool, by)))
         if not self.late_by:
             return taken[-1][1]
         until = self.engine.now - self.late_by
         return next((nodes for at, nodes in reversed(taken) if at <= until), taken[0][1])
 
-    def picture(self, pool: str) -> tuple[CloudNode, ...]:
+    def picture(self, pool: str, by: str) -> tuple[CloudNode, ...]:
         """What is so now, but for what the cloud's filter hides."""
         nodes = []
         for instance in self.instances.values():
             if instance.id in self.hidden:
                 continue
-            ours = instance.tags.pool == pool
-            if not ours and not self.traits.broad:
+            ours = instance.tags.pool == pool and by != "list"
+            listed = (self.traits.broad or instance.tags.pool == pool) and by != "tag"
+            if not ours and not (listed and instance.matches):
                 continue
             node = self.shown(instance)
             if node is not None:
@@ -251,6 +306,13 @@ class SimDriver:
         started_at = cloud.engine.now
         if cloud.wrong_account:
             listed = self._line.call("list", lambda: Listed(()))
+        elif cloud.traits.two_listings:
+            found = {
+                node.id: node
+                for by in ("tag", "list")
+                for node in self._line.call("list", lambda by=by: cloud.listing(pool, by))
+            }
+            listed = self._altered(Listed(tuple(found.values())))
         else:
             items = self._line.call("list", lambda: cloud.listing(pool))
             if self._random.random() < 0.15:
@@ -258,11 +320,14 @@ class SimDriver:
                 rest = self._line.call("list", lambda: cloud.listing(pool))
                 seen = {node.id for node in items[:half]}
                 items = items[:half] + tuple(one for one in rest if one.id not in seen)
-            listed = Listed(items)
-            for make in cloud.alterations:
-                listed = make(self._random)(listed.items) if listed.complete else listed
+            listed = self._altered(Listed(items))
         for told in cloud.books.listed:
             told(self._manager, started_at, cloud.engine.now, listed)
+        return listed
+
+    def _altered(self, listed: Listed[CloudNode]) -> Listed[CloudNode]:
+        for make in self._cloud.alterations:
+            listed = make(self._random)(listed.items) if listed.complete else listed
         return listed
 
     def list_sizes(self) -> tuple[Size, ...]:
@@ -302,6 +367,9 @@ class SimDriver:
     def _denied(self, instance: Instance) -> bool:
         return any(denial(instance) for denial in self._cloud.denials)
 
+    def check_image(self) -> None:
+        return
+
     def create(self, order: CreateOrder) -> CloudNode:
         def answer() -> CloudNode:
             cloud = self._cloud
@@ -319,6 +387,7 @@ class SimDriver:
                 cloud.tokens[order.client_token] = known
                 for told in cloud.books.created:
                     told(known, self._manager)
+                cloud.pin(known)
                 cloud._boot(known, order.user_data)
                 if cloud.twins and not cloud.traits.client_tokens:
                     cloud.start_twin(known, order.user_data)
@@ -351,16 +420,66 @@ class SimDriver:
 
         return self._line.call("destroy", answer, node_id)
 
-    # Its nodes pin nothing.
+    def adopt(self, node_id: str, tags: Tags) -> None:
+        def answer() -> None:
+            cloud = self._cloud
+            one = cloud.instances.get(node_id)
+            sealed = one is not None and one.sealed
+            if one is None or sealed or not one.lives or one.tags.pool not in (None, tags.pool):
+                raise BadRequest("no such node, or it takes no tags")
+            cloud.retag(one, tags)
+            for told in cloud.books.adopted:
+                told(one, self._manager)
+
+        self._line.call("adopt", answer, node_id)
 
     def pins(self, node_id: str) -> tuple[Leftover, ...]:
-        return ()
+        cloud = self._cloud
+        if not cloud.traits.pins:
+            return ()
+
+        def answer() -> tuple[Leftover, ...]:
+            one = cloud.instances.get(node_id)
+            if one is None or not one.lives:
+                return ()
+            return tuple(
+                pinned.leftover
+                for pinned in cloud.pinned.values()
+                if pinned.node is one and not pinned.held and not pinned.is_gone(cloud.engine.now)
+            )
+
+        return self._line.call("pins", answer, node_id)
 
     def find_leftovers(self) -> tuple[Leftover, ...]:
-        return ()
+        cloud = self._cloud
+        if not cloud.traits.pins:
+            return ()
+
+        def answer() -> tuple[Leftover, ...]:
+            return tuple(
+                one.leftover
+                for one in cloud.pinned.values()
+                if one.node.tags.pool == self._pool
+                and not one.node.lives
+                and not one.is_gone(cloud.engine.now)
+            )
+
+        return self._line.call("leftovers", answer)
 
     def release(self, leftover: Leftover) -> Outcome:
-        return Outcome.GONE
+        def answer() -> Outcome:
+            cloud = self._cloud
+            one = cloud.pinned.get(leftover.id)
+            if one is None or one.is_gone(cloud.engine.now):
+                return Outcome.GONE
+            if one.held or (one.node.lives and one.node.state is not CloudState.STOPPING):
+                raise LeftAlone("it is held, or its node lives")
+            if one.node.lives or one.gone_at is not None:
+                return Outcome.ACCEPTED
+            one.gone_at = cloud.engine.now + self._random.choice((0.0, 0.0, 20.0, 90.0))
+            return Outcome.GONE if one.is_gone(cloud.engine.now) else Outcome.ACCEPTED
+
+        return self._line.call("release", answer, leftover.id)
 
     def close(self) -> None:
         return

@@ -226,8 +226,11 @@ class Mailbox:
         self._remote = remote
         self._queue: deque[Any] = deque()
         self._busy = False
+        self._closed = False
 
     def tell(self, message: Any) -> None:
+        if self._closed:
+            return
         self._queue.append(message)
         if not self._busy:
             self._arrange()
@@ -237,12 +240,24 @@ class Mailbox:
         self._engine.after(self._engine.hop(), self._deliver, self._process)
 
     def _deliver(self) -> None:
+        if not self._queue:
+            self._busy = False
+            return
         message = self._queue.popleft()
         if self._remote:
             Strand(self._process, lambda: self._receive(message), self._ended)
         else:
-            self._receive(message)
+            try:
+                self._receive(message)
+            except Killed:
+                # In the middle of it: what it had sent by then is lost with its process.
+                return
             self._ended()
+
+    def close(self) -> None:
+        """Its actor is stopped: it ends what it is at, and begins nothing more."""
+        self._closed = True
+        self._queue.clear()
 
     def _ended(self) -> None:
         self._busy = False
@@ -256,9 +271,11 @@ class SimClock:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.error = 0.0
+        self.booted_at = 0.0
+        """When this boot of the machine began: its boottime counts from there."""
 
     def boottime(self) -> float:
-        return self._engine.now
+        return self._engine.now - self.booted_at
 
     def wall(self) -> float:
         return EPOCH + self._engine.now + self.error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nodemanager.core.model import CloudState
 from nodemanager.errors import RemoteError, StoreError
@@ -11,6 +12,12 @@ from tests.simulation.cloud import Instance, SimCloud
 from tests.simulation.engine import Engine
 from tests.simulation.registry import Registry, WrongSecret
 from tests.simulation.weather import Weather
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Shape
+
+JITTER = 1.2
+"""A ping comes up to so many times its interval after the one before."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,10 @@ class Habits:
     tells_instance: bool = True
     dies_every: float = 0.0
     """Mean seconds that a node lives, 0 for ever: somebody ends it, or it breaks."""
+    scheduled: bool = False
+    """A scheduler gives them their jobs; else each takes work by itself, and says so at once."""
+    drain_hook: bool = False
+    """They can be told to take no more work, and stay so over a reboot (D12)."""
 
 
 @dataclass
@@ -36,9 +47,22 @@ class Moods:
     late_pings: float = 0.0
 
 
+@dataclass(frozen=True)
+class Word:
+    """What a node said in a ping: when it was sent, and when it reached the store."""
+
+    sent: float
+    arrived: float
+    state: str | None
+
+
 @dataclass
 class Machine:
-    """One node's inside. `secret` is what it pings with; `refused` counts its wrong secrets."""
+    """One node's inside. `secret` is what it pings with; `refused` counts its wrong secrets.
+
+    `busy_since` is since when it has been at work, in truth; `words` are the pings that the store
+    took, by the stamp it gave them.
+    """
 
     engine: Engine
     cloud: SimCloud
@@ -55,22 +79,56 @@ class Machine:
     frozen: bool = False
     cut_off: bool = False
     late: float = 0.0
-    state: str = "idle"
+    busy_since: float | None = None
+    words: dict[float | None, Word] = field(default_factory=dict)
+    told: str | None = None
+    """The order by which it takes no more work."""
+    is_down: bool = False
+    """It says so, and takes no work."""
     slot: int | None = None
     hostname: str | None = None
     refused: int = 0
     heard_at: float | None = None
     life: int = 0
+    up: bool = False
+    """In this life it has come so far as to ping."""
+    mute: bool = False
+    """In this life it never will."""
+
+    @property
+    def state(self) -> str:
+        return "idle" if self.busy_since is None else "busy"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its scheduler may give it a job: it is up, can be reached, and has none."""
+        up = self.on and self.heard_at is not None and not self.cut_off and not self.is_down
+        up = up and self.told is None
+        return up and self.busy_since is None
+
+    def drains_for(self, shape: Shape) -> bool:
+        """Whether it can be told to take no more work, in that world."""
+        return self.habits.drain_hook and not shape.fenced
+
+    def begin_job(self, lasts: float) -> None:
+        self.busy_since = self.engine.now
+        life = self.life
+
+        def done() -> None:
+            if life == self.life:
+                self.busy_since = None
+
+        self.engine.after(lasts, done)
 
     def boot(self) -> None:
         self.life += 1
-        self.on = True
+        self.on, self.up, self.mute = True, False, self.moods.never_boot
         random = self.engine.random(f"machine/{self.instance.id}/{self.life}")
         self._random = random
         if self.habits.dies_every and self.life == 1:
             lives = random.expovariate(1 / self.habits.dies_every)
             self.engine.after(lives, lambda: self.cloud.age(self.instance))
-        if self.moods.never_boot:
+        if self.mute:
             return
         low, high = self.habits.boots_in
         takes = low + random.random() * (high - low) + self.moods.boot_slowly
@@ -80,6 +138,7 @@ class Machine:
     def power_off(self) -> None:
         self.on = False
         self.life += 1
+        self.busy_since = None
 
     def reboot(self) -> None:
         if self.instance.lives:
@@ -89,6 +148,7 @@ class Machine:
     def _tick(self, life: int) -> None:
         if life != self.life or not self.on:
             return
+        self.up = True
         self._work()
         if not self.frozen and not self.cut_off and self.instance.state is not CloudState.STOPPED:
             self._ping()
@@ -96,14 +156,23 @@ class Machine:
         self.engine.after(wait, lambda: self._tick(life))
 
     def _work(self) -> None:
-        """Takes a job, or ends one, now and then."""
+        """Takes a job, or ends one, now and then; in the calm no job begins."""
+        if self.habits.scheduled:
+            return
         chance = self.habits.ping_every / self.habits.job_s
         if self._random.random() < chance:
-            busy = self.wanted(self) and self._random.random() < self.habits.works
-            self.state = "busy" if busy else "idle"
+            works = self._random.random() < self.habits.works
+            busy = self.wanted(self) and works and self.told is None
+            busy = busy and not self.engine.calm
+            self.busy_since = (self.busy_since or self.engine.now) if busy else None
 
     def _ping(self) -> None:
         state = self.state if self.habits.tells_state else None
+        if self.told is not None and self.busy_since is None:
+            state = "drained"
+        if self.is_down:
+            state = "down"
+        drained = self.told
         travel = self.engine.trip()
         late = self.late or self.moods.late_pings
         if late:
@@ -111,14 +180,24 @@ class Machine:
         fate = self.weather.fate("store.ping", "node")
         if not fate.effect:
             return
-        life = self.life
-        self.engine.after(travel + fate.there, lambda: self._arrive(state, life))
+        life, sent = self.life, self.engine.now
+        arrives = travel + fate.there
+        self.engine.after(arrives, lambda: self._arrive(state, drained, life, sent))
+        if fate.again is not None:
+            again = arrives + fate.again
+            self.engine.after(again, lambda: self._arrive(state, drained, life, sent))
 
-    def _arrive(self, state: str | None, life: int) -> None:
+    def _arrive(self, state: str | None, drained: str | None, life: int, sent: float) -> None:
         instance = self.instance.id if self.habits.tells_instance else None
         try:
             record = self.registry.ping(
-                self.uuid, self.secret, instance=instance, state=state, address=self.address
+                self.uuid,
+                self.secret,
+                instance=instance,
+                state=state,
+                address=self.address,
+                hook=self.habits.drain_hook,
+                drained=drained,
             )
         except WrongSecret:
             self.refused += 1
@@ -126,5 +205,10 @@ class Machine:
         except (StoreError, RemoteError):
             return
         self.heard_at = self.engine.now
+        self.words[record.last_ping_at] = Word(sent, self.engine.now, state)
+        if life == self.life and self.habits.drain_hook and record.drain != self.told:
+            # It carries that out, and says so at once.
+            self.told = record.drain
+            self._ping()
         if life == self.life:
             self.slot, self.hostname = record.slot_number, record.hostname

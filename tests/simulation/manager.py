@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon import NodeManagerDaemonActor
-from nodemanager.actors.messages import ApplySettings, Begin, Team
+from nodemanager.actors.messages import ApplySettings, Begin, ChangePolling, Stop, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
 from nodemanager.actors.observer import Nobody
@@ -24,13 +24,15 @@ from nodemanager.core.snapshot import Snapshot
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
-from tests.simulation.engine import Mailbox, Process, SimClock, SimTimer
+from tests.simulation.engine import Mailbox, Process, SimTimer
 
 if TYPE_CHECKING:
     from tests.simulation.world import Pool, World
 
 CLOUD_TIMEOUT_S = 60.0
 STORE_TIMEOUT_S = 15.0
+STOPS_IN_S = 0.2
+STOP_LIMIT_S = CLOUD_TIMEOUT_S + 10.0
 
 
 @dataclass
@@ -91,10 +93,10 @@ class Manager:
         engine = world.engine
         self.world, self.pool, self.name, self.mode = world, pool, name, mode
         self.process = Process(name)
-        self.clock = SimClock(engine)
-        self.clock.error = pool.wall_error
+        self.clock = pool.clock
         self.started_at = engine.now
         self.lease = True
+        self.stopping = False
         self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
         cloud: Any = world.driver(self)
@@ -104,6 +106,7 @@ class Manager:
         self.wishlist_at: float | None = None
         settings = self._effective(pool.settings)
         facts: Any = pool.facts
+        journal: Any = pool.journal.pen(name) if mode == "apply" else MemoryJournal(self.clock)
         role = Role(
             manager=name,
             mode=mode,
@@ -114,7 +117,7 @@ class Manager:
             holds_lease=lambda: self.lease,
             observer=Watch(lambda *told: world.planned(self, *told)),
             run_id=name,
-            journal=pool.journal if mode == "apply" else MemoryJournal(self.clock),
+            journal=journal,
         )
         shared: dict[str, Any] = {"clock": self.clock, "on_death": world.died}
         self.daemon = self._actor(
@@ -131,11 +134,12 @@ class Manager:
             "timer": timer,
             "poll_time": pool.poll_time,
             "max_poll_time": settings.max_poll_time,
+            "max_retry_after": settings.max_retry_after,
             **shared,
         }
-        demand = None
+        self.demand = None
         if settings.demand_polled:
-            demand = self._actor(DemandActor, wishlist=lambda: world.wishlist(self), **polling)
+            self.demand = self._actor(DemandActor, wishlist=lambda: world.wishlist(self), **polling)
         workers = {"cloud": cloud, "store": store, "daemon": self.daemon, "on_death": world.died}
         setups = {
             **workers,
@@ -149,7 +153,7 @@ class Manager:
         team = Team(
             self.cloud_list,
             self.record_list,
-            demand,
+            self.demand,
             tuple(self._actor(NodeSetupActor, **setups) for _ in range(wiring.SETUPS)),
             tuple(self._actor(NodeShutdownActor, **workers) for _ in range(wiring.SHUTDOWNS)),
             self._actor(RecordCleanerActor, **workers),
@@ -177,6 +181,26 @@ class Manager:
     def kill(self) -> None:
         self.world.engine.kill(self.process)
 
+    def stop(self, ended: Callable[[], None]) -> None:
+        """As on SIGTERM: nothing new is begun, what is in the air ends, and the process with it.
+
+        `ended` is called then; systemd kills one that does not come to its end.
+        """
+        engine = self.world.engine
+        self.stopping = True
+
+        def end() -> None:
+            if self.alive:
+                self.world.note(f"{self.name} has stopped")
+                self.kill()
+                ended()
+
+        for poller in (self.cloud_list, self.record_list, self.demand):
+            if poller is not None:
+                poller.close()
+        self.daemon.tell(Stop("SIGTERM", lambda: engine.after(STOPS_IN_S, end, self.process)))
+        engine.after(STOP_LIMIT_S, end)
+
     def was_paused(self, since: float) -> bool:
         """Whether it stood still after that time: what it had decided was sent after that."""
         return any(until > since for until in self._paused)
@@ -190,8 +214,19 @@ class Manager:
 
     def reload(self, settings: Settings) -> None:
         self.daemon.tell(ApplySettings(self._effective(settings)))
+        for poller in (self.cloud_list, self.record_list, self.demand):
+            if poller is not None:
+                poller.tell(self._polling(settings))
+
+    def _polling(self, settings: Settings) -> ChangePolling:
+        return ChangePolling(self.pool.poll_time, settings.max_poll_time, settings.max_retry_after)
 
     def _effective(self, settings: Settings) -> Settings:
         """As wiring makes them from what the adapters say of themselves."""
         shape = self.world.shape
-        return replace(settings, may_authorise=shape.proven, compare_and_set=not shape.fenced)
+        return replace(
+            settings,
+            may_authorise=shape.proven,
+            compare_and_set=not shape.fenced,
+            tells_drain=not shape.fenced,
+        )

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.clean_desk import CleanDesk
+from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.node_setup import NodeSetupActor
+from nodemanager.actors.operator_desk import OperatorDesk
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.scribe import Scribe
 from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import (
     breaker,
@@ -33,11 +37,14 @@ from nodemanager.core.demand import Market
 from nodemanager.core.model import Listed
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import RemoteError
 from tests.simulation.registry import CasStore
 from tests.simulation.switch import Switch
 
 PROMISE = frozenset({"SAFETY"})
+STILL = ("LIVENESS", "PROGRESS")
+"""The monitors of a manager that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Mutant:
     with_: tuple[str, ...] = ()
     open: str | None = None
     """Why no seed notices it, where none does: a hole in the simulation."""
+    by: tuple[str, ...] = ()
+    """The monitors that count besides the rule's own and the promise's."""
 
     @property
     def name(self) -> str:
@@ -57,7 +66,7 @@ class Mutant:
 
     @property
     def noticed_by(self) -> frozenset[str]:
-        return {self.rule} | PROMISE
+        return PROMISE | {self.rule, *self.by}
 
 
 def off(function: Any, of: str, to: str = "False", **names: Any) -> Switch:
@@ -75,6 +84,9 @@ def _empty_on_failure(call: Any) -> Listed[Any]:
     except RemoteError:
         return Listed(())
     return listed
+
+
+NOT_ANY_MORE = "none of these seeds notices it since worlds are drawn as now; {} does"
 
 
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
@@ -113,8 +125,11 @@ MUTANTS: tuple[Mutant, ...] = (
             off(RecordJudge._holding, "not record.holds_anything"),
             off(history._absences, "not record.holds_anything"),
             # Nothing to ask the cloud by, either.
-            off(RecordJudge._verifiable, "record.claim is None and record.instance_id is None"),
-            off(last_look._still_stale, "record.claim is None and record.instance_id is None"),
+            off(
+                RecordJudge._verifiable,
+                "node_id is None or (answer is not None and answer.malformed)",
+            ),
+            off(last_look._can_be_told, "blind and not _broken(order, Reason.UNVERIFIABLE)"),
         ),
         with_=("C5", "C11"),
     ),
@@ -156,9 +171,10 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             off(
                 RecordJudge._unseen,
-                "record.uuid in self.partial_uuids or record.instance_id in self.partial_ids",
+                "record.uuid in self.partial_uuids or is_named",
             ),
         ),
+        open=NOT_ANY_MORE.format("core/test_history, a_node_seen_in_an_incomplete_listing"),
     ),
     Mutant(
         "C6",
@@ -225,6 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "C10",
         "without the lease it cleans on",
         (off(standing._leased, "not snapshot.lease"),),
+        open=NOT_ANY_MORE.format("core/test_last_look, what_stands_in_the_way_now"),
     ),
     Mutant(
         "C10",
@@ -244,6 +261,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "C11",
         "an order never expires",
         (off(last_look._still_permitted, "snapshot.now > order.not_after"),),
+        open=NOT_ANY_MORE.format("core/test_last_look, an_order_stands_for_sixty_seconds"),
     ),
     Mutant(
         "C11",
@@ -495,6 +513,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "population >= COLLAPSE_FLOOR and turned > settings.collapse_fraction * population",
             ),
         ),
+        open=NOT_ANY_MORE.format("core/test_waves, more_than_collapse_fraction"),
     ),
     Mutant(
         "D10",
@@ -508,10 +527,124 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "D4",
+        "what a node pins is not written down",
+        (
+            instead(
+                LeftoverBook.enter,
+                "self._scribe.enter_leftovers([ledger.entries[pin.key] for pin in pins])",
+                "True",
+            ),
+        ),
+    ),
+    # O. Operators.
+    Mutant(
+        "O4",
+        "a paused pool goes on",
+        (off(standing._running, "snapshot.paused is not None"),),
+    ),
     # R. Restart.
     Mutant(
         "R1",
         "what a former run left open is not taken up",
         (instead(Recovery.load, "intents", "()"),),
+    ),
+    # Progress: what a manager that does nothing breaks.
+    Mutant(
+        "C7",
+        "every poll is stale, always",
+        (instead(standing.stale_poll, "age > settings.poll_stale_after", "True"),),
+        by=STILL,
+    ),
+    Mutant(
+        "U1", "nothing is ever booted", (off(plan._boots, "not wants.boots", "True"),), by=STILL
+    ),
+    Mutant(
+        "T1",
+        "the store's clock is never trusted again after a step",
+        (instead(StoreClock.read, "min(self.agreed + 1, CLOCK_AGREE_POLLS)", "self.agreed"),),
+        by=STILL,
+    ),
+    Mutant(
+        "B3",
+        "a collapse is over only by an operator's reset",
+        (
+            off(breaker.after_listing, "is_back or part.back | part.confirmed >= lost"),
+            off(breaker.after_answers, "part.back | part.confirmed >= part.ids"),
+        ),
+    ),
+    Mutant(
+        "B3",
+        "mass silence is over only by an operator's reset",
+        (
+            instead(
+                breaker.after_silence,
+                "len(bad) > settings.collapse_fraction * len(part.ids)",
+                "True",
+            ),
+        ),
+    ),
+    Mutant(
+        "B3",
+        "a false clean is over only by an operator's reset",
+        (off(breaker.with_changed, "part.back | part.confirmed >= part.ids"),),
+    ),
+    Mutant(
+        "B3",
+        "no operator's reset closes it",
+        (
+            instead(
+                OperatorDesk.on_ResetBreaker, "breakers.reset(self._breaker, now)", "self._breaker"
+            ),
+        ),
+    ),
+    Mutant(
+        "D7",
+        "an unpaired node is never destroyed",
+        (off(NodeJudge._unpaired, UNPAIRED_LONG, "True"),),
+        by=STILL,
+    ),
+    Mutant(
+        "D8",
+        "a node that never pinged is booting for ever",
+        (off(NodeJudge._heard_of, "silent_s <= limit_s or self.clock is None", "True"),),
+        by=STILL,
+    ),
+    Mutant(
+        "D1",
+        "an idle node is never shut down",
+        (
+            instead(
+                Market.trade,
+                "frozenset(view.node.id for view in unwanted if view.surplus_if_idle)",
+                "frozenset()",
+            ),
+        ),
+        by=STILL,
+    ),
+    Mutant(
+        "U8",
+        "what was freed by mistake is never given back",
+        (off(plan._restores, "verdict.kind is Kind.RESTORE"),),
+        open=NOT_ANY_MORE.format("core/test_false_clean"),
+    ),
+    Mutant(
+        "L5",
+        "once read-only it is read-only for ever",
+        (
+            instead(
+                NodeManagerDaemonActor._identify,
+                "self._mismatched.pop(kind, None) is not None",
+                "False",
+            ),
+        ),
+        by=STILL,
+    ),
+    Mutant(
+        "R1",
+        "a journal that failed once is not written again",
+        (off(Scribe.mend, "not self._journal.retry()", "True"),),
+        by=STILL,
     ),
 )

@@ -13,7 +13,7 @@ from nodemanager.core.breaker import Cause
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Reason
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.cleans import EXACT_S, CleanRules
@@ -23,6 +23,7 @@ from tests.simulation.told import Ears, Heard, Told
 from tests.simulation.world import World
 
 KNOWN_FOR_S = 600.0
+PINS_TRIES = 3
 FLOOR = 5
 WAVE = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED})
 
@@ -56,6 +57,10 @@ class Memory:
     waves: dict[str, float] = field(default_factory=dict)
     """Nodes that a breaker was open for, as mass silence, and until when."""
     ended: set[str] = field(default_factory=set)
+    acquitted: set[str] = field(default_factory=set)
+    """What was lost when an operator closed the breaker, and was not listed since (B3)."""
+    lost: set[str] = field(default_factory=set)
+    """What a collapse lacks for which the breaker is open."""
 
 
 class NodeRules:
@@ -68,6 +73,10 @@ class NodeRules:
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.destroyed.append(self.destroyed)
+        self.asked_for_pins: Counter[tuple[str, str]] = Counter()
+        """By manager and node, how often it asked what the node pins."""
+        world.weather.sent.append(self._sent)
+        world.events.append(self._logged)
 
     def _wrong(self, rule: str, manager: Manager, why: str) -> None:
         self.world.violate(rule, f"{manager.name}: {why}")
@@ -80,6 +89,12 @@ class NodeRules:
         wave = plan.breaker.part(Cause.MASS_SILENCE)
         for node_id in wave.ids if wave is not None else ():
             self.memory[manager.name].waves[node_id] = self.world.engine.now
+        self.memory[manager.name].lost = {
+            id
+            for part in plan.breaker.parts
+            if part.cause in (Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED)
+            for id in part.ids
+        }
         ears = self.told.ears[manager.name]
         cloud, records = ears.newest("cloud"), ears.newest("records")
         acts = plan.cleans or plan.shutdowns or plan.boots
@@ -102,8 +117,15 @@ class NodeRules:
         if plan.boots:
             self._boots(manager, plan, records, settings)
 
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if event is not Event.OPERATOR_BREAKER_RESET or fields.get("result") != "done":
+            return
+        memory = self.memory[manager.name]
+        memory.acquitted |= memory.lost
+
     def _remember(self, manager: Manager, cloud: Heard, records: Heard, settings: Settings) -> None:
         memory, now = self.memory[manager.name], self.world.engine.now
+        memory.acquitted -= cloud.items.keys() | records.items.keys()
         lonely: dict[str, Lonely] = {}
         for node in cloud.items.values():
             if node.state is CloudState.TERMINATED:
@@ -130,11 +152,17 @@ class NodeRules:
 
     def _collapse(self, manager: Manager, plan: Plan, ears: Ears, settings: Settings) -> None:
         memory = self.memory[manager.name]
-        gone = memory.ended | {
-            node_id
-            for node_id, answers in ears.by_id.items()
-            if any(not one.nodes or one.nodes[0].state is CloudState.TERMINATED for one in answers)
-        }
+        gone = (
+            memory.ended
+            | memory.acquitted
+            | {
+                node_id
+                for node_id, answers in ears.by_id.items()
+                if any(
+                    not one.nodes or one.nodes[0].state is CloudState.TERMINATED for one in answers
+                )
+            }
+        )
         # Two listings may come between two plans.
         gone |= {
             node.id
@@ -163,18 +191,30 @@ class NodeRules:
     def _largest(
         self, source: str, ears: Ears, newest: Heard, gone: set[str], settings: Settings
     ) -> set[str]:
+        """Of this pool's alone (L3a): an untagged node is where one of its records names it."""
         largest: set[str] = set()
         for heard in getattr(ears, source):
             if not heard.complete or newest.started - heard.started > KNOWN_FOR_S:
                 continue
-            ids = {
-                name
-                for name, item in heard.items.items()
-                if name not in gone and (source == "records" or self._is_ours(item, settings))
-            }
+            if source == "records":
+                ours = {one.uuid for one in heard.items.values() if one.pool == settings.pool}
+            else:
+                named = self._named(ears, heard.ended, settings)
+                ours = {
+                    one.id
+                    for one in heard.items.values()
+                    if self._is_ours(one, settings)
+                    and (one.tags.pool is not None or one.id in named)
+                }
+            ids = ours - gone
             if len(ids) >= len(largest):
                 largest = ids
         return largest
+
+    def _named(self, ears: Ears, at: float, settings: Settings) -> set[str | None]:
+        known = ears.newest("records", at)
+        records = known.items.values() if known is not None else ()
+        return {one.instance_id for one in records if one.pool == settings.pool}
 
     def _is_ours(self, node: CloudNode, settings: Settings) -> bool:
         absent = node.state is CloudState.TERMINATED
@@ -346,8 +386,31 @@ class NodeRules:
             turned_at = max(turned_at, lonely.since)
         return turned_at
 
+    def _sent(self, manager: str, method: str, about: str) -> None:
+        if method == "cloud.pins":
+            self.asked_for_pins[manager, about] += 1
+
+    def _ledger(self, one: Instance, manager: Manager) -> None:
+        """D4: what a node pins is written down before it is destroyed, unless nobody told."""
+        paper = manager.pool.journal
+        if paper.lost or self.asked_for_pins[manager.name, one.id] >= PINS_TRIES:
+            return
+        now = self.world.engine.now
+        pinned = {
+            pin.leftover.id
+            for pin in self.world.cloud.pinned.values()
+            if pin.node is one and not pin.held and not pin.is_gone(now)
+        }
+        if pinned:
+            pinned -= {entry.leftover.id for entry in paper.whole().leftovers(released=True)}
+        if pinned:
+            self._wrong(
+                "D4", manager, f"destroys {one.id}, whose {sorted(pinned)} nobody wrote down"
+            )
+
     def destroyed(self, one: Instance, by: str) -> None:
         memory, manager = self.memory[by], self.world.managers[by]
+        self._ledger(one, manager)
         known = memory.ordered.get(one.id)
         if known is None:
             self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
@@ -386,6 +449,9 @@ class NodeRules:
         if after is not None:
             lately = self.writers.get(after.uuid)
             self.writers[after.uuid] = (by, what)
+        if manager is not None and before is not None and what == "delete":
+            # No listing that lacks it is short for that.
+            self.memory[by].ended.add(before.uuid)
         if manager is None or after is None or what not in ("claim", "create"):
             return
         self._claimed(manager, before, after, what, lately)
@@ -410,9 +476,10 @@ class NodeRules:
         if not any(method == f"store.{what}" for method, _, _ in manager.process.calls):
             # Nobody waits for it any more: it comes on top of what was tried since.
             return
-        pool, settings = manager.pool.name, manager.pool.settings
+        pool = manager.pool.name
         # What it heard after its order came too late; that all vanished is not to be believed.
         ordered_at = self.cleans.truth.set_up_at(by, after.uuid, self.world.weather.sent_at)
+        settings = self.cleans.truth.bound_by(by, ordered_at)
         whole = [
             one
             for one in self.told.ears[by].records
@@ -437,7 +504,9 @@ class NodeRules:
             return
         since = self.cleans.signs.get((before.uuid, before.version, before.last_ping_at), 0.0)
         age = self.world.engine.now - since
-        window = manager.pool.settings.node_stale_after
+        truth = self.cleans.truth
+        ordered_at = truth.set_up_at(manager.name, before.uuid, self.world.weather.sent_at)
+        window = truth.bound_by(manager.name, ordered_at).node_stale_after
         if age <= window - EXACT_S - self.world.clock_lies:
             self._wrong("U2", manager, f"reuses {before.uuid}, written {age:.0f} s ago by {by}")
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.clock import Clock
 from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
@@ -22,8 +23,10 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.records import rows, wire
+from nodemanager.records.pings import WrongInstance
+from nodemanager.records.resource import KEEPS_ADDRESS_S
 from nodemanager.records.schema import nodes
-from tests.simulation.engine import EPOCH, Engine
+from tests.simulation.engine import EPOCH, Engine, SimClock
 from tests.simulation.weather import Line
 
 _BASE36 = string.digits + string.ascii_lowercase
@@ -42,16 +45,27 @@ Change = Callable[[Record | None, Record | None, str, str], None]
 class Registry:
     """All records of all pools. `clock_error` is how wrong the store's clock is, in seconds."""
 
-    def __init__(self, engine: Engine, *, slots: int, stampless_pings: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        slots: int,
+        stampless_pings: bool = False,
+        keeps_addresses: bool = True,
+    ) -> None:
         self.engine = engine
         self.naming = rows.Naming(slots, "compute%(slot_number)d", "example.org", "zzzzz")
         self.store_id = "store-1"
         self.clock_error = 0.0
-        self.clock_drift = 0.0
+        self._drifts_since = self._drift = 0.0
         self.rows: dict[str, Row] = {}
         self.changed: list[Change] = []
         self.pinged: list[Callable[[Record, str], None]] = []
+        self.passed: list[Callable[[str], None]] = []
+        """Told of each record whose version stood still over a ping, when it is written to."""
         self.stampless_pings = stampless_pings
+        self.keeps_addresses = keeps_addresses
+        """As ours does; an Arvados server gives an address to whoever names it, and dates anew."""
         self._random = engine.random("registry")
         self.late_by = 0.0
         self._taken: deque[tuple[float, tuple[Record, ...]]] = deque(maxlen=60)
@@ -62,21 +76,35 @@ class Registry:
         self.freed: dict[tuple[str, str], LatePing] = {}
         """Lives that a clean ended, by uuid and secret, and `late` their newest pings (U8)."""
         self.late: dict[tuple[str, str], LatePing] = {}
+        self.ended_as: dict[tuple[str, str | None], tuple[str | None, str]] = {}
+        """By uuid and incarnation, which instance a freed life was known by, and why it ended."""
+        self.beats = 0
         self.up = True
+        self.asks_for_id = False
+        """Its id is asked for over the network, and may not be answered."""
 
     # The clock.
 
     def now(self) -> float:
-        return EPOCH + self.engine.now + self.clock_error
+        drifted = (self.engine.now - self._drifts_since) * self._drift
+        return EPOCH + self.engine.now + self.clock_error + drifted
+
+    def drift(self, rate: float) -> None:
+        """From now on the clock runs too fast by so many seconds a second."""
+        now = self.engine.now
+        self.clock_error += (now - self._drifts_since) * self._drift
+        self._drifts_since, self._drift = now, rate
 
     def now_ns(self) -> int:
         return int(self.now() * 1e9)
 
-    def heartbeat(self, by: str, *, writes: bool) -> float:
+    def heartbeat(self, by: str, *, writes: bool) -> tuple[float, int]:
+        """The time, and the count of heartbeats with this one."""
+        self.beats += writes
         if writes:
             for told in self.changed:
                 told(None, None, by, "heartbeat")
-        return self.now()
+        return self.now(), self.beats
 
     # Reading.
 
@@ -137,15 +165,17 @@ class Registry:
     def new_secret(self) -> str:
         return f"{self._random.getrandbits(96):024x}"
 
-    def insert(self, values: Mapping[str, Any], by: str, what: str) -> Row:
-        now = self.now_ns()
+    def insert(self, values: Mapping[str, Any], by: str, what: str, *, age: float = 0.0) -> Row:
+        """A new row; one with an age is older than the world, and nobody is told of it."""
+        now = self.now_ns() - int(age * 1e9)
         uuid = "zzzzz-7ekkf-" + "".join(self._random.choice(_BASE36) for _ in range(15))
         row = {**_COLUMNS, "uuid": uuid, "domain": "example.org", "properties": {}, "info": {}}
         row |= values
         row |= {"version": 1, "created_at": now, "modified_at": now}
         row["info"] = self.with_secret(row["info"])
         self.rows[uuid] = row
-        self._tell(None, self.record(uuid), by, what)
+        if not age:
+            self._tell(None, self.record(uuid), by, what)
         return row
 
     def change(
@@ -185,27 +215,38 @@ class Registry:
             now = self.now()
             life = LatePing(record.uuid, record.incarnation, record.pool, freed_at=now, at=now)
             self.freed[record.uuid, record.ping_secret] = life
+            self.ended_as[record.uuid, record.incarnation] = (record.instance_id, reason)
         self.change(row, freed(row, reason), by, f"clean {reason}", sign=True)
 
     def restore(self, row: Row, before: Record, by: str) -> None:
         """Put a freed record back to what it was (U8)."""
-        if rows.record_of(row).holds_anything or before.ping_secret is None:
+        whole = before.uuid == row["uuid"] and before.ping_secret is not None
+        if rows.record_of(row).holds_anything or before.problems or not whole:
             raise StoreRefused("it can't be restored")
-        for other in self.rows.values():
+        others = [other for other in self.rows.values() if other["uuid"] != row["uuid"]]
+        for other in others:
             if other["slot_number"] == before.slot_number is not None:
-                raise SlotTaken(f"slot {before.slot_number} is another's by now")
+                raise SlotTaken(f"slot {before.slot_number} is {other['uuid']}'s by now")
+        taken = any(other["ip_address"] == before.ip_address for other in others)
         values = {
             "slot_number": before.slot_number,
             "hostname": before.hostname,
-            "ip_address": before.ip_address,
+            "ip_address": None if taken else before.ip_address,
             "first_ping_at": _nanoseconds(before.first_ping_at),
             "last_ping_at": _nanoseconds(before.last_ping_at),
+            "drain": None,
             "properties": dict(before.properties),
             "info": {**before.info, wire.PING_SECRET: before.ping_secret},
         }
         self.change(row, values, by, "restore", sign=True)
         self.freed.pop((before.uuid, before.ping_secret), None)
         self.late.pop((before.uuid, before.ping_secret), None)
+
+    def tell_drain(self, row: Row, *, on: bool) -> None:
+        """The answers to its pings say so from now on; no version moves."""
+        order = f"{self._random.getrandbits(64):016x}" if on else None
+        self.rows[row["uuid"]] = {**row, "drain": order}
+        self._seen.pop(row["uuid"], None)
 
     def with_secret(self, info: Mapping[str, Any]) -> dict[str, Any]:
         if info.get(wire.PING_SECRET):
@@ -228,37 +269,52 @@ class Registry:
         return {"slot_number": slot} | ({} if named else {"hostname": self.naming.host(slot)})
 
     def ping(
-        self, uuid: str, secret: str, *, instance: str | None, state: str | None, address: str
+        self,
+        uuid: str,
+        secret: str,
+        *,
+        instance: str | None,
+        state: str | None,
+        address: str,
+        hook: bool = False,
+        drained: str | None = None,
     ) -> Record:
-        """A node's ping; raises what it is refused with."""
+        """A node's ping; raises what it is refused with. `drain` of the record is its answer."""
         if not self.up:
             raise StoreError("503")
         row = self.rows.get(uuid)
-        if row is None:
-            raise NoSuchRecord(f"no record {uuid}")
-        properties, info = rows.objects(row)
+        properties, info = ({}, {}) if row is None else rows.objects(row)
         known = info.get(wire.PING_SECRET)
-        if not known or known != secret:
+        if row is None or not known or known != secret:
             life = self.freed.get((uuid, secret))
             if life is not None:
                 late = replace(life, at=self.now(), instance_id=instance, address=address)
                 self.late[uuid, secret] = late
+            if row is None:
+                raise NoSuchRecord(f"no record {uuid}")
             raise WrongSecret("this is not the record's ping_secret")
+        own = rows.own_node(properties)
+        if own is not None:
+            info[wire.INSTANCE_ID] = own
         if instance is not None:
             before = info.setdefault(wire.INSTANCE_ID, None)
             if before is not None and before != instance:
-                raise StoreRefused("another instance_id pinged this record before")
+                raise WrongInstance("this record is another instance_id's")
             info[wire.INSTANCE_ID] = instance
-        if state is not None:
-            info[wire.WORKER_STATE] = state
-        else:
-            info.pop(wire.WORKER_STATE, None)
+        info = wire.without_word(info)
+        info |= {} if state is None else {wire.WORKER_STATE: state}
+        info |= {wire.DRAIN_HOOK: True} if hook else {}
+        info |= {wire.DRAIN_ORDER: drained} if drained and state == wire.DRAINED else {}
         now = self.now_ns()
         values: dict[str, Any] = {"info": info, "properties": properties, "last_ping_at": now}
         if row["ip_address"] is None:
-            values |= {"ip_address": address, "first_ping_at": now}
+            values["ip_address"] = address
+            if row["first_ping_at"] is None or not self.keeps_addresses:
+                values["first_ping_at"] = now
+            quiet_since = now - KEEPS_ADDRESS_S * 10**9
             for other in list(self.rows.values()):
-                if other["ip_address"] == address and other["uuid"] != uuid:
+                pings = self.keeps_addresses and (other["last_ping_at"] or 0) > quiet_since
+                if other["ip_address"] == address and other["uuid"] != uuid and not pings:
                     self.change(other, {"ip_address": None}, "server", "take_address")
         row = self.change(row, values, f"secret {secret}", "ping", sign=True)
         row = self.change(row, self.with_slot(row), "server", "slot")
@@ -269,10 +325,6 @@ class Registry:
         return record
 
 
-def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    return {**properties, wire.POOL: claim.pool, wire.CLAIM: wire.claim_json(claim)}
-
-
 class CasStore:
     """The registry as a manager's record store: `compares` False breaks A4."""
 
@@ -280,28 +332,43 @@ class CasStore:
     guarantee = Guarantee.CAS
     may_authorise = True
     settle_wait = 0.0
+    tells_drain = True
     tells_late_pings = True
 
-    def __init__(self, registry: Registry, line: Line, manager: str, listed: Any) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        line: Line,
+        manager: str,
+        listed: Any,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
         self._registry = registry
         self._line = line
         self._manager = manager
         self._listed = listed
+        self._clock = clock or SimClock(registry.engine)
         self.alterations: list[Callable[[tuple[Record, ...]], Listed[Record]]] = listed.alterations
 
     def store_id(self) -> str:
-        return self._registry.store_id
+        registry = self._registry
+        if not registry.asks_for_id:
+            return registry.store_id
+        return self._line.call("id", lambda: registry.store_id)
 
     def slots(self) -> int | None:
         return self._registry.naming.slots
 
     def store_time(self, *, writes: bool = True) -> StoreTime:
-        engine, registry = self._registry.engine, self._registry
-        before = engine.now
-        at = self._line.call("time", lambda: registry.heartbeat(self._manager, writes=writes))
-        after = engine.now
+        clock, registry = self._clock, self._registry
+        before = clock.boottime()
+        at, beats = self._line.call(
+            "time", lambda: registry.heartbeat(self._manager, writes=writes)
+        )
+        after = clock.boottime()
         at += self._listed.clock_lie
-        return StoreTime(at, (before + after) / 2, (after - before) / 2)
+        return StoreTime(at, (before + after) / 2, (after - before) / 2, beats)
 
     def list_records(self) -> Listed[Record]:
         started_at = self._registry.engine.now
@@ -326,7 +393,7 @@ class CasStore:
             values = {
                 "slot_number": slot,
                 "hostname": registry.naming.host(slot),
-                "properties": claimed({}, claim),
+                "properties": wire.claimed({}, claim),
             }
             row = registry.insert(values, self._manager, "create")
             return self._read(row["uuid"])
@@ -344,6 +411,9 @@ class CasStore:
             raise NoSuchRecord(f"no record {record.uuid}")
         if str(row["version"]) != record.version:
             raise Conflict(f"record {record.uuid} is at version {row['version']}")
+        if self._read(record.uuid).last_ping_at != record.last_ping_at:
+            for told in self._registry.passed:
+                told(record.uuid)
         return row
 
     def claim(self, record: Record, claim: Claim) -> Record:
@@ -360,9 +430,12 @@ class CasStore:
             properties, info = rows.objects(row)
             if not renewed:
                 info[wire.PING_SECRET] = registry.new_secret()
-                info.pop(wire.WORKER_STATE, None)
+                info = wire.without_word(info)
+            if claim.node_id is not None:
+                info[wire.INSTANCE_ID] = claim.node_id
             values = {
-                "properties": claimed(properties, claim),
+                "properties": wire.claimed(properties, claim),
+                **({} if renewed else {"drain": None}),
                 "info": registry.with_secret(info),
                 **registry.with_slot(row),
             }
@@ -389,6 +462,31 @@ class CasStore:
 
         return self._line.call("restore", effect, record.uuid)
 
+    def delete(self, record: Record) -> None:
+        registry = self._registry
+
+        def effect() -> None:
+            if self._read(self._row_at(record)["uuid"]).holds_anything:
+                raise StoreRefused("it still holds something")
+            registry.delete(record.uuid, self._manager)
+
+        self._line.call("delete", effect, record.uuid)
+
+    def drain(self, record: Record, *, on: bool) -> Record:
+        registry = self._registry
+
+        def effect() -> Record:
+            row = registry.rows.get(record.uuid)
+            if row is None:
+                raise NoSuchRecord(f"no record {record.uuid}")
+            held = self._read(record.uuid)
+            if (held.incarnation, held.drain) != (record.incarnation, record.drain):
+                raise Conflict("it is another's, or was told otherwise")
+            registry.tell_drain(row, on=on)
+            return self._read(record.uuid)
+
+        return self._line.call("drain", effect, record.uuid)
+
     def late_pings(self) -> tuple[LatePing, ...]:
         """Asked of the server with each listing; nothing late is nothing that could get lost."""
         late = self._registry.late
@@ -403,7 +501,7 @@ class CasStore:
         raise AssertionError("a store that compares is never fenced")
 
     def ping_url(self, record: Record) -> str:
-        return f"{record.uuid}?{record.ping_secret}"
+        return ping_url(record)
 
     def probe(self) -> bool:
         try:
@@ -413,6 +511,13 @@ class CasStore:
 
     def close(self) -> None:
         return
+
+
+def ping_url(record: Record) -> str:
+    """What a simulated node pings."""
+    if record.ping_secret is None:
+        raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
+    return f"{record.uuid}?{record.ping_secret}"
 
 
 def _nanoseconds(seconds: float | None) -> int | None:
@@ -432,6 +537,7 @@ def freed(row: Row, reason: str) -> dict[str, Any]:
         "ip_address": None,
         "first_ping_at": None,
         "last_ping_at": None,
+        "drain": None,
         "properties": {} if pool is None else {wire.POOL: pool},
         "info": info,
     }

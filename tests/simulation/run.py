@@ -9,20 +9,27 @@ from types import SimpleNamespace
 from unittest import mock
 
 from nodemanager.actors import setup_desk
-from nodemanager.core import breaker as breakers
 from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
+from tests.simulation.debts import Debts
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
-from tests.simulation.liveness import Liveness
+from tests.simulation.jobs import Scheduler
+from tests.simulation.latch import Latch
+from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
+from tests.simulation.people import People
+from tests.simulation.progress import Progress
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
+from tests.simulation.work import Work
 from tests.simulation.world import Violation, World
 
 LOOK_EVERY_S = 15.0
+CALM_S = 300.0
+"""The calm lasts this long at least, and at most:"""
 CALM_LIMIT_S = 6000.0
 
 
@@ -56,12 +63,14 @@ def run(
     without: Collection[int] = (),
     verbose: bool = False,
     enough: Callable[[str], bool] | None = None,
+    watch: Callable[[World], object] | None = None,
 ) -> Result:
     """Play the seed's scenario, without the faults of those numbers.
 
-    It ends at the first violation of a rule of which `enough` says so.
+    It ends at the first violation of a rule of which `enough` says so. `watch` is given the world
+    before anything happens in it.
     """
-    return play(draw(seed), without=without, verbose=verbose, enough=enough)
+    return play(draw(seed), without=without, verbose=verbose, enough=enough, watch=watch)
 
 
 def play(
@@ -70,12 +79,15 @@ def play(
     without: Collection[int] = (),
     verbose: bool = False,
     enough: Callable[[str], bool] | None = None,
+    watch: Callable[[World], object] | None = None,
 ) -> Result:
     script = tuple(one for one in scenario.script if one.number not in without)
     scenario = replace(scenario, script=script)
     world = World(str(scenario.seed), scenario.shape, verbose=verbose)
     if enough is not None:
         world.enough = enough
+    if watch is not None:
+        watch(world)
     with mock.patch.object(setup_desk, "secrets", SimpleNamespace(token_hex=world.token_hex)):
         _play(world, scenario)
     digest = hashlib.sha256(
@@ -98,14 +110,27 @@ def play(
 
 def _play(world: World, scenario: Scenario) -> None:
     engine = world.engine
+    world.may_break = scenario.breaks
     world.cloud.obeys_a2 = scenario.breaks != "A2"
     told = Told(world)
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
-    liveness = Liveness(world, truth)
-    aftermath = Aftermath(world, told)
+    Work(world, told)
+    fair = Calm(world)
+    latch = Latch(world, truth, fair)
+    watched = (
+        fair,
+        latch,
+        Liveness(world, truth, fair, latch),
+        Progress(world, truth, fair, latch),
+        Aftermath(world, told),
+    )
+    if world.shape.operators_every:
+        People(world, world.shape.operators_every)
     world.inherit()
     world.users()
+    if scenario.rounds is not None:
+        Scheduler(world, scenario.rounds)
     for pool in world.pools.values():
         world.start(pool)
     faults.begin(world, scenario.script)
@@ -114,32 +139,35 @@ def _play(world: World, scenario: Scenario) -> None:
         return
     world.note("== calm")
     calm(world, scenario)
-    liveness.begin()
-    until = engine.now + CALM_LIMIT_S
-    looked_at_breakers = engine.now + 300.0
-    while engine.now < until and not world.violations:
+    fair.begin()
+    debts = Debts(world)
+    begun = engine.now
+    while engine.now < begun + CALM_LIMIT_S and not world.violations:
         engine.run(engine.now + LOOK_EVERY_S)
         if not world.shape.proven:
             # No bound where an adapter may not authorise cleans (L2).
             return
-        settled = aftermath.check()
-        if liveness.check() and settled and engine.now > looked_at_breakers:
+        paid = debts.look(owed for one in watched for owed in one.owed())
+        if paid and engine.now > begun + CALM_S:
             return
-        if engine.now > looked_at_breakers:
-            reset_breakers(world)
+    if not world.violations:
+        debts.end()
 
 
 def calm(world: World, scenario: Scenario) -> None:
     """All faults are over: every manager runs, with the lease, and operators have looked."""
     world.engine.calm = True
     world.weather.watchers.clear()
+    for end_of_it in world.calms:
+        end_of_it()
     for node in world.cloud.living():
         if node.twin:
             # The end of an ambiguity: an operator was told, and looked.
             world.cloud.end(node)
     for pool in world.pools.values():
         manager = pool.manager
-        if manager is not None and manager.alive and scenario.restart_after:
+        stops = manager is not None and (scenario.restart_after or manager.stopping)
+        if manager is not None and manager.alive and stops:
             manager.kill()
         elif manager is not None:
             manager.wake()
@@ -147,21 +175,8 @@ def calm(world: World, scenario: Scenario) -> None:
         pool.settings = replace(pool.settings, hold_backlog=False)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
-        for hold in pool.journal.holds():
+        for hold in pool.journal.whole().holds():
             faults.release(pool, hold.id)
-
-
-def reset_breakers(world: World) -> None:
-    """An operator looked at an open breaker, and closes it for the manager's next start."""
-    for pool in world.pools.values():
-        manager = pool.manager
-        assert manager is not None
-        if world.open_breakers.get(manager.name):
-            manager.kill()
-            stored = pool.journal.breaker()
-            if stored is not None:
-                pool.journal.save_breaker(breakers.closed(stored))
-            world.start(pool)
 
 
 def end(world: World) -> None:
@@ -169,3 +184,5 @@ def end(world: World) -> None:
     for manager in world.managers.values():
         if manager.alive:
             manager.kill()
+    for pool in world.pools.values():
+        pool.journal.close()

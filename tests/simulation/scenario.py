@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from nodemanager.core.settings import Settings
+from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED
 from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
+from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
-from tests.simulation.world import LARGE, SMALL, Shape
+from tests.simulation.world import Shape
 
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
 QUIET_S = 240.0
@@ -29,6 +31,8 @@ class Scenario:
     stormy: float
     script: tuple[Fault, ...]
     restart_after: bool
+    rounds: Rounds | None = None
+    """The scheduler's; None where nodes take work by themselves."""
 
     @property
     def label(self) -> str:
@@ -39,11 +43,13 @@ def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
-    shape = _shape(random, breaks)
+    shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
-    return Scenario(
-        seed, shape, breaks, stormy, _script(random, shape, breaks, stormy), random.random() < 0.4
-    )
+    script = _script(random, shape, breaks, stormy)
+    rounds = draw_rounds(seed)
+    if rounds is not None:
+        shape = with_scheduler(shape, rounds)
+    return Scenario(seed, shape, breaks, stormy, script, random.random() < 0.4, rounds)
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:
@@ -81,10 +87,50 @@ def _shape(random: Random, breaks: str | None) -> Shape:
     )
 
 
+def _special(random: Random, shape: Shape, breaks: str | None) -> Shape:
+    """With what only some worlds have, each drawn by itself."""
+    traits = replace(shape.traits, pins=random.random() < 0.35, two_listings=random.random() < 0.3)
+    sqlite = random.random() < 0.12
+    operators_every = random.choice((150.0, 300.0, 600.0)) if random.random() < 0.25 else 0.0
+    pools = []
+    for settings, poll_time in shape.pools:
+        if random.random() < 0.2:
+            settings = replace(settings, prune_after=random.choice((200.0, 400.0)))
+        if random.random() < 0.15:
+            sizes = settings.sizes if random.random() < 0.5 else (SMALL, UNPRICED)
+            cap = random.choice((0.1, 0.25, 0.6, 1.1))
+            settings = replace(settings, max_total_price=cap, sizes=sizes)
+        pools.append((settings, poll_time))
+    heirlooms = shape.heirlooms
+    if random.random() < 0.08:
+        # Much was there before, of which the operators decide (S5, D11).
+        heirlooms = random.randrange(10, 30)
+        traits = replace(traits, broad=True)
+        operators_every = operators_every or 150.0
+        pools[0] = (replace(pools[0][0], hold_backlog=True, max_cleans_per_cycle=1), pools[0][1])
+    if breaks == "A4" and random.random() < 0.4:
+        # By a ping that hangs, behind the fence.
+        shape = replace(shape, fenced=True, stampless_pings=False)
+    crowd = 0
+    if random.random() < 0.01:
+        crowd = random.randrange(40, 130)
+        pools[0] = (replace(pools[0][0], hold_backlog=random.random() < 0.3), pools[0][1])
+    return replace(
+        shape,
+        pools=tuple(pools),
+        traits=traits,
+        sqlite=sqlite,
+        operators_every=operators_every,
+        heirlooms=heirlooms,
+        crowd=crowd,
+        slots=shape.slots + crowd + max(0, heirlooms - 5),
+    )
+
+
 def _pool(
     random: Random, name: str, *, visible_after: float, ids_unique: bool
 ) -> tuple[Settings, float]:
-    poll_time = random.choice((20.0, 30.0, 45.0))
+    poll_time = random.choice(POLL_TIMES)
     max_nodes = random.choice((1, 2, 3, 5, 6, 8))
     settings = Settings(
         pool=name,
@@ -104,14 +150,15 @@ def _pool(
         min_nodes=random.randrange(max_nodes + 1),
         max_nodes=max_nodes,
         max_poll_time=random.choice((60.0, 90.0)),
-        sizes=random.choice(((SMALL,), (SMALL, LARGE))),
+        sizes=random.choice(((SMALL,), (SMALL, LARGE, SPOT))),
         shutdown_windows=random.choice(((), (), (300.0, 120.0))),
     )
     return settings, poll_time
 
 
 def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> tuple[Fault, ...]:
-    allowed = [kind for kind in KINDS.values() if kind.breaks is None or kind.breaks == breaks]
+    kinds = (KINDS[name] for name in sorted(KINDS))
+    allowed = [kind for kind in kinds if kind.breaks is None or kind.breaks == breaks]
     weights = [_weight(kind, breaks) for kind in allowed]
     count = random.randrange(2, 5 + int(stormy / 200))
     pools = [settings.pool for settings, _ in shape.pools]

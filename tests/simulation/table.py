@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.mutation.mutants import MUTANTS as TEXT_MUTANTS
+from tests.simulation.bounds import TABLE
 from tests.simulation.faults import KINDS
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import SEEDS, Catch, known
@@ -37,7 +41,8 @@ Rules
 *Tests* are the files under ``tests/`` that cite the rule; *Mutants* says how many ways of switching
 it off are noticed, of how many; a rule without any is shown by its tests alone. *Faults* are the
 kinds that the noticing runs can't do without: where there are none, fair weather is enough, with
-nodes that come and go. A range of *seeds* was played against the rule as it is.
+nodes that come and go. *Seeds* are those that ``make test`` plays under a monitor of the rule; the
+simulation has no monitor of a rule without any, and shows nothing of it.
 """
 SWITCHED = """\
 
@@ -46,6 +51,19 @@ Switched off
 
 What was exchanged is in ``tests/simulation/mutants.py``; the monitors are beside it.
 """
+CHANGED = """\
+
+Changed lines
+-------------
+
+What the simulation can't see, or a unit test sees sooner: {count} changes of single lines, over
+core, actors, records, cloud and journal. ``python -m tests.mutation`` makes each in a copy of the
+tree and runs the test that is named here, which must fail; it must pass without the change. They
+are in
+``tests/mutation/mutants.py``.
+"""
+NO_MONITORS = frozenset({"mutants", "mutation", "table"})
+"""They name every rule, and watch none."""
 NO_TESTS = frozenset({"test_mutants", "test_rules_doc"})
 """They name every rule, and show none."""
 KINDS_TEXT = """\
@@ -61,7 +79,7 @@ assumption is drawn in such runs alone.
 def rules() -> tuple[str, ...]:
     """The ids in doc/rules.rst, in its order."""
     text = (ROOT / "doc" / "rules.rst").read_text(encoding="utf-8")
-    return tuple(re.findall(r"^   \* - ([A-Z]\d+)$", text, re.MULTILINE))
+    return tuple(re.findall(r"^   \* - ([A-Z]\d+[a-z]?)$", text, re.MULTILINE))
 
 
 def cited(text: str) -> frozenset[str]:
@@ -87,6 +105,17 @@ def _citations() -> dict[str, frozenset[str]]:
 
 def tests_of(rule: str) -> tuple[str, ...]:
     return tuple(name for name, rules in _citations().items() if rule in rules)
+
+
+@cache
+def monitored() -> frozenset[str]:
+    """The rules of which the simulation has a monitor: those that its code can report broken."""
+    sources = Path(__file__).parent.glob("*.py")
+    trees = [ast.parse(path.read_text("utf-8")) for path in sources if path.stem not in NO_MONITORS]
+    named = {
+        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    }
+    return frozenset(rule for rule in rules() if rule in named)
 
 
 def _rows(columns: Iterable[Iterable[str]], widths: str) -> Iterator[str]:
@@ -117,6 +146,20 @@ def _switched(mutant: Mutant, caught: Catch | None) -> tuple[str, ...]:
     return mutant.rule, mutant.what + beside, f"{caught.monitor}, seed {caught.seed}"
 
 
+def bounds() -> str:
+    """The table of fault-model.rst: what must come in the calm, and by when."""
+    text = ".. list-table::\n   :header-rows: 1\n   :widths: 15 35 40 10\n\n"
+    for name, *cells in (("Bound", "What comes", "Within", "Finding"), *TABLE):
+        mark = "   * - "
+        for cell in (f"``{name}``" if cells[0] != "What comes" else name, *cells):
+            text += textwrap.fill(
+                cell, 100, initial_indent=mark, subsequent_indent=" " * 7
+            ).rstrip()
+            text += "\n" if cell else mark.rstrip() + "\n"
+            mark = "     - "
+    return text
+
+
 def page() -> str:
     catches = known()
     names = [one.name for one in MUTANTS if one.name not in catches]
@@ -124,7 +167,7 @@ def page() -> str:
     head = HEAD.format(
         seeds=SEEDS, count=len(MUTANTS), caught=len(MUTANTS) - len(names), missed=missed
     )
-    seeds = f"0-{SEEDS - 1}"
+    seeds = dict.fromkeys(monitored(), f"0-{SEEDS - 1}")
     of_rules = [("Rule", "Tests", "Mutants", "Faults", "Seeds")]
     of_rules += [
         (
@@ -132,12 +175,14 @@ def page() -> str:
             ", ".join(tests_of(rule)) or "none",
             _conditions(rule, catches),
             _faults(rule, catches),
-            seeds,
+            seeds.get(rule, ""),
         )
         for rule in rules()
     ]
     of_mutants = [("Rule", "How", "Noticed by")]
     of_mutants += [_switched(one, catches.get(one.name)) for one in MUTANTS]
+    of_changes = [("Rule", "What breaks", "Noticed by")]
+    of_changes += [(one.rule, one.what, one.test or str(one.why_not)) for one in TEXT_MUTANTS]
     of_kinds = [("Kind", "Breaks")]
     of_kinds += [(kind.name, kind.breaks or "") for kind in KINDS.values()]
     lines = [
@@ -145,6 +190,8 @@ def page() -> str:
         *_rows(of_rules, "7 43 10 30 10"),
         SWITCHED,
         *_rows(of_mutants, "8 52 40"),
+        CHANGED.format(count=len(TEXT_MUTANTS)),
+        *_rows(of_changes, "8 52 40"),
         KINDS_TEXT.format(count=len(KINDS)),
         *_rows(of_kinds, "80 20"),
     ]

@@ -134,11 +134,16 @@ class Told:
                     continue
             items[node.id] = node
         heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
-        self._polled[manager, "cloud", ended] = heard
+        self._polled[manager, "cloud", self._boottime(manager)] = heard
 
     def _records(self, manager: str, started: float, ended: float, listed: Listed[Record]) -> None:
         items = {record.uuid: record for record in listed.items}
-        self._polled[manager, "records", ended] = Heard(started, ended, listed.complete, items)
+        heard = Heard(started, ended, listed.complete, items)
+        self._polled[manager, "records", self._boottime(manager)] = heard
+
+    def _boottime(self, manager: str) -> float:
+        """What its clock says now: a listing is known by when its manager had it."""
+        return self.world.managers[manager].clock.boottime()
 
     def given(self, manager: str, message: Any) -> None:
         """The daemon is given a listing: it must be the one that its poll just had (L1).

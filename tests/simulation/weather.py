@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -19,13 +20,15 @@ class Fate:
 
     `effect` False: it never arrives. `error` is answered in place of the result, whether or not
     there was an effect. `there` and `back` are seconds added to the way; what takes longer than
-    the caller waits is a time-out for it, and takes effect all the same.
+    the caller waits is a time-out for it, and takes effect all the same. With `again` it arrives a
+    second time, so many seconds after the first, and only the second is answered.
     """
 
     effect: bool = True
     error: Callable[[], RemoteError] | None = None
     there: float = 0.0
     back: float = 0.0
+    again: float | None = None
 
 
 FINE = Fate()
@@ -155,7 +158,15 @@ class Line:
         def time_out() -> None:
             answer(None, self._error(f"{method}: timed out"))
 
+        def arrive_unanswered() -> None:
+            weather.sent_at = sent_at
+            with suppress(RemoteError):
+                effect()
+
         weather.reached("sent", method, process.name)
+        if fate.again is not None:
+            engine.after(there, arrive_unanswered)
+            there += fate.again
         engine.after(there, arrive)
         if there + back > self._timeout:
             engine.after(self._timeout, time_out, process)

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
-from nodemanager.core.model import Job, Listed, Record, Size, Tags
+from nodemanager.core.commands import Reply
+from nodemanager.core.model import Job, Listed, Record, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
 from tests.simulation.engine import Engine, SimClock
 from tests.simulation.machine import Habits, Machine, Moods
 from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Manager
+from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
 from tests.simulation.weather import Weather, cloud_line, store_line
 
-SMALL = Size("small", "s.1", cores=1, ram_mb=1000, price=0.1)
 STEP_MATTERS_S = 3000.0
 """Longer than any window here: no stamp from before a step is judged later."""
+EVERYONE = "*"
 STEP_READ_S = 5.0
 """A step is measured by two readings, each good to half a round trip."""
-LARGE = Size("large", "s.4", cores=4, ram_mb=8000, price=0.5)
 
 
 @dataclass
@@ -37,12 +38,15 @@ class Pool:
     name: str
     settings: Settings
     poll_time: float
-    journal: MemoryJournal
+    clock: SimClock
+    """Of the machine that its managers run on."""
+    journal: Paper
     facts: Facts = field(default_factory=Facts)
-    wall_error: float = 0.0
     wanted: int = 0
     clock_read_at: float = 0.0
     wishlist_fails: bool = False
+    odd_jobs: tuple[Job, ...] = ()
+    """What the wishlist asks for besides."""
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
@@ -51,11 +55,7 @@ class Pool:
 
     def open_intents(self) -> tuple[OpenIntent, ...]:
         """What the journal has open, also while its disk fails."""
-        fault = self.journal.fault
-        self.journal.heal()
-        found = self.journal.open_intents()
-        self.journal.fault = fault
-        return found
+        return self.journal.whole().open_intents()
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,12 @@ class Shape:
     """So many records were there before the first manager, some with a node."""
     proven: bool = True
     """The adapters prove their listings complete (L2)."""
+    sqlite: bool = False
+    """The managers' journals are files, and not kept in memory."""
+    operators_every: float = 0.0
+    """Mean seconds between two commands of a pool's operators, 0 where they give none."""
+    crowd: int = 0
+    """So many records more were there before the first manager, all leaked."""
 
 
 @dataclass(frozen=True)
@@ -106,30 +112,35 @@ class World:
         self.weather = Weather(self.engine)
         self.cloud = SimCloud(self.engine, shape.traits, self._boot)
         self.registry = Registry(
-            self.engine, slots=shape.slots, stampless_pings=shape.stampless_pings
+            self.engine,
+            slots=shape.slots,
+            stampless_pings=shape.stampless_pings,
+            keeps_addresses=not shape.fenced,
         )
         self.bulletin = Bulletin()
         self.moods = Moods()
         self.machines: dict[str, Machine] = {}
         self.pools = {
-            settings.pool: Pool(
-                settings.pool,
-                settings,
-                poll_time,
-                MemoryJournal(SimClock(self.engine), keeps_entries=False),
-            )
-            for settings, poll_time in shape.pools
+            settings.pool: self._pool(settings, poll_time) for settings, poll_time in shape.pools
         }
         self.managers: dict[str, Manager] = {}
         self.violations: list[Violation] = []
         self.enough: Callable[[str], bool] = lambda rule: False
         """Whether a violation of that rule is all that is wanted of the run."""
+        self.may_break: str | None = None
+        """The assumption that the scenario may break."""
         self.broken: dict[str, float] = {}
+        self._broken_for: dict[str, set[str]] = {}
         self.trace: list[str] = []
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.given: list[Callable[[str, object], None]] = []
         self.starts: list[Callable[[Manager], None]] = []
+        self.wishlists: list[Callable[[Manager], None]] = []
+        self.calms: list[Callable[[], None]] = []
+        """What ends with the storm, wherever it stands."""
+        self.replies: list[Callable[[Reply], None]] = []
+        """Told what each operator was answered."""
         self.planned_count = 0
         self.clock_lies = 0.0
         """Seconds by which an age may be wrong: what no reading showed, or not to the second."""
@@ -139,6 +150,11 @@ class World:
         self._addresses = 0
         self._random = self.engine.random("world")
         self._secrets = self.engine.random("secrets")
+
+    def _pool(self, settings: Settings, poll_time: float) -> Pool:
+        clock = SimClock(self.engine)
+        journal = Paper(settings.pool, clock, sqlite=self.shape.sqlite)
+        return Pool(settings.pool, settings, poll_time, clock, journal)
 
     # What the product draws at random.
 
@@ -209,14 +225,20 @@ class World:
                 timeout=STORE_TIMEOUT_S,
                 clock=manager.clock,
             )
-        return CasStore(self.registry, line, manager.name, self.bulletin)
+        return CasStore(self.registry, line, manager.name, self.bulletin, clock=manager.clock)
 
     def wishlist(self, manager: Manager) -> tuple[Job, ...]:
         if manager.pool.wishlist_fails:
             raise NodeManagerError("the wishlist command failed")
-        wanted = manager.pool.wanted
         manager.wishlist_at = self.engine.now
-        return (Job("j", count=wanted),) if wanted else ()
+        for told in self.wishlists:
+            told(manager)
+        return self.jobs(manager.pool)
+
+    def jobs(self, pool: Pool) -> tuple[Job, ...]:
+        """What the pool's users have in the queue."""
+        jobs = tuple(Job(f"j{number}") for number in range(pool.wanted))
+        return jobs + pool.odd_jobs
 
     def users(self) -> None:
         """What the users want changes by and by."""
@@ -236,12 +258,18 @@ class World:
         """Records that were there before us: clean, leaked, of others, and of nodes that live."""
         random = self.engine.random("heirlooms")
         names = [None, None, "elsewhere", *self.pools]
+        long_leaked = 0
         for _ in range(self.shape.heirlooms):
             pool = random.choice(names)
+            kind = random.choice(("clean", "leaked", "leaked", "living", "long leaked"))
+            if kind == "long leaked":
+                # The first of them at slot 0, which is one.
+                self._leaked(pool, long_leaked, random, age=1000.0)
+                long_leaked = max(long_leaked, self.shape.slots) + 1
+                continue
             values: dict[str, object] = {"info": {}, "properties": {}}
             if pool is not None:
                 values["properties"] = {wire.POOL: pool}
-            kind = random.choice(("clean", "leaked", "leaked", "living"))
             row = self.registry.insert(values, "server", "heirloom")
             record = self.registry.record(row["uuid"])
             assert record is not None
@@ -253,6 +281,22 @@ class World:
             if kind == "leaked":
                 lives = random.random() * 400
                 self.engine.after(lives, lambda node=node: self.cloud.end(node))
+        for slot in range(1, self.shape.crowd + 1):
+            # The first plan frees the old ones; all the others become stale at once after that.
+            self._leaked(next(iter(self.pools)), slot, random, age=1000.0 if slot < 4 else 0.0)
+
+    def _leaked(self, pool: str | None, slot: int, random: Random, *, age: float = 0.0) -> None:
+        """A record that holds its slot since long ago, and whose node is no more; 0 is a slot."""
+        before = self.registry.now_ns() - int(1000e9 * (1 + random.random()))
+        values: dict[str, object] = {
+            "properties": {} if pool is None else {wire.POOL: pool},
+            "info": {wire.INSTANCE_ID: f"i-gone{slot}"},
+            "slot_number": slot,
+            "hostname": f"compute{slot}",
+            "first_ping_at": before,
+            "last_ping_at": before,
+        }
+        self.registry.insert(values, "server", "heirloom", age=age)
 
     # Nodes.
 
@@ -313,10 +357,17 @@ class World:
         if self.verbose:
             self.trace.append(f"{self.engine.now - 100_000.0:9.2f} {line}")
 
-    def break_assumption(self, which: str, why: str) -> None:
+    def break_assumption(self, which: str, why: str, *about: str) -> None:
+        """It does not hold any more for these nodes and records; for none said, for all."""
         if which not in self.broken:
             self.broken[which] = self.engine.now
             self.note(f"!! {which} is broken: {why}")
+        self._broken_for.setdefault(which, set()).update(about or (EVERYONE,))
+
+    def is_excused(self, *names: str | None, which: str | None = None) -> bool:
+        """Whether an assumption, or that one, is broken for one of these nodes and records."""
+        found = self._broken_for.values() if which is None else [self._broken_for.get(which, set())]
+        return any(EVERYONE in one or not one.isdisjoint(names) for one in found)
 
     def violate(self, rule: str, what: str) -> None:
         self.violations.append(Violation(rule, self.engine.now, what))

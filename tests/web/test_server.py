@@ -38,6 +38,7 @@ FORERUNNERS_KEYS = {
     "actor_exceptions",
     "boot_failures",
     "list_nodes_errors",
+    "cloud_errors",
     "create_node_errors",
     "destroy_node_errors",
     "idle_times",
@@ -62,6 +63,18 @@ class Manager:
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> requests.Response:
         return requests.get(self.server.url + path, headers=headers, timeout=5)
+
+    def refused(self, server: str, reason: str) -> float | None:
+        """How many requests its metrics say that it refused."""
+        families = text_string_to_metric_families(self.get("/metrics").text)
+        for family in families:
+            for sample in family.samples:
+                if sample.name == "nodemanager_requests_refused_total" and sample.labels == {
+                    "server": server,
+                    "reason": reason,
+                }:
+                    return sample.value
+        return None
 
     def cycle(self, **fields: object) -> Status:
         status = Status(made_at=self.clock.boottime(), pool="prod", **fields)  # type: ignore[arg-type]
@@ -111,6 +124,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         reasons={Reason.WITHIN_WINDOW: 3},
         deferred=2,
         refused={("small", Reason.AT_QUOTA): 4},
+        unsatisfiable=(("j7", "no_fitting_size"), ("j8", "no_fitting_size")),
         under_way={"setup": 1},
     )
     manager.clock.advance(2)
@@ -127,6 +141,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
     errors = ("actor_exceptions", "boot_failures", "list_nodes_errors")
     assert [shown[name] for name in errors] == [1, 1, 1]
     assert (shown["create_node_errors"], shown["destroy_node_errors"]) == (1, 1)
+    assert shown["cloud_errors"] == 3
     assert shown["Version"] == __version__
     assert shown["idle_times"] == {"compute-3": 12.346}
     assert shown["pool"] == "prod"
@@ -157,6 +172,10 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         "aborted": None,
     }
     assert shown["boots_refused"] == [{"size": "small", "reason": "at_quota", "count": 4}]
+    counted = {"count": 2, "reasons": {"no_fitting_size": 2}}
+    named = [{"id": id, "reason": "no_fitting_size"} for id in ("j7", "j8")]
+    assert shown["jobs_unsatisfiable"] == counted | {"jobs": named}
+    assert manager.get("/status.json").json()["jobs_unsatisfiable"] == counted
     assert shown["under_way"] == {"setup": 1}
 
 
@@ -293,9 +312,71 @@ def test_every_answer_is_guarded_and_only_get_is_served(
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     assert "html" not in answer.headers["Content-Type"]
     if method != "GET":
-        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
     if not answer.ok:
         assert answer.json()["title"]
+
+
+@pytest.mark.parametrize("path", ["/status.json", "/metrics", "/_health/ping", "/nothing"])
+def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager) -> None:
+    """X11: a body behind it would be taken for the next request's answer."""
+    manager.cycle()
+    with socket.create_connection(manager.server.address, timeout=5) as client:
+        client.sendall(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        client.sendall(b"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        heads = client.makefile("rb").read().split(b"HTTP/1.1 ")[1:]
+    expected = manager.get(path)
+    assert heads[0].startswith(str(expected.status_code).encode())
+    assert heads[0].partition(b"\r\n\r\n")[2] == b""
+    assert heads[1].startswith(b"404")
+    assert len(heads) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "headers", "expected"),
+    [
+        pytest.param("127.0.0.1:80", {}, 200, id="address"),
+        pytest.param("[::1]:80", {}, 200, id="address-6"),
+        pytest.param("LOCALHOST", {}, 200, id="localhost"),
+        pytest.param(socket.gethostname(), {}, 200, id="this-machine"),
+        pytest.param("evil.example", {}, 421, id="a-name-somebody-made-up"),
+        pytest.param("127.0.0.1.evil.example", {}, 421, id="that-begins-like-ours"),
+        pytest.param("", {}, 421, id="empty"),
+        pytest.param("evil.example", {"Authorization": "Bearer wrong"}, 421, id="wrong-token"),
+        pytest.param("head.example", WITH_TOKEN, 200, id="any-with-the-token"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/status.json", "/metrics"])
+def test_counts_are_told_under_our_own_names_only(
+    path: str, host: str, headers: dict[str, str], expected: int, manager: Manager
+) -> None:
+    """X15: a page whose name was made to lead to our address reads nothing."""
+    manager.cycle()
+    answer = manager.get(path, {**headers, "Host": host})
+    assert answer.status_code == expected
+    if expected == 421:
+        assert answer.json()["title"] == "wrong host"
+        assert manager.refused("management", "wrong_host") == 1
+
+
+def test_what_was_refused_is_counted_and_logged_once_a_minute(
+    manager: Manager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X14: who tries tokens leaves a trace, and does not fill the log."""
+    caplog.set_level(logging.INFO)
+    for _ in range(20):
+        manager.get("/_health/ping", {"Authorization": "Bearer guessed"})
+    manager.get("/_health/ping")
+    assert manager.refused("management", "wrong_token") == 20
+    assert manager.refused("management", "no_token") == 1
+    assert manager.refused("management", "wrong_host") == 0
+    said = [line for line in map(log.fields_of, caplog.records) if line]
+    refused = [line for line in said if line["event"] == Event.REQUEST_REFUSED]
+    assert [(line["reason"], line["address"]) for line in refused] == [
+        (Reason.WRONG_TOKEN, "127.0.0.1"),
+        (Reason.NO_TOKEN, "127.0.0.1"),
+    ]
+    assert "guessed" not in caplog.text
 
 
 def test_a_taken_port_names_the_address_and_the_option(manager: Manager) -> None:

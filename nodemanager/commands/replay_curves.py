@@ -1,0 +1,94 @@
+"""A replay's gain and cost as curves on a terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from nodemanager.commands.replay_result import (
+    Result,
+)
+from nodemanager.core.worth import free_sooner
+
+CHART_HEIGHT = 16
+CHART_WIDTH = 100
+ROOM = 0.25
+COLORS = ("green", "blue", "magenta", "cyan", "yellow")
+
+
+def chart(result: Result, out: Console) -> str:
+    import plotext
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(min(CHART_WIDTH, out.width), CHART_HEIGHT)
+    made = _sweep_chart(result, plotext) if result.sweep else _time_chart(result, plotext)
+    if not made:
+        return ""
+    drawn = str(plotext.build())
+    return drawn if out.color_system else str(plotext.uncolorize(drawn))
+
+
+def _sweep_chart(result: Result, plotext: Any) -> bool:
+    """Gain on the left, cost on the right, over the values."""
+    ordered = result.in_order
+    if len(ordered) < 2:
+        return False
+    places = list(range(len(ordered)))
+    gains = [balance.slot_s / 3600 for _, balance, _ in ordered]
+    costs = [len(balance.hits) for _, balance, _ in ordered]
+    plotext.plot(places, gains, label="slot-hours (left)", color="green", marker="braille")
+    plotext.plot(places, costs, label="hits (right)", color="red", marker="braille", yside="right")
+    ticks = whole_ticks(max(costs))
+    # Room for the legend, which is drawn over what is there.
+    plotext.ylim(min(gains), max(gains) + ROOM * (max(gains) - min(gains) or 1.0), yside="left")
+    plotext.ylim(0, ticks[-1] * (1 + ROOM), yside="right")
+    plotext.yticks(ticks, [str(one) for one in ticks], yside="right")
+    plotext.xticks(places, [label.split(" ")[0] for label, _, _ in ordered])
+    plotext.xlabel(result.heading)
+    return True
+
+
+def whole_ticks(most: int) -> list[int]:
+    """A few whole numbers from 0 to `most` or a little more."""
+    step = max(1, -(-most // 4))
+    return list(range(0, max(most, 1) + step, step))
+
+
+def _time_chart(result: Result, plotext: Any) -> bool:
+    """How many slots more are free than in the recording, over its time."""
+    walls = result.replayed.walls
+    unit, unit_s = unit_of(walls[-1] - walls[0])
+    drawn = False
+    for row, color in zip(result.rows, itertools.cycle(COLORS), strict=False):
+        steps = free_sooner(row.balance.moves, walls[0], walls[-1])
+        if len(steps) < 3:
+            continue
+        drawn = True
+        xs, ys = stairs(steps)
+        at = [(one - walls[0]) / unit_s for one in xs]
+        plotext.plot(at, ys, label=row.tried.label, color=color, marker="braille")
+    plotext.xlabel(f"{unit} since the recording began")
+    plotext.ylabel("slots more that are free")
+    return drawn
+
+
+def unit_of(seconds: float) -> tuple[str, float]:
+    """What to count so long a time in."""
+    return ("hours", 3600.0) if seconds > 3 * 3600.0 else ("minutes", 60.0)
+
+
+def stairs(steps: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
+    """Steps as a line: each value stands until the next."""
+    xs: list[float] = []
+    ys: list[int] = []
+    for at, value in steps:
+        if ys:
+            xs.append(at)
+            ys.append(ys[-1])
+        xs.append(at)
+        ys.append(value)
+    return xs, ys

@@ -1,0 +1,98 @@
+"""A replay for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.commands.replay_result import (
+    NOTES,
+    Result,
+)
+from nodemanager.core.whatif import Hit
+from nodemanager.core.worth import Balance, Outcome
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """The same for machines: times in epoch seconds, lengths in seconds."""
+    outline, replayed = result.outline, result.replayed
+    return {
+        "journal": result.path,
+        "from": outline.first,
+        "until": outline.last,
+        "decisions": outline.decisions,
+        "dry_run": not outline.acts,
+        "differing": replayed.differing,
+        "differences": [
+            {
+                "plan": one.plan_id,
+                "at": one.wall,
+                "of": one.subject,
+                "id": one.id,
+                "recorded": list(one.recorded) if one.recorded else None,
+                "now": list(one.now) if one.now else None,
+            }
+            for one in replayed.differences
+        ],
+        "swept": None if result.sweep is None else result.sweep.option.option,
+        "recorded": _balance_json(result.recorded, replayed.recorded),
+        "values": [
+            {
+                "label": row.tried.label,
+                "value": row.tried.value,
+                "settings": dict(row.tried.variation.changes),
+                "warnings": list(row.tried.variation.warnings),
+                **_balance_json(row.balance, row.outcome),
+            }
+            for row in result.rows
+        ],
+        "notes": list(NOTES),
+    }
+
+
+def _balance_json(balance: Balance, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "cleans": balance.cleans,
+        "sooner": balance.earlier,
+        "later": balance.later,
+        "not_yet": balance.never,
+        "slot_hours": balance.slot_s / 3600,
+        "boots": balance.boots,
+        "boots_lost": balance.boots_lost,
+        "boot_hours": balance.boot_wait_s / 3600,
+        "hits": [_hit_json(hit) for hit in balance.hits],
+        "spared": balance.spared,
+        "shutdowns": {reason.value: count for reason, count in outcome.destroyed.items()},
+        "breaker_opened": dict(outcome.breaker_opened),
+        "moves": [
+            {
+                "record": move.life.record,
+                "incarnation": move.life.incarnation,
+                "slot": move.life.slot,
+                "host": move.life.hostname,
+                "node": move.life.node_id,
+                "by": move.by.value,
+                "reason": move.reason.value if move.reason else None,
+                "recorded": move.before,
+                "then": move.after,
+                "sooner_s": move.gain_s,
+            }
+            for move in balance.moves
+        ],
+    }
+
+
+def _hit_json(hit: Hit) -> dict[str, Any]:
+    life = hit.life
+    return {
+        "record": life.record,
+        "incarnation": life.incarnation,
+        "slot": life.slot,
+        "host": life.hostname,
+        "node": life.node_id,
+        "by": hit.by.value,
+        "reason": hit.reason.value if hit.reason else None,
+        "freed": hit.freed_at,
+        "sign": hit.sign.value,
+        "alive": hit.alive_at,
+        "pinged": hit.pinged_at,
+    }

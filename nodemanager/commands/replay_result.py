@@ -1,0 +1,174 @@
+"""What a replay came to, and its numbers, times and hits as they are shown anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
+from nodemanager.commands.times import local, span, told
+from nodemanager.core.whatif import Hit
+from nodemanager.core.worth import Balance, Outcome, weigh
+from nodemanager.journal.reading import Outline
+from nodemanager.journal.sweep import Replayed
+
+RECORDED = "recorded"
+WINDOW = "node_stale_after"
+
+NOTES = (
+    "Each hit is the most it can be: before a clean the cloud is asked about that very node (C11), "
+    "and before a destroy the scheduler (D2); no journal has an answer that was not asked for.",
+    "A slot that is free sooner would have been used sooner: what boots on it, and which jobs run "
+    "elsewhere then, is not in the recording. Idle nodes are shut down as recorded.",
+    "A clean or destroy of other settings is taken as done at once and as never failing, and a hit "
+    "as given back at once (U8); till then the breaker would have stopped all freeing.",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One lot of settings, held against the recorded ones."""
+
+    tried: Tried
+    outcome: Outcome
+    balance: Balance
+
+
+@dataclass(frozen=True)
+class Result:
+    """All there is to show. `sweep` is None without one; `recorded` is weighed against itself."""
+
+    path: str
+    outline: Outline
+    replayed: Replayed
+    recorded: Balance
+    rows: tuple[Row, ...]
+    sweep: Sweep | None
+
+    @property
+    def heading(self) -> str:
+        if self.sweep is not None:
+            return self.sweep.option.option
+        return WINDOW if self._are_windows else "settings"
+
+    @property
+    def _are_windows(self) -> bool:
+        return all(row.tried.value is not None for row in self.rows)
+
+    @property
+    def recorded_label(self) -> str:
+        if self.sweep is None and self._are_windows:
+            return f"{duration(self.outline.settings.node_stale_after)} ({RECORDED})"
+        if self.sweep is None:
+            return RECORDED
+        return f"{shown(self.sweep.option, self.sweep.recorded)} ({RECORDED})"
+
+    @property
+    def decimals(self) -> int:
+        """How many an hour is shown with: a short recording has only parts of one."""
+        most = max((abs(row.balance.slot_s) / 3600 for row in self.rows), default=0.0)
+        return 1 if most >= 10 else 2 if most >= 1 else 3
+
+    @property
+    def in_order(self) -> list[tuple[str, Balance, bool]]:
+        """Label, balance, and whether it is the recorded one; a sweep's by its values."""
+        rows = [(row.tried.label, row.balance, False) for row in self.rows]
+        if self.sweep is None:
+            return [(self.recorded_label, self.recorded, True), *rows]
+        ordered = [
+            (row.tried.value or 0.0, row.tried.label, row.balance, False)
+            for row in self.rows
+            if row.tried.value != self.sweep.recorded or row.tried.variation.changes
+        ]
+        ordered.append((self.sweep.recorded, self.recorded_label, self.recorded, True))
+        ordered.sort(key=lambda one: one[0])
+        return [(label, balance, is_recorded) for _, label, balance, is_recorded in ordered]
+
+
+def result_of(
+    path: str, outline: Outline, replayed: Replayed, tried: Sequence[Tried], sweep: Sweep | None
+) -> Result:
+    rows = tuple(
+        Row(one, outcome, weigh(replayed.recorded, outcome, replayed.walls))
+        for one, outcome in zip(tried, replayed.others, strict=True)
+    )
+    recorded = weigh(replayed.recorded, replayed.recorded, replayed.walls)
+    return Result(path, outline, replayed, recorded, rows, sweep)
+
+
+# Numbers and times as they are shown.
+
+
+def when(result: Result, at: float, *, terminal: bool) -> str:
+    """On a terminal the time of day alone, where all of the recording is of one day."""
+    first, last = (local(one)[:10] for one in (result.outline.first, result.outline.last))
+    if terminal and first == last == local(at)[:10]:
+        return local(at)[11:]
+    return told(at, terminal=terminal)
+
+
+def hours(seconds: float, decimals: int = 1) -> str:
+    """Signed hours: `+12.5`, `0.0`."""
+    value = round(seconds / 3600, decimals)
+    return f"{value:+.{decimals}f}" if value else f"{0:.{decimals}f}"
+
+
+def signed(number: int) -> str:
+    return f"{number:+d}" if number else "0"
+
+
+def boots_of(balance: Balance) -> int:
+    return balance.boots - balance.boots_lost
+
+
+def signed_span(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '-'}{span(abs(seconds))}"
+
+
+COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-hours", "hits")
+
+
+def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
+    return (
+        str(balance.cleans),
+        str(balance.earlier),
+        str(balance.later),
+        str(balance.never),
+        hours(balance.slot_s, decimals),
+        signed(boots_of(balance)),
+        hours(balance.boot_wait_s, decimals),
+        str(len(balance.hits)),
+    )
+
+
+def moment_of(result: Result, at: float | None, *, terminal: bool) -> str:
+    return "not yet" if at is None else when(result, at, terminal=terminal)
+
+
+@dataclass(frozen=True)
+class LifeHit:
+    """A life that lived on, and under which values it would have been freed."""
+
+    first: Hit
+    labels: tuple[str, ...]
+
+
+def hits_by_life(result: Result) -> list[LifeHit]:
+    """Each life that was hit, once, the one freed longest before its sign of life first."""
+    found: dict[str, tuple[Hit, list[str]]] = {}
+    for label, balance, _ in result.in_order:
+        for hit in balance.hits:
+            first, labels = found.setdefault(hit.life.key, (hit, []))
+            if label not in labels:
+                labels.append(label)
+            if hit.freed_at < first.freed_at:
+                found[hit.life.key] = (hit, labels)
+    hits = [LifeHit(first, tuple(labels)) for first, labels in found.values()]
+    return sorted(hits, key=lambda one: one.first.freed_at - one.first.alive_at)
+
+
+def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
+    """When it pinged; or, where no ping is recorded, when it was listed."""
+    if hit.pinged_at is not None:
+        return when(result, hit.pinged_at, terminal=terminal)
+    return f"listed {when(result, hit.alive_at, terminal=terminal)}"

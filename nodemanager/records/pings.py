@@ -1,0 +1,151 @@
+"""What a ping says and does, in one place: read from its parameters, held against the row.
+
+Pure functions of a row, so that many pings can be judged in one transaction.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.errors import StoreRefused
+from nodemanager.records import rows, wire
+from nodemanager.records.view import view
+
+_TOTALS = ("total_cpu_cores", "total_ram_mb", "total_scratch_mb")
+_LEADING_NUMBER = re.compile(r"\s*(\d{1,15})")
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]*")
+"""What every cloud's ids are made of; whether it is an id of its own only that cloud can say."""
+_MAX_WORD = 255
+
+
+class WrongSecret(StoreRefused):
+    """A ping that does not bear the record's secret."""
+
+
+class WrongInstance(StoreRefused):
+    """A ping with the record's secret that names another node than the record's own (P1a)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """One as it came: for which record, with what parameters, from which address."""
+
+    uuid: str
+    params: Mapping[str, Any]
+    caller: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pinged:
+    """What a ping did. `taken_from` lists the records that lost their address to this one."""
+
+    node: dict[str, Any]
+    taken_from: tuple[str, ...] = ()
+
+
+def told(row: rows.Row, ping: Ping) -> dict[str, Any]:
+    """The columns of `row` that the ping writes, but for its time, address and slot.
+
+    Raises WrongSecret, WrongInstance, and StoreRefused for what can't be understood or must not be
+    believed.
+    """
+    properties, info = rows.objects(row)
+    _check_secret(info, word(ping.params, "ping_secret"))
+    _say(properties, info, ping.params)
+    return {"info": info, "properties": properties}
+
+
+def is_first(row: rows.Row) -> bool:
+    """Whether it may take an address or a slot, which other rows have to do with."""
+    return row["ip_address"] is None or not row["slot_number"]
+
+
+def answer_to(row: rows.Row, now_ns: int) -> dict[str, Any]:
+    """What the node is told, and then its record as it is shown (D12).
+
+    `drain` comes first, so that a shell script finds it at the start of the answer.
+    """
+    order = row["drain"]
+    return {"drain": order is not None, "drain_order": order, **view(row, now_ns)}
+
+
+def address_of(ping: Ping) -> str:
+    """The address that the node tells, or that it called from."""
+    text = word(ping.params, "local_ipv4") or ping.caller
+    try:
+        address = ipaddress.ip_address(text.strip())
+    except ValueError as error:
+        raise StoreRefused("local_ipv4 is not an address") from error
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def _check_secret(info: Mapping[str, Any], given: str | None) -> None:
+    if not given:
+        raise StoreRefused("a ping needs its ping_secret")
+    secret = info.get(wire.PING_SECRET)
+    known = secret if isinstance(secret, str) else ""
+    if not known or not hmac.compare_digest(_bytes(known), _bytes(given)):
+        raise WrongSecret("this is not the record's ping_secret")
+
+
+def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
+    """Put what a ping says into info and properties; our own keys there stay."""
+    own = rows.own_node(properties)
+    if own is not None:
+        # Its claim says whose it is, whatever was written over what pings said.
+        info[wire.INSTANCE_ID] = own
+    instance = word(params, "instance_id") or word(params, "ec2_instance_id")
+    if instance:
+        if not _INSTANCE.fullmatch(instance):
+            raise WrongInstance("instance_id is no cloud's id of a node")
+        known = info.setdefault(wire.INSTANCE_ID, None)
+        if known is not None and known != instance:
+            raise WrongInstance("this record is another instance_id's")
+        info[wire.INSTANCE_ID] = instance
+    for key in wire.WORDS:
+        info.pop(key, None)
+    state = (word(params, "worker_state") or "").strip().lower()
+    if state:
+        info[wire.WORKER_STATE] = state
+    order = word(params, "drain_order")
+    if order and state == wire.DRAINED:
+        info[wire.DRAIN_ORDER] = order
+    if (word(params, "drain_hook") or "").strip().lower() == "yes":
+        info[wire.DRAIN_HOOK] = True
+    for name in _TOTALS:
+        number = _LEADING_NUMBER.match(word(params, name) or "")
+        if number is None:
+            properties.pop(name, None)
+        else:
+            properties[name] = int(number[1])
+
+
+def word(params: Mapping[str, Any], name: str) -> str | None:
+    """A parameter as text; JSON bodies may bring numbers."""
+    value = params.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise StoreRefused(f"{name} must be text")
+    text = str(value)
+    if len(text) > _MAX_WORD or not text.isprintable():
+        raise StoreRefused(f"{name} is not a plain short text")
+    return text
+
+
+def word_or_none(params: Mapping[str, Any], name: str) -> str | None:
+    """The same, where a value that can't be used is no reason to refuse."""
+    try:
+        return word(params, name)
+    except StoreRefused:
+        return None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

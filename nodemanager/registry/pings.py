@@ -1,0 +1,76 @@
+"""Pings that arrive together are written together.
+
+A commit waits for the disk, and costs the same for one ping as for a hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from nodemanager.records.pings import Ping, Pinged, WrongSecret
+from nodemanager.records.resource import NodesResource, Outcomes
+from nodemanager.workers import Workers
+
+MOST = 256
+
+Outcome = Pinged | Exception | None
+
+
+class PingWriter:
+    """One thread that commits the pings of a moment in one transaction; `workers` do the others.
+
+    Used by one event loop.
+    """
+
+    def __init__(self, nodes: NodesResource, workers: Workers) -> None:
+        self._nodes = nodes
+        self._workers = workers
+        self._thread = Workers("pings", 1)
+        self._waiting: deque[tuple[Ping, asyncio.Future[Outcome]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def ping(self, ping: Ping) -> Pinged:
+        """What it did, once that is on the disk. Raises what NodesResource.ping does."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ping, future))
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write())
+        outcome = await future
+        if outcome is None:
+            return await self._workers.run(self._nodes.ping, ping)
+        if isinstance(outcome, WrongSecret):
+            await self._workers.run(self._nodes.remember_late, ping)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _write(self) -> None:
+        """Write until nobody waits; what arrives meanwhile is the next batch."""
+        try:
+            while self._waiting:
+                batch = self._batch()
+                pings = [ping for ping, _ in batch]
+                outcomes: Outcomes
+                try:
+                    outcomes = await self._thread.run(self._nodes.ping_all, pings)
+                except Exception as error:
+                    outcomes = [error] * len(batch)
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    if not future.done():
+                        future.set_result(outcome)
+        finally:
+            self._writing = None
+
+    def _batch(self) -> list[tuple[Ping, asyncio.Future[Outcome]]]:
+        """The next to write, one of each record: a second one is judged on what the first wrote."""
+        taken: dict[str, tuple[Ping, asyncio.Future[Outcome]]] = {}
+        later = []
+        while self._waiting and len(taken) < MOST:
+            one = self._waiting.popleft()
+            if one[0].uuid in taken:
+                later.append(one)
+            else:
+                taken[one[0].uuid] = one
+        self._waiting.extendleft(reversed(later))
+        return list(taken.values())

@@ -1,0 +1,90 @@
+"""The lists of nodes and slots, over HTTP, all with the token.
+
+GET /api/nodes       every node of the newest decision
+GET /api/nodes/ID    the one that ID names; 404 with what there is near where none does
+GET /api/slots       every slot that is held
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from nodemanager.core import inventory
+from nodemanager.core.naming import UnknownIdError
+from nodemanager.journal.explained import Json, Picture, plain
+from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.explain import Explanations
+from nodemanager.workers import Workers
+
+
+def add_inventory(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+    app.add_route("/api/nodes", _Nodes(explanations, door, workers))
+    # A cloud's own ids may have slashes in them.
+    app.add_route("/api/nodes/{id:path}", _Node(explanations, door, workers))
+    app.add_route("/api/slots", _Slots(explanations, door, workers))
+
+
+def nodes(picture: Picture) -> Json:
+    taken = inventory.take(picture.made, picture.snapshot, picture.settings)
+    return {**_head(taken), "nodes": [_row(one) for one in taken.nodes]}
+
+
+def slots(picture: Picture) -> Json:
+    taken = inventory.take(picture.made, picture.snapshot, picture.settings)
+    rows = [_row(one) for one in taken.slots]
+    return {**_head(taken), "total": taken.total, "slots": rows}
+
+
+def node(picture: Picture, given: str) -> Json:
+    """Raises UnknownIdError, also for what has no node that is listed."""
+    row = inventory.node_row(picture.made, picture.snapshot, picture.settings, given)
+    if row is None:
+        raise UnknownIdError(f"{given} has no node that is listed")
+    return _row(row)
+
+
+def _head(taken: inventory.Inventory) -> Json:
+    return {"pool": taken.pool, "plan": taken.plan, "at": taken.at}
+
+
+def _row(row: inventory.NodeRow | inventory.SlotRow) -> Json:
+    return {key: plain(value) for key, value in asdict(row).items()}
+
+
+class _Pictured:
+    def __init__(self, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+        self._explanations = explanations
+        self._door = door
+        self.workers = workers
+
+    def picture(self, request: Request) -> Picture:
+        """The newest decision, for whoever has the token."""
+        self._door.lets_in(request)
+        picture = self._explanations.picture
+        if picture is None:
+            raise falcon.HTTPServiceUnavailable(
+                title="starting", description="nothing was decided yet; try again", retry_after=1
+            )
+        return picture
+
+
+class _Nodes(_Pictured):
+    async def on_get(self, request: Request, response: Response) -> None:
+        response.media = await self.workers.run(nodes, self.picture(request))
+
+
+class _Slots(_Pictured):
+    async def on_get(self, request: Request, response: Response) -> None:
+        response.media = await self.workers.run(slots, self.picture(request))
+
+
+class _Node(_Pictured):
+    async def on_get(self, request: Request, response: Response, id: str) -> None:
+        try:
+            response.media = await self.workers.run(node, self.picture(request), id)
+        except UnknownIdError as error:
+            raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error

@@ -1,0 +1,124 @@
+"""Telling nodes to take no more work, and waiting until they say that they have drained (D12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.core.model import Guarantee, Job, WorkerState
+from nodemanager.errors import Conflict, StoreError
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.actors.test_operators import Operator
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
+
+HOUR = 3600.0
+
+
+def hooked(make_rig: MakeRig, state: WorkerState = WorkerState.IDLE) -> tuple[Rig, str]:
+    """One node that nobody wants, with a drain hook."""
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state, rig.fleet.drain_hooks = state, True
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+    rig.jobs = ()
+    return rig.start(), machine.node.id
+
+
+def actions(rig: Rig) -> list[object]:
+    return [line["action"] for line in rig.lines("node.drain") if line.get("error") is None]
+
+
+def test_an_idle_node_is_told_to_drain_and_goes_once_it_has(make_rig: MakeRig) -> None:
+    rig, node = hooked(make_rig)
+    line = rig.turn_until("node.drain", within=300)
+    assert (line["node"], line["action"], line["reason"]) == (node, "drain", "drain_awaited")
+    assert rig.nodes
+    started = rig.turn_until("node.shutdown_started", within=120)
+    assert started["reason"] == "idle_beyond_demand"
+    assert node in rig.fleet.drained
+    rig.turn(120)
+    assert rig.nodes == []
+
+
+def test_a_node_that_does_not_drain_is_left_alone(make_rig: MakeRig) -> None:
+    """It pings on that it is idle, and has not said yet that it takes no work."""
+    rig, node = hooked(make_rig)
+    rig.turn_until("node.drain", within=300)
+    rig.fleet.mute = True
+    rig.turn(600)
+    assert [one.id for one in rig.nodes] == [node]
+
+
+def test_demand_that_comes_back_gives_it_work_again(make_rig: MakeRig) -> None:
+    rig, node = hooked(make_rig)
+    rig.turn_until("node.drain", within=300)
+    # Before it pings: what it is told is taken back before it hears of it, or after.
+    rig.fleet.mute = True
+    rig.jobs = (Job("j"),)
+    rig.turn(60)
+    rig.fleet.mute = False
+    rig.turn(60)
+    assert actions(rig) == ["drain", "resume"]
+    assert [one.id for one in rig.nodes] == [node]
+    assert rig.fleet.drained == {}
+
+
+def test_a_restart_tells_it_anew_and_believes_only_the_answer_to_that(make_rig: MakeRig) -> None:
+    rig, node = hooked(make_rig)
+    rig.turn_until("node.drain", within=300)
+    (first,) = [row.drain for row in rig.records]
+    rig.kill()
+    rig.fleet.beat()
+    assert rig.fleet.drained == {node: first}
+    rig.start()
+    rig.turn_until("node.drain", within=300)
+    (second,) = [row.drain for row in rig.records]
+    assert second not in (None, first)
+    rig.turn(120)
+    assert rig.nodes == []
+
+
+@pytest.mark.parametrize("error", [StoreError("503"), Conflict("told otherwise")])
+def test_an_order_that_could_not_be_written_is_given_again(
+    make_rig: MakeRig, error: StoreError
+) -> None:
+    rig, _ = hooked(make_rig)
+    rig.store.on("drain", fail(error))
+    failed = rig.turn_until("node.drain", within=300)
+    assert str(error) in failed["error"]
+    rig.turn(300)
+    assert rig.nodes == []
+
+
+def test_an_operators_drain_tells_a_busy_node_to_take_no_more_o1(make_rig: MakeRig) -> None:
+    rig, node = hooked(make_rig, WorkerState.BUSY)
+    rig.turn(60)
+    assert Operator(rig).drain(node).ok
+    rig.turn(120)
+    assert actions(rig) == ["drain"]
+    assert rig.nodes
+    assert Operator(rig).run(node).ok
+    rig.turn(60)
+    assert actions(rig) == ["drain", "resume"]
+
+
+def test_a_dry_run_tells_no_node_anything_s3(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
+    rig.fleet.add_node(age=10 * HOUR)
+    rig.start(dry_run=True)
+    rig.turn(600)
+    assert rig.store.calls["drain"] == 0
+
+
+def test_where_the_store_tells_its_nodes_nothing_the_time_rule_stands_alone(
+    make_rig: MakeRig,
+) -> None:
+    clock = TickingClock()
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=0)
+    rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
+    rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn(300)
+    assert rig.nodes == []
+    assert rig.store.calls["drain"] == 0

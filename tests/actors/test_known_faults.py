@@ -1,0 +1,210 @@
+"""Faults that are known and not mended yet: each test says what should be, and fails today.
+
+`doc/fault-model.rst` lists them by the same ids, with what they mean to an operator. A test that
+passes is reported as a failure: then its mark and its row go.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.messages import ApplySettings, Beat
+from nodemanager.core.model import Job, WorkerState
+from nodemanager.errors import CloudError
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.memory import MemoryJournal
+from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+
+HOUR = 3600.0
+POLL_S = 30.0
+AT_ONCE = 3
+"""How many set-ups are under way at once."""
+WITHIN_S = 30.0
+PAGE = Path(__file__).parents[2] / "doc" / "fault-model.rst"
+
+
+def known_fault(id: str, what: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=f"{id}: {what}", raises=AssertionError)
+
+
+def amid_creates(rig: Rig, happens: Callable[[], None]) -> None:
+    """Let `happens` happen during the first create, while those beside it wait for it."""
+    happened = threading.Event()
+
+    def happen() -> None:
+        happens()
+        happened.set()
+
+    waits = first(lambda: happened.wait(WITHIN_S))
+    rig.cloud.on("create", first(happen), *[waits] * (AT_ONCE - 1))
+
+
+def heard_by(*actors: Any) -> None:
+    """Return when these have handled all that was told them before."""
+    for actor in actors:
+        actor.ask(Beat(lambda: None), timeout=WITHIN_S)
+
+
+@known_fault("N5", "creates of unknown outcome count as demand served until their claims expire")
+def test_booting_goes_on_within_two_polls_of_the_clouds_recovery(make_rig: MakeRig) -> None:
+    """U9: eight creates were answered 500 within a minute."""
+    rig = make_rig(min_nodes=0, max_nodes=8, poll_time=POLL_S)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
+    rig.cloud.always("create", fail(CloudError("HTTP 500")))
+    rig.start()
+    rig.turn(60)
+    rig.cloud.always("create", None)
+    rig.turn(2 * POLL_S + 1)
+    assert rig.nodes
+
+
+@known_fault("N5", "nothing says what booting waits for meanwhile")
+def test_what_booting_waits_for_after_unclear_creates_is_said(make_rig: MakeRig) -> None:
+    """U9."""
+    rig = make_rig(min_nodes=0, max_nodes=8)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
+    rig.cloud.always("create", fail(CloudError("HTTP 500")))
+    rig.start()
+    rig.turn(300)
+    assert rig.lines("node.boot_refused")
+
+
+@known_fault("N6", "a created node that no listing shows and that never pings is never ended")
+def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: MakeRig) -> None:
+    """D13: the cloud, asked by id, has it."""
+    rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
+    rig.jobs = (Job("job"),)
+    rig.fleet.mute = True
+    rig.start()
+    rig.turn(1)
+    (node,) = rig.nodes
+    rig.cloud.machines[node.id].listed = False
+    rig.jobs = ()
+    rig.turn(2 * HOUR)
+    assert rig.nodes == []
+
+
+@known_fault("N7", "set-ups that wait for a worker are not asked about again")
+def test_no_set_up_that_waits_goes_out_after_the_lease_is_lost(make_rig: MakeRig) -> None:
+    """U10."""
+    rig = make_rig(min_nodes=8, max_nodes=8)
+    amid_creates(rig, lambda: setattr(rig, "lease", False))
+    rig.start()
+    assert rig.cloud.calls["create"] <= AT_ONCE
+
+
+@known_fault("N30", "set-ups are not withdrawn when demand ends")
+def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: MakeRig) -> None:
+    """U10."""
+    rig = make_rig(min_nodes=0, max_nodes=20, poll_time=POLL_S)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(15))
+
+    def demand_ends() -> None:
+        rig.jobs = ()
+        rig.clock.advance(POLL_S + 15)
+        rig.timer.fire()
+        heard_by(rig.system.team.demand, rig.system.daemon)
+
+    amid_creates(rig, demand_ends)
+    rig.start()
+    assert rig.cloud.calls["create"] <= AT_ONCE
+
+
+@known_fault("N9", "a clean is held against the settings of its last look, not of its plan")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"absent_listings": 4}, id="absent_listings"),
+        pytest.param({"settle": 600.0}, id="settle"),
+    ],
+)
+def test_a_reload_amid_a_clean_breaks_no_rule(leaking: Leaking, changed: dict[str, Any]) -> None:
+    """S6: what is in flight is held against the settings that it was decided under."""
+    rig, record = leaking()
+    rig.may_violate = True
+
+    def reload() -> None:
+        rig.system.daemon.tell(ApplySettings(replace(rig.system.settings, **changed)))
+        heard_by(rig.system.daemon)
+
+    rig.cloud.on("find_by_record", first(reload))
+    rig.start()
+    rig.turn(300)
+    assert rig.lines("record.cleaned", record=record.uuid)
+    assert rig.violations() == []
+
+
+class StopsBeforeDestroy(MemoryJournal):
+    """The process is stopped right after a destroy was written down: `meanwhile` happens."""
+
+    meanwhile: Callable[[], None]
+
+    def intend(self, intents: Sequence[Intent]) -> None:
+        super().intend(intents)
+        if any(one.kind is IntentKind.DESTROY for one in intents):
+            self.meanwhile()
+
+
+@known_fault("N27", "a destroy that was confirmed has no not-after")
+def test_a_destroy_that_was_confirmed_long_ago_is_not_sent(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    """C11's not-after, D12: the process was stopped in between, and the node has work by now."""
+    journal = StopsBeforeDestroy(clock)
+    rig = make_rig(cloud=FakeCloud(clock), store=FakeStore(clock), journal=journal, min_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+
+    def stopped_for_an_hour() -> None:
+        rig.fleet.state = WorkerState.BUSY
+        clock.advance(HOUR)
+        rig.fleet.beat()
+
+    journal.meanwhile = stopped_for_an_hour
+    rig.start()
+    rig.turn(600)
+    assert machine.node in rig.nodes
+
+
+@known_fault("N28", "a clean is confirmed by one picture of the moment and proven by a second one")
+def test_what_confirms_a_clean_is_what_proves_it(
+    leaking: Leaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L4: one decision, one snapshot; here the lease is lost between two of them."""
+    looked, asked = threading.Event(), []
+
+    def lease(_: Rig) -> bool:
+        if looked.is_set():
+            asked.append(len(asked))
+        return len(asked) != 2
+
+    rig, record = leaking()
+    rig.may_violate = True
+    monkeypatch.setattr(Rig, "lease", property(lease), raising=False)
+    rig.cloud.on("find_by_record", first(looked.set))
+    rig.start()
+    rig.turn(120)
+    assert rig.lines("record.cleaned", record=record.uuid)
+    assert rig.violations() == []
+
+
+def test_the_manual_lists_each_known_fault_and_no_other() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("Known faults\n")[2]
+    listed = re.findall(r"^   \* - (N\d+)$", section, flags=re.MULTILINE)
+    marked = {
+        mark.kwargs["reason"].partition(":")[0]
+        for name, test in globals().items()
+        if name.startswith("test_")
+        for mark in getattr(test, "pytestmark", ())
+        if mark.name == "xfail"
+    }
+    assert sorted(listed) == sorted(marked)

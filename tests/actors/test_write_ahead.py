@@ -1,0 +1,178 @@
+"""What is written down, and in which order: nothing acts before its intent (SAFETY.md R1, R2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager import log
+from nodemanager.actors.intents import LooseCreate, create_key
+from nodemanager.actors.recovery import Recovery
+from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.history import History
+from nodemanager.core.model import CloudNode, Guarantee, Job, Listing, Record, WorkerState
+from nodemanager.core.orders import CleanOrder
+from nodemanager.errors import CloudError, StoreError
+from nodemanager.journal.api import IntentKind
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.actors.test_recovery import Idle, idle, killed, killed_in, restart, until
+from tests.core.build import record
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
+
+HOUR = 3600.0
+__all__ = ["idle"]
+
+
+def test_a_record_used_again_boots_a_new_instance_u5(make_rig: MakeRig) -> None:
+    """EC2 answers a client token that it knows with the instance it made for it."""
+    clock = TickingClock()
+    store = FakeStore(clock, slots=[1])
+    rig = make_rig(
+        cloud=FakeCloud(clock), store=store, max_nodes=1, node_stale_after=600, backlog="clean"
+    )
+    rig.jobs = (Job("a"),)
+    rig.start()
+    rig.turn(60)
+    (first,) = rig.lines("node.created")
+    rig.cloud.vanish(first["node"])
+    rig.turn_until("record.cleaned", within=HOUR, record=first["record"])
+    rig.turn(300)
+    _, second = rig.lines("node.created")
+    assert second["record"] == first["record"]
+    assert second["node"] != first["node"]
+    assert rig.lines("node.paired", node=second["node"])
+
+
+def test_killed_in_the_look_after_gone_the_slot_is_free_at_once_c20(idle: Idle) -> None:
+    """The clean is written down before its last look: nothing else would lead to it."""
+    rig, _, uuid = idle()
+    rig.cloud.on("find_by_record", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
+    restart(rig)
+    until(rig, "record.cleaned", within=90, record=uuid, reason="after_shutdown")
+
+
+def test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, node_id, uuid = idle()
+    conclude = rig.journal.conclude
+    open_then: list[set[str]] = []
+
+    def seen(key: str, outcome: str, details: Any = None) -> None:
+        if key == f"destroy:{node_id}":
+            open_then.append({one.intent.key for one in rig.journal.open_intents()})
+        conclude(key, outcome, details)
+
+    monkeypatch.setattr(rig.journal, "conclude", seen)
+    rig.start()
+    until(rig, "record.cleaned", within=900, record=uuid)
+    assert open_then == [{f"destroy:{node_id}", f"clean:{uuid}"}]
+
+
+def test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1(idle: Idle) -> None:
+    rig, _, uuid = idle()
+    rig.store.on("clean", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    # As if the kill had come between the two writes of a node that is gone.
+    (clean,) = rig.journal.open_intents()
+    destroy = next(
+        one.intent for one in rig.journal.concluded() if one.intent.kind is IntentKind.DESTROY
+    )
+    rig.journal.intend([destroy])
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    restart(rig)
+    rig.turn(200)
+    assert clean.intent.record == uuid
+    assert rig.store.calls["read"] == rig.cloud.calls["find_by_record"] == 0
+    rig.cloud.always("ask", None)
+    until(rig, "record.cleaned", within=600, record=uuid)
+
+
+class Nothing:
+    """Deeds that no test here wants."""
+
+    def resume_destroy(self, order: ShutdownOrder) -> None: ...
+
+    def resume_clean(self, order: CleanOrder, before: Record | None) -> None: ...
+
+    def ask_tagged(self, records: tuple[str, ...]) -> None: ...
+
+    def may_be_late(self, uuid: str, at: float) -> None: ...
+
+    def expect(self, record: Record, node: CloudNode, size: str) -> None: ...
+
+
+class Concluding:
+    """Stands for the journal's writer: everything is open, and what is concluded is kept."""
+
+    def __init__(self) -> None:
+        self.concluded: list[tuple[str, str]] = []
+
+    def is_open(self, key: str) -> bool:
+        return True
+
+    def conclude(self, key: str, outcome: str, **details: object) -> None:
+        self.concluded.append((key, outcome))
+
+
+@pytest.mark.parametrize(
+    ("began", "claimed", "concluded"),
+    [
+        pytest.param(-1.0, False, [], id="a-listing-older-than-it-tells-nothing"),
+        pytest.param(1.0, False, ["released"], id="a-newer-one-that-lacks-its-claim"),
+        pytest.param(1.0, True, [], id="a-newer-one-with-its-claim"),
+    ],
+)
+def test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5(
+    began: float, claimed: bool, concluded: list[str]
+) -> None:
+    writer = Concluding()
+    recovery = Recovery(Nothing(), writer, log.get("test"))  # type: ignore[arg-type]  # two calls
+    life = record("r1", at=1000.0, pinged=False)
+    assert life.incarnation is not None
+    key = create_key(life.incarnation)
+    recovery.doubt(LooseCreate(key, life.incarnation, "small", since=100.0))
+    shown = (life,) if claimed else (replace(life, claim=None),)
+    listing = Listing(shown, 100.0 + began, 110.0, complete=True)
+    recovery.watch_creates(replace(History(), records=listing))
+    assert writer.concluded == [(key, outcome) for outcome in concluded]
+
+
+def test_a_late_write_is_remembered_over_a_restart_c12_u2(make_rig: MakeRig) -> None:
+    """A claim that timed out may take effect for node_stale_after, and would undo another's."""
+    clock = TickingClock()
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", max_nodes=4)
+    rig.jobs = (Job("a"),)
+    rig.fleet.state = WorkerState.IDLE
+    old = store.add(modified_at=store.now() - 10 * HOUR)
+    store.on("claim", fail(StoreError("timed out")))
+    rig.start()
+    rig.turn(300)
+    assert rig.journal.open_intents() == ()
+    assert not rig.lines("record.claimed", record=old.uuid)
+    restart(rig)
+    rig.jobs = (Job("a", count=2),)
+    assert until(rig, "record.claimed", within=300)["record"] != old.uuid
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["took-effect", "did-not"])
+def test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6(
+    make_rig: MakeRig, lost: bool
+) -> None:
+    """A listing that began before can't show it, and a boot beside it would be one too many."""
+    rig: Rig = make_rig(min_nodes=1, max_nodes=3, cloudlist_poll_time=5, nodelist_poll_time=60)
+    rig.store.add(modified_at=rig.store.now() - HOUR)
+    error = StoreError("timed out")
+    rig.store.on("claim", lose(error) if lost else fail(error))
+    rig.start()
+    rig.turn(50)
+    assert rig.store.calls["claim"] == 1
+    assert rig.cloud.calls["create"] == 0

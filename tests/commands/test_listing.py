@@ -1,0 +1,158 @@
+"""`nodemanager nodes` and `slots`: what is chosen, in which order, and how it is shown (O1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nodemanager import cli
+from nodemanager.commands import listing, show
+from nodemanager.commands.listing import short_ids
+from nodemanager.core.explain import APPLY
+from nodemanager.core.model import WorkerState
+from nodemanager.journal.explained import Picture
+from nodemanager.web import inventory
+from tests.core.build import World, node, world
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def pool() -> World:
+    made = world(node_stale_after=7200.0)
+    for slot, state in ((2, WorkerState.BUSY), (10, WorkerState.IDLE), (1, WorkerState.BUSY)):
+        made.add_record(f"r{slot}", slot=slot, worker_state=state)
+        made.add_node(f"r{slot}", age=5000.0 + slot, size="spot" if slot == 10 else "small")
+    made.add_record("r3", slot=3, quiet=1000.0)
+    made.nodes.append(node(id="i-others", name="\x1b[2Jevil", pool="others"))
+    made.flags["slots"] = 64
+    made.settle()
+    return made
+
+
+class Daemon:
+    """Answers as the running daemon does, from one decision."""
+
+    def __init__(self, made: World) -> None:
+        assert made.last is not None
+        assert made.decided is not None
+        self._picture = Picture(made.decided, made.last, made.settings, APPLY)
+
+    def nodes(self) -> dict[str, Any]:
+        return json.loads(json.dumps(inventory.nodes(self._picture)))  # type: ignore[no-any-return]
+
+    def slots(self) -> dict[str, Any]:
+        return json.loads(json.dumps(inventory.slots(self._picture)))  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    daemon = Daemon(pool())
+    monkeypatch.setattr(listing, "client", lambda config: daemon)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            cli.main(list(words))
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+def column(printed: str, number: int) -> list[str]:
+    return [line.split()[number] for line in printed.splitlines()[1:]]
+
+
+def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Run) -> None:
+    code, printed, error = run("nodes")
+    assert (code, error) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0].split() == ["host", "node", "size", "state", "age", "slot", "reason"]
+    assert column(printed, 0) == ["compute1", "compute2", "compute10"]
+    assert column(printed, 1) == ["i-r1", "i-r2", "i-r10"]
+    assert column(printed, 3) == ["busy", "busy", "idle"]
+
+
+def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None:
+    printed = run("slots")[1]
+    assert column(printed, 0) == ["1", "2", "3", "10"]
+    assert column(printed, 2) == ["listed_node", "listed_node", "leaked", "listed_node"]
+    (leak,) = [line for line in printed.splitlines() if "leaked" in line]
+    assert leak.split()[-1] == "within_window"
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts"),
+    [
+        pytest.param(["--state", "idle"], ["compute10"], id="state"),
+        pytest.param(
+            ["--state", "idle,busy", "--size", "small"], ["compute1", "compute2"], id="both"
+        ),
+        pytest.param(["--reason", "busy"], ["compute1", "compute2"], id="reason"),
+        pytest.param(["--sort", "-age"], ["compute10", "compute2", "compute1"], id="oldest-first"),
+        pytest.param(["--sort", "host"], ["compute1", "compute2", "compute10"], id="2-before-10"),
+        pytest.param(["--all"], ["compute1", "compute2", "compute10", "-"], id="foreign-ones-last"),
+    ],
+)
+def test_what_is_asked_for_comes_in_the_order_asked_for(
+    run: Run, words: list[str], hosts: list[str]
+) -> None:
+    assert column(run("nodes", *words)[1], 0) == hosts
+
+
+def test_an_empty_list_says_what_there_is_instead(run: Run) -> None:
+    code, printed, error = run("nodes", "--state", "dwon")
+    assert (code, printed) == (0, "")
+    assert "no node is like that; there are 2 busy, 1 idle" in error
+
+
+@pytest.mark.parametrize("command", ["nodes", "slots"])
+def test_json_is_the_daemons_answer_with_the_rows_that_were_asked_for(
+    run: Run, command: str
+) -> None:
+    printed = run(command, "--json", "--sort", "-slot")[1]
+    shown = json.loads(printed)
+    assert shown["plan"]
+    assert shown[command][0]["slot"] == 10
+    assert run(command, "-o", "json", "--sort", "-slot")[1] == printed
+
+
+def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> None:
+    code, _, error = run("nodes", "--sort", "agee")
+    assert code == 2
+    assert "did you mean 'age'?" in error
+
+
+def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:
+    """X9."""
+    printed = run("nodes", "--all", "-o", "wide")[1]
+    assert "\\x1b[2Jevil" in printed
+    assert "\x1b" not in printed
+
+
+def test_on_a_terminal_ids_are_as_short_as_they_may_be(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def terminal(*, stderr: bool = False) -> Console:
+        return Console(stderr=stderr, force_terminal=True, width=100, highlight=False)
+
+    monkeypatch.setattr(show, "console", terminal)
+    _, printed, error = run("slots")
+    assert "compute10" in printed
+    assert "60 of 64 are free" in error
+
+
+def test_a_short_id_is_no_other_s() -> None:
+    ids = ["local-e2aea51dac44", "local-1c3ff4e420cc", "local-1c3ff4e499cc", "i-7", None]
+    assert short_ids(ids) == {
+        "local-e2aea51dac44": "local-e2aea5",
+        "local-1c3ff4e420cc": "local-1c3ff4e42",
+        "local-1c3ff4e499cc": "local-1c3ff4e49",
+        "i-7": "i-7",
+    }

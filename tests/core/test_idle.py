@@ -1,0 +1,252 @@
+"""What an idle word is worth: it must be news, and from after the node was wanted no more (D12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.model import Job, WorkerState
+from nodemanager.core.reasons import Kind, Reason
+from tests.core.build import SMALL, Flight, World, world
+from tests.core.nodes import pinging
+
+NODES = 8
+EVERY = 30.0
+
+
+def waiting(count: int) -> dict[str, Any]:
+    return {"demand": (Job("j", count=count),) if count else ()}
+
+
+def idle_pool(jobs: int = NODES, **settings: Any) -> World:
+    """Eight nodes that have said often that they are idle, for so many jobs that wait."""
+    made = world(max_nodes=NODES, sizes=(SMALL,), **settings)
+    for number in range(NODES):
+        made.add_record(f"r{number}", quiet=100.0)
+        made.add_node(f"r{number}")
+    made.flags |= waiting(jobs)
+    pinging(made, WorkerState.IDLE, polls=4, every=EVERY)
+    assert made.destroyed == []
+    return made
+
+
+def demand_falls(made: World) -> None:
+    made.flags |= waiting(0)
+    made.plan()
+
+
+def reasons(made: World) -> set[Reason]:
+    return {made.of_node(f"i-r{number}").reason for number in range(NODES)}
+
+
+def test_the_jobs_that_demand_fell_by_may_be_on_the_very_nodes_that_said_idle_d12() -> None:
+    """N1: eight idle nodes for eight jobs; they begin, demand is gone, and no node has pinged."""
+    made = idle_pool()
+    demand_falls(made)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+    for _ in range(5):
+        made.advance(EVERY)
+        made.poll()
+        made.plan()
+        assert made.destroyed == []
+    pinging(made, WorkerState.BUSY)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.BUSY})
+
+
+def test_idle_nodes_go_with_the_first_word_after_demand_is_gone_d12() -> None:
+    made = idle_pool()
+    demand_falls(made)
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == NODES
+
+
+def test_a_word_from_before_demand_fell_that_is_listed_after_it_is_too_old_d12() -> None:
+    """It counts when it was said, not when it was seen."""
+    made = idle_pool()
+    made.advance(EVERY)
+    for one in list(made.records):
+        made.ping(one.uuid, WorkerState.IDLE)
+    made.advance(1.0)
+    demand_falls(made)
+    made.poll()
+    made.plan()
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+
+
+def test_a_node_that_is_wanted_again_in_between_starts_anew_d12() -> None:
+    made = idle_pool()
+    demand_falls(made)
+    made.flags |= waiting(NODES)
+    pinging(made, WorkerState.IDLE)
+    demand_falls(made)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+
+
+def test_demand_for_some_leaves_as_many_and_always_the_same_d12() -> None:
+    made = idle_pool()
+    made.flags |= waiting(5)
+    made.plan()
+    chosen = [one for one in range(NODES) if made.of_node(f"i-r{one}").reason is not Reason.NEEDED]
+    assert len(chosen) == NODES - 5
+    pinging(made, WorkerState.IDLE)
+    assert made.destroyed == [f"i-r{one}" for one in chosen]
+
+
+def test_a_word_is_news_in_the_first_listing_that_shows_it_alone_d12() -> None:
+    """A node whose pings stopped may have been given work since."""
+    made = idle_pool(jobs=0, consecutive_idle_count=9, min_nodes=0)
+    made.with_settings(consecutive_idle_count=1)
+    made.advance(EVERY)
+    made.poll_records()
+    made.plan()
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == NODES
+
+
+def test_a_word_is_no_news_where_no_record_poll_has_come_for_long_d12() -> None:
+    made = idle_pool(jobs=0, shutdown_windows=(1e9, 1.0))
+    made.advance(EVERY)
+    for one in list(made.records):
+        made.ping(one.uuid, WorkerState.IDLE)
+    made.poll_records()
+    made.advance(125.0)
+    made.poll_cloud()
+    made.with_settings(shutdown_windows=())
+    made.plan()
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+
+
+def test_who_is_kept_by_a_window_goes_as_soon_as_it_opens_d12_d1() -> None:
+    """Nobody has wanted it since before its newest word: that is all that is asked."""
+    made = idle_pool(jobs=0, shutdown_windows=(1e9, 1.0))
+    assert reasons(made) == {Reason.WINDOW_CLOSED}
+    made.with_settings(shutdown_windows=())
+    made.plan()
+    assert len(made.destroyed) == NODES
+
+
+def test_while_the_probe_fails_no_idle_node_goes_d12_d8() -> None:
+    """The pings' door is down and the database is up."""
+    made = idle_pool()
+    demand_falls(made)
+    made.advance(EVERY)
+    for one in list(made.records):
+        made.ping(one.uuid, WorkerState.IDLE)
+    made.poll_records(answers=False)
+    made.poll_cloud()
+    made.plan()
+    assert (made.destroyed, reasons(made)) == ([], {Reason.NOT_IDLE_LONG})
+
+
+def test_where_the_clock_was_just_set_no_stamp_says_what_came_first_d12_t1() -> None:
+    made = idle_pool()
+    demand_falls(made)
+    made.store_step = 900.0
+    pinging(made, WorkerState.IDLE)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.CLOCK_UNKNOWN})
+    pinging(made, WorkerState.IDLE, polls=2)
+    assert len(made.destroyed) == NODES
+
+
+def test_without_a_demand_poll_the_plan_that_finds_it_too_many_counts_d12() -> None:
+    made = idle_pool(jobs=0, min_nodes=NODES)
+    assert reasons(made) == {Reason.NEEDED}
+    made.with_settings(min_nodes=NODES - 1)
+    made.plan()
+    assert made.destroyed == []
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == 1
+
+
+def test_a_restart_hears_each_node_again_first_d12_r4() -> None:
+    made = idle_pool(jobs=0, min_nodes=NODES)
+    made.restart()
+    made.with_settings(min_nodes=0, consecutive_idle_count=1)
+    made.round()
+    assert made.destroyed == []
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == NODES
+
+
+# The last look (D2).
+
+
+def at_last_look(made: World, **flags: Any) -> tuple[Kind, Reason]:
+    order = made.shutdown_order("i-r0")
+    found = ShutdownEvidence(made.record("r0"))
+    said = confirm_shutdown(order, found, made.snapshot(**flags), made.settings, wanted=False)
+    return said.kind, said.reason
+
+
+def ordered() -> World:
+    made = idle_pool()
+    demand_falls(made)
+    pinging(made, WorkerState.IDLE)
+    return made
+
+
+def wanted_since(made: World) -> None:
+    ordered_by = made.last
+    made.flags |= waiting(NODES)
+    made.plan()
+    made.last = ordered_by
+
+
+def planned_since(made: World, jobs: int = 0) -> None:
+    """A plan comes between the order and its last look; all eight are on their way."""
+    ordered_by = made.last
+    made.flags |= waiting(jobs)
+    made.plan(node_flights={f"i-r{n}": Flight("shutdown:idle", made.now) for n in range(NODES)})
+    made.last = ordered_by
+
+
+def listed_without_a_ping(made: World) -> None:
+    made.advance(EVERY)
+    made.poll_records()
+
+
+def stamped_before_all_that(made: World) -> None:
+    made.change("r0", last_ping_at=made.ago(9 * EVERY))
+
+
+@pytest.mark.parametrize(
+    ("happens", "expected"),
+    [
+        pytest.param(
+            lambda made: None, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="nothing-since"
+        ),
+        pytest.param(
+            lambda made: made.ping("r0", WorkerState.IDLE),
+            (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND),
+            id="one-more-idle-word",
+        ),
+        pytest.param(
+            lambda made: made.ping("r0", WorkerState.BUSY),
+            (Kind.KEEP, Reason.NO_LONGER_WANTED),
+            id="busy-since",
+        ),
+        pytest.param(planned_since, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="a-plan-since"),
+        pytest.param(
+            lambda made: planned_since(made, jobs=1),
+            (Kind.KEEP, Reason.NO_LONGER_WANTED),
+            id="a-plan-since-that-lacks-one",
+        ),
+        pytest.param(wanted_since, (Kind.KEEP, Reason.NO_LONGER_WANTED), id="wanted-again"),
+        pytest.param(
+            listed_without_a_ping, (Kind.KEEP, Reason.IDLE_WORD_OLD), id="no-news-any-more"
+        ),
+        pytest.param(
+            stamped_before_all_that, (Kind.KEEP, Reason.IDLE_WORD_OLD), id="an-older-word"
+        ),
+    ],
+)
+def test_the_word_is_held_against_the_same_rule_right_before_the_destroy_d12_d2(
+    happens: Callable[[World], None], expected: tuple[Kind, Reason]
+) -> None:
+    made = ordered()
+    happens(made)
+    assert at_last_look(made) == expected

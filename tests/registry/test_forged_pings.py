@@ -1,0 +1,135 @@
+"""What a node that is not honest may say in a ping, over HTTP (P1a, X12)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests
+
+from nodemanager import log
+from nodemanager.core.model import Claim, Record
+from tests.registry.conftest import Registry
+
+
+def claimed(registry: Registry, number: int = 0) -> Record:
+    return registry.store.create(Claim("main", "m", 1, 1.0, "n", f"{number:032x}"))
+
+
+def bound(registry: Registry, record: Record, node_id: str) -> Record:
+    """The manager tells the claim which node the cloud created for it."""
+    now = registry.store.read(record.uuid)
+    assert now is not None
+    assert now.claim is not None
+    return registry.store.claim(now, replace(now.claim, node_id=node_id))
+
+
+def ping(registry: Registry, record: Record, **told: Any) -> requests.Response:
+    return requests.post(registry.store.ping_url(record), data=told, timeout=10)
+
+
+def row(registry: Registry, record: Record) -> Record:
+    found = registry.store.read(record.uuid)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["instance_id", "ec2_instance_id"])
+def test_a_ping_that_names_another_node_than_the_create_answered_is_refused_p1a(
+    registry: Registry, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P1a, X4: 422, nothing is changed by it, and the log says who said what."""
+    record = bound(registry, claimed(registry), "i-own")
+    before = row(registry, record)
+    with caplog.at_level(logging.WARNING, logger="nodemanager"):
+        answer = ping(registry, record, **{name: "i-sibling"})
+    assert answer.status_code == 422
+    assert set(answer.json()) == {"errors", "error_token"}
+    assert row(registry, record) == before
+    (line,) = [log.fields_of(one) for one in caplog.records]
+    assert line is not None
+    assert (line["event"], line["reason"]) == ("request.refused", "wrong_instance")
+    assert (line["record"], line["address"]) == (record.uuid, "127.0.0.1")
+    assert record.ping_secret is not None
+    assert record.ping_secret not in caplog.text
+    assert ping(registry, record, **{name: "i-own"}).status_code == 200
+    assert ping(registry, record).status_code == 200
+    assert row(registry, record).instance_id == "i-own"
+
+
+def test_what_a_first_ping_named_is_no_evidence_once_the_claim_is_told_its_node_p1a(
+    registry: Registry,
+) -> None:
+    """X4: the forger was quicker than the manager."""
+    record = claimed(registry)
+    assert ping(registry, record, instance_id="i-sibling").status_code == 200
+    after = bound(registry, record, "i-own")
+    assert after.instance_id == row(registry, record).instance_id == "i-own"
+    assert after.first_ping_at is not None
+    assert ping(registry, record, instance_id="i-sibling").status_code == 422
+    assert ping(registry, record, instance_id="i-own").status_code == 200
+
+
+def test_the_claims_word_stands_whatever_is_written_over_the_pings_p1a(registry: Registry) -> None:
+    """An administrator, or a client of before our time, writes info by hand."""
+    record = bound(registry, claimed(registry), "i-own")
+    info = {**row(registry, record).info, "ec2_instance_id": "i-other"}
+    path = f"/arvados/v1/nodes/{record.uuid}"
+    assert registry.call("PUT", path, json={"node": {"info": info}}).status_code == 200
+    assert row(registry, record).instance_id == "i-own"
+    assert ping(registry, record, instance_id="i-own").status_code == 200
+    assert ping(registry, record, instance_id="i-other").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param("i-1 or true", id="spaces"),
+        pytest.param("i-1\u001b[2J", id="a-terminal-escape"),
+        pytest.param("<b>i-1</b>", id="markup"),
+        pytest.param("../../i-1", id="a-path"),
+        pytest.param("i-\u0391", id="not-ascii"),
+        pytest.param("i-" + "1" * 300, id="endless"),
+    ],
+)
+def test_a_malformed_id_is_refused_and_nothing_is_kept_of_it_p1a(
+    registry: Registry, named: str
+) -> None:
+    """P1a, N12: in a first ping, too."""
+    record = claimed(registry)
+    assert ping(registry, record, instance_id=named).status_code == 422
+    assert row(registry, record) == record
+    assert ping(registry, record, instance_id="i-1").status_code == 200
+
+
+def test_a_claim_of_a_new_life_knows_no_node_p1a(registry: Registry) -> None:
+    """What bound the life before is gone with its clean."""
+    record = bound(registry, claimed(registry), "i-own")
+    ping(registry, record, instance_id="i-own")
+    free = registry.store.clean(row(registry, record), "test")
+    again = registry.store.claim(free, Claim("main", "m", 1, 2.0, "n", f"{1:032x}"))
+    assert again.instance_id is None
+    assert ping(registry, again, instance_id="i-next").status_code == 200
+
+
+def test_one_packet_takes_nobodys_address_x12(registry: Registry) -> None:
+    """X12: each first ping that named a sibling's address took it, and dated the sibling anew."""
+    victim, forger = claimed(registry), claimed(registry, 1)
+    assert ping(registry, victim, local_ipv4="10.0.0.7").status_code == 200
+    first = row(registry, victim)
+    assert ping(registry, forger, local_ipv4="10.0.0.7").status_code == 200
+    assert ping(registry, victim, local_ipv4="10.0.0.7").status_code == 200
+    now = row(registry, victim)
+    assert (now.ip_address, now.first_ping_at) == ("10.0.0.7", first.first_ping_at)
+
+
+def test_nodes_behind_one_address_leave_each_other_alone_x12(registry: Registry) -> None:
+    """X12: nodes that tell no address of their own all come from the same one."""
+    records = [claimed(registry, number) for number in range(3)]
+    for record in (*records, *records):
+        assert ping(registry, record).status_code == 200
+    shown = [row(registry, record) for record in records]
+    assert {one.ip_address for one in shown} == {"127.0.0.1"}
+    assert all(one.first_ping_at != one.last_ping_at for one in shown)

@@ -1,0 +1,46 @@
+"""Clocks: a step or drift is measured by the manager; a lie in the measuring is not."""
+
+from __future__ import annotations
+
+from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
+
+
+@fault("the store's clock steps", weight=2, lasts=LONG)
+def _(scene: Scene) -> None:
+    step = scene.random.choice((-7200.0, -900.0, -90.0, 90.0, 900.0, 7200.0))
+    world = scene.world
+    world.step_store_clock(step)
+    if scene.random.random() < 0.6:
+        scene.finally_(lambda: world.step_store_clock(-step))
+
+
+@fault("the store's clock drifts", lasts=LONG)
+def _(scene: Scene) -> None:
+    """One second in a hundred: less than a step between any two readings."""
+    rate = scene.random.choice((-0.01, -0.002, 0.002, 0.01))
+    world = scene.world
+    world.registry.drift(rate)
+    world.clock_lies += abs(rate) * scene.fault.lasts
+    scene.finally_(lambda: world.registry.drift(0.0))
+
+
+@fault("the manager's clock steps", lasts=LONG)
+def _(scene: Scene) -> None:
+    step = scene.random.choice((-7200.0, 90.0, 900.0, 7200.0))
+    pool = scene.pool
+
+    def move(by: float) -> None:
+        pool.clock.error += by
+
+    move(step)
+    scene.finally_(lambda: move(-step))
+
+
+@fault("the store's clock is measured wrong", lasts=MIDDLING, breaks="A3")
+def _(scene: Scene) -> None:
+    lie = scene.random.choice((-2000.0, -300.0, 300.0, 2000.0))
+    scene.world.break_assumption("A3", f"the store's clock is measured {lie} s wrong")
+    scene.world.bulletin.clock_lie += lie
+    scene.world.clock_lies += abs(lie)
+    bulletin = scene.world.bulletin
+    scene.finally_(lambda: setattr(bulletin, "clock_lie", bulletin.clock_lie - lie))

@@ -1,0 +1,168 @@
+"""Managers that are killed, paused, started twice, or have no disk."""
+
+from __future__ import annotations
+
+from tests.simulation.faults.script import LONG, MIDDLING, Effect, Scene, fault
+from tests.simulation.manager import Manager
+from tests.simulation.weather import Watcher
+from tests.simulation.world import Pool, World
+
+
+def killing(scene: Scene, manager: Manager | None = None) -> None:
+    """kill -9 now; a new one starts after `lasts`."""
+    pool = scene.pool
+    manager = manager or pool.manager
+    if manager is None or not manager.alive:
+        return
+    scene.world.note(f"{manager.name} is killed")
+    manager.kill()
+    scene.finally_(lambda: restart(scene.world, pool))
+
+
+def restart(world: World, pool: Pool) -> None:
+    if pool.manager is None or not pool.manager.alive:
+        world.start(pool)
+
+
+def at_a_call(act: Effect) -> Effect:
+    """Not at once, but when a call of some kind reaches a stage: between any two steps."""
+
+    def effect(scene: Scene) -> None:
+        manager = scene.pool.manager
+        if manager is None or not manager.alive:
+            return
+        method = scene.random.choice(
+            [f"cloud.{one}" for one in ("create", "destroy", "ask", "find", "list")]
+            + [f"store.{one}" for one in ("create", "claim", "clean", "read", "list", "update")]
+        )
+        stage = scene.random.choice(("sent", "done"))
+        steps = scene.random.randrange(4)
+
+        def soon() -> None:
+            scene.later(scene.random.random() * 0.1 * steps, lambda: act(scene))
+
+        watcher = Watcher(manager.name, method, stage, soon)
+        scene.world.weather.watchers.append(watcher)
+
+    return effect
+
+
+fault("manager killed", weight=3, lasts=(1.0, 300.0))(killing)
+fault("manager killed at a call", weight=4, lasts=(1.0, 120.0))(at_a_call(killing))
+
+
+def pausing(scene: Scene) -> None:
+    manager = scene.pool.manager
+    if manager is not None and manager.alive:
+        scene.world.note(f"{manager.name} is paused for {scene.fault.lasts:.0f} s")
+        manager.pause(scene.fault.lasts)
+
+
+fault("manager paused", weight=2, lasts=(5.0, 900.0))(pausing)
+fault("manager paused at a call", weight=4, lasts=(5.0, 900.0))(at_a_call(pausing))
+
+
+@fault("manager killed at a write of its journal", weight=4, lasts=(1.0, 120.0))
+def _(scene: Scene) -> None:
+    """In the middle of a handler: between two writes, or a write and what is sent after it."""
+    manager, paper = scene.pool.manager, scene.pool.journal
+    if manager is None or not manager.alive:
+        return
+    left = scene.random.randrange(1, 40)
+    if scene.random.random() < 0.5:
+        # At one that tells of a deed, not of a decision: those are by far the most.
+        left = scene.random.randrange(1, 8)
+        paper.deeds_alone = True
+
+    def strikes(writer: str) -> bool:
+        nonlocal left
+        left -= writer == manager.name
+        if left > 0 or writer != manager.name:
+            return False
+        disarm()
+        killing(scene, manager)
+        return True
+
+    def disarm() -> None:
+        paper.before = paper.after = None
+        paper.deeds_alone = False
+
+    if scene.random.random() < 0.5:
+        paper.before = strikes
+    else:
+        paper.after = strikes
+    scene.world.calms.append(disarm)
+
+
+def stopping(scene: Scene) -> None:
+    """SIGTERM: it ends in good order, and a new one starts."""
+    pool, manager = scene.pool, scene.pool.manager
+    if manager is None or not manager.alive or manager.stopping:
+        return
+    scene.world.note(f"{manager.name} is told to stop")
+    manager.stop(lambda: scene.finally_(lambda: restart(scene.world, pool)))
+
+
+fault("manager restarted by systemd", weight=2, lasts=(1.0, 20.0))(stopping)
+fault("manager restarted by systemd at a call", weight=2, lasts=(1.0, 20.0))(at_a_call(stopping))
+
+
+@fault("manager's machine reboots", lasts=(30.0, 300.0))
+def _(scene: Scene) -> None:
+    """Its boottime counts from anew: nothing that was written down with the old one means that."""
+    pool, world = scene.pool, scene.world
+    if pool.manager is None or not pool.manager.alive:
+        return
+    for one in (pool.manager, pool.shadow):
+        if one is not None and one.alive:
+            one.kill()
+
+    def boot() -> None:
+        pool.clock.booted_at = world.engine.now - 20.0
+        restart(world, pool)
+
+    scene.finally_(boot)
+
+
+@fault("the lease is taken over", weight=0.7, lasts=(5.0, 60.0))
+def _(scene: Scene) -> None:
+    """Someone removed the lock file, and a second manager started: both run for a while."""
+    pool, world = scene.pool, scene.world
+    old = pool.manager
+    if old is None or not old.alive:
+        return
+    old.lease = False
+    world.start(pool)
+    scene.finally_(old.kill)
+
+
+@fault("a dry run beside it", weight=0.7, lasts=LONG)
+def _(scene: Scene) -> None:
+    shadow = scene.world.start(scene.pool, mode="dry-run")
+    scene.finally_(shadow.kill)
+
+
+@fault("the journal's disk is full", weight=2, lasts=LONG)
+def _(scene: Scene) -> None:
+    journal = scene.pool.journal
+    journal.fail("the disk is full")
+    scene.finally_(journal.heal)
+
+
+@fault("the journal takes some writes", weight=2, lasts=MIDDLING)
+def _(scene: Scene) -> None:
+    """One of several that belong together fails, and the others do not."""
+    journal, random = scene.pool.journal, scene.random
+    chance = 0.1 + 0.6 * random.random()
+    journal.fault = lambda call: "the disk is slow" if random.random() < chance else None
+    scene.finally_(journal.heal)
+
+
+@fault("the journal is lost", weight=0.7, lasts=(1.0, 60.0))
+def _(scene: Scene) -> None:
+    """Under a running manager, or while none runs; holds and pre-images are lost with it."""
+    pool = scene.pool
+    pool.holds.clear()
+    if scene.random.random() < 0.5:
+        killing(scene)
+    pool.journal.lose()

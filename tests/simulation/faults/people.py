@@ -1,0 +1,202 @@
+"""Demand, and what operators do to records and nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nodemanager.actors.messages import CleanByHand, HoldId, ReleaseId
+from nodemanager.core.commands import Reply
+from nodemanager.core.marks import FORCIBLE
+from nodemanager.core.model import Job, Record, Tags
+from nodemanager.records import wire
+from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
+from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
+from tests.simulation.world import Pool
+
+
+@fault("demand changes", weight=3)
+def _(scene: Scene) -> None:
+    scene.pool.wanted = scene.random.randrange(scene.pool.settings.max_nodes + 2)
+
+
+@fault("the wishlist fails", lasts=MIDDLING)
+def _(scene: Scene) -> None:
+    scene.pool.wishlist_fails = True
+    scene.finally_(lambda: setattr(scene.pool, "wishlist_fails", False))
+
+
+@fault("a job that fits no size", weight=0.7, lasts=LONG)
+def _(scene: Scene) -> None:
+    pool = scene.pool
+    odd = scene.random.choice((Job("vast", cores=64), Job("wide", ram_mb=10**6)))
+    pool.odd_jobs = (odd, Job("many", count=pool.settings.max_nodes + 1))
+    scene.finally_(lambda: setattr(pool, "odd_jobs", ()))
+
+
+@fault("a job for a larger size", weight=1.5, lasts=LONG)
+def _(scene: Scene) -> None:
+    pool = scene.pool
+    count = scene.random.randrange(1, 3)
+    large, cheap = Job("large", cores=2, count=count), Job("cheap", count=count, preemptible=True)
+    pool.odd_jobs = (large, cheap) if SPOT in pool.settings.sizes else (large,)
+    scene.finally_(lambda: setattr(pool, "odd_jobs", ()))
+
+
+@fault("the settings are reloaded", weight=3)
+def _(scene: Scene) -> None:
+    """Any window and limit, with whatever is in flight."""
+    pool = scene.pool
+    pool.settings = reloaded(pool.settings, scene.random)
+    pool.poll_time = scene.random.choice((pool.poll_time, *POLL_TIMES))
+    if pool.manager is not None and pool.manager.alive:
+        pool.manager.reload(pool.settings)
+
+
+@fault("an operator holds a record", weight=1.5, lasts=LONG)
+def _(scene: Scene) -> None:
+    registry = scene.world.registry
+    if not registry.rows:
+        return
+    uuid = scene.random.choice(sorted(registry.rows))
+
+    def mark(held: bool) -> None:
+        row = registry.rows.get(uuid)
+        if row is not None:
+            properties = {**row["properties"]}
+            properties.pop(wire.HOLD, None)
+            if held:
+                properties[wire.HOLD] = "wait for me"
+            registry.change(row, {"properties": properties}, "operator", "hold")
+
+    mark(True)
+    scene.finally_(lambda: mark(False))
+
+
+@fault("an operator holds a node", weight=1.5, lasts=LONG)
+def _(scene: Scene) -> None:
+    node = scene.node()
+    if node is None:
+        return
+
+    def mark(held: bool) -> None:
+        node.held, node.view = held, None
+
+    mark(True)
+    scene.finally_(lambda: mark(False))
+
+
+@fault("an operator holds by command", weight=1.5, lasts=LONG)
+def _(scene: Scene) -> None:
+    """`nodemanager hold ID`, of a record or a node, and `release ID`."""
+    pool, world = scene.pool, scene.world
+    names = [*sorted(world.registry.rows), *(one.id for one in scene.nodes())]
+    if not names or pool.manager is None or not pool.manager.alive:
+        return
+    name = scene.random.choice(names)
+
+    def answered(reply: Reply) -> None:
+        if reply.ok:
+            pool.holds.add(name)
+
+    pool.manager.daemon.tell(HoldId(name, "wait for me", "operator", answered, True))
+    scene.finally_(lambda: release(pool, name))
+
+
+def release(pool: Pool, name: str) -> None:
+    def answered(reply: Reply) -> None:
+        # One that stood still takes the hold and its release when it goes on.
+        pool.holds.discard(name)
+
+    pool.holds.discard(name)
+    if pool.manager is not None and pool.manager.alive:
+        pool.manager.daemon.tell(ReleaseId(name, "operator", answered))
+
+
+@fault("an operator ends a node", weight=1.5)
+def _(scene: Scene) -> None:
+    node = scene.node()
+    if node is not None:
+        scene.world.cloud.end(node)
+
+
+@fault("an operator buries a young node", weight=0.7)
+def _(scene: Scene) -> None:
+    """It dies right after its first ping, and its slot is wanted before a denial counts (C11)."""
+    pool, world = scene.pool, scene.world
+    seen = False
+
+    def pinged(record: Record, secret: str) -> None:
+        nonlocal seen
+        first = record.first_ping_at == record.last_ping_at
+        if seen or not first or record.pool != pool.name or world.engine.calm:
+            return
+        seen = True
+        for node in scene.nodes():
+            if node.tags.record == record.uuid:
+                world.cloud.end(node)
+        clean = CleanByHand(record.uuid, "dead", "ann", lambda reply: None, forced=tuple(FORCIBLE))
+        scene.later(1.7 * pool.poll_time, lambda: tell(clean))
+
+    def tell(message: CleanByHand) -> None:
+        if pool.manager is not None and pool.manager.alive:
+            pool.manager.daemon.tell(message)
+
+    world.registry.pinged.append(pinged)
+
+
+@fault("an operator deletes a record", breaks="A5")
+def _(scene: Scene) -> None:
+    registry = scene.world.registry
+    if registry.rows:
+        uuid = scene.random.choice(sorted(registry.rows))
+        scene.world.break_assumption("A5", f"an operator deletes {uuid}", uuid)
+        registry.delete(uuid, "operator")
+
+
+@fault("an operator deletes a record that is looked at", breaks="A5")
+def _(scene: Scene) -> None:
+    """Right after its manager has asked to read it once more, to free or to prune it."""
+    world, left = scene.world, scene.random.randrange(1, 4)
+
+    def sent(manager: str, method: str, about: str) -> None:
+        nonlocal left
+        left -= left > 0 and method == "store.read" and about in world.registry.rows
+        if left != 0 or world.engine.calm or about not in world.registry.rows:
+            return
+        left -= 1
+        world.break_assumption("A5", f"an operator deletes {about}", about)
+        world.registry.delete(about, "operator")
+
+    world.weather.sent.append(sent)
+
+
+@fault("an operator edits a record", breaks="A5")
+def _(scene: Scene) -> None:
+    registry, random = scene.world.registry, scene.random
+    if not registry.rows:
+        return
+    uuid = random.choice(sorted(registry.rows))
+    row = registry.rows[uuid]
+    scene.world.break_assumption("A5", f"an operator edits {uuid}", uuid)
+    values: dict[str, Any] = random.choice(
+        (
+            {"slot_number": None, "hostname": None},
+            {"last_ping_at": None, "first_ping_at": None},
+            {"properties": {}},
+            {"info": {}},
+            {"ip_address": None},
+            {"last_ping_at": registry.now_ns() + int(9000e9)},
+        )
+    )
+    registry.change(row, values, "operator", "edit")
+
+
+@fault("an operator takes a node's tags", breaks="A5")
+def _(scene: Scene) -> None:
+    node = scene.node()
+    if node is not None:
+        tags, why = node.tags, f"an operator takes the tags of {node.id}"
+        scene.world.break_assumption("A5", why, node.id, *filter(None, (tags.record,)))
+        kept = scene.random.choice((Tags(), replace(tags, record=None), Tags(pool=tags.pool)))
+        scene.world.cloud.retag(node, kept)

@@ -1,0 +1,167 @@
+"""What is true of each pool's nodes in the calm: what each is, and what the pool lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nodemanager.core.model import CloudState, Record, WorkerState
+from tests.simulation.cloud import Instance
+from tests.simulation.world import Pool, World
+
+
+class Health(StrEnum):
+    """What a living node of ours truly is."""
+
+    SERVING = "serving"
+    """It pings, and its record takes the pings."""
+    BOOTING = "booting"
+    """It has not pinged in this life yet, and will."""
+    SILENT = "silent"
+    """It has a record, and will never ping it (again)."""
+    UNPAIRED = "unpaired"
+    """No record is its own, and none takes its pings."""
+    ENDING = "ending"
+    """A destroy took effect; the cloud is at it."""
+    HELD = "held"
+    """An operator wants it left alone."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One living node of a pool."""
+
+    node: Instance
+    health: Health
+    paired: bool
+    idle: bool
+    pinged: bool
+
+
+@dataclass(frozen=True)
+class Ward:
+    """All living nodes of one pool, and its records that no living node has."""
+
+    patients: tuple[Patient, ...]
+    others: int
+    """Nodes without any pool's tag that the pool may count as its own (D11)."""
+    bereft: tuple[Record, ...]
+    free_slots: int
+
+    def of(self, *healths: Health) -> list[Patient]:
+        return [one for one in self.patients if one.health in healths]
+
+    @property
+    def idle(self) -> list[Patient]:
+        return [one for one in self.of(Health.SERVING) if one.idle]
+
+
+def ward(world: World, pool: Pool) -> Ward:
+    registry = world.registry
+    records = registry.records()
+    living = world.cloud.living()
+    patients = tuple(_patient(world, pool, one) for one in living if one.tags.pool == pool.name)
+    lives = {(one.tags.record, one.tags.incarnation) for one in living}
+    pinging = {one.machine.secret for one in living if one.machine is not None}
+    ours = [one for one in records if one.pool == pool.name and one.holds_anything]
+    held = sum(one.slot_number is not None for one in records)
+    claims = sum(one.slot_number is None and one.claim is not None for one in records)
+    return Ward(
+        patients,
+        sum(one.tags.pool is None for one in living) if world.shape.traits.broad else 0,
+        tuple(
+            one
+            for one in ours
+            if (one.uuid, one.incarnation) not in lives and one.ping_secret not in pinging
+        ),
+        registry.naming.slots - held - claims,
+    )
+
+
+def _patient(world: World, pool: Pool, node: Instance) -> Patient:
+    machine = node.machine
+    record = world.registry.record(node.tags.record or "")
+    paired = record is not None and record.incarnation == node.tags.incarnation
+    pinged = machine is not None and machine.heard_at is not None
+    theirs = None if machine is None else world.registry.record(machine.uuid)
+    taken = machine is not None and theirs is not None and theirs.ping_secret == machine.secret
+    idle = (
+        paired
+        and record is not None
+        and record.worker_state is WorkerState.IDLE
+        and machine is not None
+        and machine.state == "idle"
+    )
+    own = record if paired else theirs if taken else None
+    marks = {node.id, *(() if own is None else (own.uuid,))}
+    if node.state is CloudState.STOPPING:
+        health = Health.ENDING
+    elif node.held or (own is not None and own.held) or marks & pool.holds:
+        health = Health.HELD
+    elif not paired and not taken:
+        health = Health.UNPAIRED
+    elif machine is None or not machine.on or machine.mute:
+        health = Health.SILENT
+    elif not machine.up:
+        health = Health.BOOTING
+    else:
+        health = Health.SERVING if taken else Health.SILENT
+    return Patient(node, health, paired, idle, pinged)
+
+
+def wanted(world: World, pool: Pool) -> tuple[int, int]:
+    """How many idle or coming nodes demand wants: at least, and at most.
+
+    More of one job than max_nodes can't be had (U12): it may boot as many as may be, or none. Nor
+    can what fits no size.
+    """
+    settings = pool.settings
+    if not settings.demand_polled:
+        return 0, 0
+    counts = [
+        job.count
+        for job in world.jobs(pool)
+        if any(one.cores >= job.cores and one.ram_mb >= job.ram_mb for one in settings.sizes)
+    ]
+    # Nor what costs more than max_total_price by itself.
+    most = min(settings.max_nodes, _affordable(pool, 0))
+    low = sum(count for count in counts if count <= most)
+    return min(low, settings.max_nodes), sum(counts)
+
+
+def lacking(world: World, pool: Pool, seen: Ward) -> int:
+    """How many nodes should be created, and can be; never too many."""
+    settings = pool.settings
+    waiting = sum(_is_waiting(one) for one in seen.bereft)
+    up = len(seen.patients) - len(seen.of(Health.ENDING)) + seen.others + waiting
+    # Any that may yet take work, or that the manager may still take for such.
+    at_work = [one for one in seen.of(Health.SERVING, Health.HELD) if not one.idle]
+    low, _ = wanted(world, pool)
+    lacks = max(low - (up - len(at_work)), settings.min_nodes - up)
+    existing = len(seen.patients) + seen.others + len(seen.bereft)
+    room = min(settings.max_nodes - existing, seen.free_slots, _affordable(pool, existing))
+    return max(0, min(lacks, room))
+
+
+def _affordable(pool: Pool, existing: int) -> int:
+    """How many more may be booted for max_total_price, if each of those were the dearest."""
+    settings = pool.settings
+    if settings.max_total_price <= 0:
+        return settings.max_nodes
+    dearest = max((one.price or 0.0 for one in settings.sizes), default=0.0)
+    return 0 if dearest <= 0 else int(settings.max_total_price / dearest + 1e-9) - existing
+
+
+def surplus(world: World, pool: Pool, seen: Ward) -> int:
+    """How many idle nodes should be shut down; never too many."""
+    settings = pool.settings
+    idle, serving = len(seen.idle), len(seen.of(Health.SERVING))
+    _, high = wanted(world, pool)
+    beyond = min(idle - high, serving - settings.min_nodes)
+    return max(0, beyond, min(idle, serving - settings.max_nodes))
+
+
+def _is_waiting(record: Record) -> bool:
+    """A claim whose node may yet come: it counts as one (U6)."""
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    return record.claim is not None and not pinged

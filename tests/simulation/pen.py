@@ -1,0 +1,150 @@
+"""A pool's journal as its managers write it: on SQLite or in memory, by the same calls.
+
+A write may fail, all of them or some; a manager may be killed right before one or right after it,
+in the middle of a handler; and the whole journal may be lost.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nodemanager.errors import JournalError
+from nodemanager.journal.api import Journal
+from nodemanager.journal.memory import MemoryJournal
+from nodemanager.journal.sqlite import SqliteJournal
+from tests.simulation.engine import Killed, SimClock
+
+WRITES = frozenset(
+    {
+        *("intend", "conclude", "recovery_failed", "save_breaker", "save_store_clock"),
+        *("save_late_writes", "hold", "release", "save_leftovers", "forget_leftovers"),
+        *("remember", "decided", "retry"),
+    }
+)
+DEEDS = WRITES - {"decided", "save_store_clock", "retry"}
+FREE = frozenset({"begin", "note", "close"})
+"""They write nothing themselves, and never fail."""
+MEMORY = "/dev/shm"
+
+Fault = Callable[[str], str | None]
+"""Why a call of that name fails, or None."""
+Strike = Callable[[str], bool]
+"""Whether that writer is killed now."""
+
+
+def healthy(call: str) -> str | None:
+    return None
+
+
+class Paper:
+    """What a pool's journal is written on, whoever writes; and what goes wrong with it."""
+
+    def __init__(self, pool: str, clock: SimClock, *, sqlite: bool) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._folder = None
+        if sqlite:
+            place = MEMORY if Path(MEMORY).is_dir() else None
+            self._folder = tempfile.TemporaryDirectory(prefix="nodemanager-", dir=place)
+        self._kept = MemoryJournal(clock, keeps_entries=False)
+        self._pens: list[Pen] = []
+        self.lost = 0
+        self.fault: Fault = healthy
+        self.before: Strike | None = None
+        """Asked before each write whether its writer is killed now; `after`, after it."""
+        self.after: Strike | None = None
+        self.deeds_alone = False
+        """They are asked only where a deed or its outcome is written."""
+
+    def pen(self, writer: str) -> Pen:
+        """For a manager that starts: all that is not on the disk is forgotten."""
+        boot = str(self._clock.booted_at)
+        self._kept.boot_id = boot
+        if self._folder is not None:
+            path = Path(self._folder.name) / "journal.db"
+            file = SqliteJournal(path, pool=self._pool, clock=self._clock, boot_id=boot)
+            made = Pen(self, writer, file)
+        else:
+            made = Pen(self, writer, None)
+        self._pens.append(made)
+        return made
+
+    @property
+    def kept(self) -> MemoryJournal:
+        return self._kept
+
+    def whole(self) -> Journal:
+        """The journal itself, also while its disk fails."""
+        return self._pens[-1].journal if self._pens else self._kept
+
+    def lose(self) -> None:
+        """It is gone, and whoever writes begins a new one."""
+        self.lost += 1
+        if self._folder is not None:
+            folder = Path(self._folder.name)
+            for file in list(folder.glob("journal.db*")):
+                file.rename(folder / f"lost-{self.lost}-{file.name}")
+            return
+        self._kept = MemoryJournal(self._clock, keeps_entries=False, boot_id=self._kept.boot_id)
+        told = iter(("it was moved or removed",))
+        self.fault = lambda call: next(told, None)
+
+    def fail(self, why: str = "the disk is full") -> None:
+        self.fault = lambda call: why
+
+    def heal(self) -> None:
+        self.fault = healthy
+
+    def close(self) -> None:
+        for pen in self._pens:
+            pen.journal.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class Pen:
+    """The journal as one manager has it."""
+
+    def __init__(self, paper: Paper, writer: str, file: SqliteJournal | None) -> None:
+        self._paper = paper
+        self._writer = writer
+        self._file = file
+        self._failed: str | None = None
+
+    @property
+    def journal(self) -> Journal:
+        return self._file or self._paper.kept
+
+    @property
+    def failure(self) -> str | None:
+        return self._failed or self.journal.failure
+
+    def retry(self) -> bool:
+        try:
+            done: bool = self._call("retry")
+        except JournalError:
+            return False
+        return done
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FREE:
+            return getattr(self.journal, name)
+        return lambda *given, **more: self._call(name, *given, **more)
+
+    def _call(self, name: str, *given: Any, **more: Any) -> Any:
+        paper = self._paper
+        why = paper.fault(name)
+        if why is not None:
+            self._failed = why
+            raise JournalError(why)
+        self._failed = None
+        writes = name in (DEEDS if paper.deeds_alone else WRITES)
+        if writes and paper.before is not None and paper.before(self._writer):
+            raise Killed
+        result = getattr(self.journal, name)(*given, **more)
+        if writes and paper.after is not None and paper.after(self._writer):
+            raise Killed
+        return result

@@ -1,0 +1,92 @@
+"""That nodes come and go: wanted ones come, surplus ones go, failed and unpaired ones end.
+
+And that what was freed by mistake comes back (U8). Who is what is asked of the world.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nodemanager.core.boot_loops import LONGEST_REST_S, SIZE_LOOP
+from tests.simulation import health
+from tests.simulation.bounds import Bounds
+from tests.simulation.cloud import Instance
+from tests.simulation.debts import Owed
+from tests.simulation.health import Health, Ward
+from tests.simulation.world import Pool, World
+
+if TYPE_CHECKING:
+    from tests.simulation.latch import Latch
+    from tests.simulation.liveness import Calm
+    from tests.simulation.truth import Truth
+
+
+class Progress:
+    """What each pool's nodes are still due."""
+
+    def __init__(self, world: World, truth: Truth, calm: Calm, latch: Latch) -> None:
+        self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
+        self._failed: Counter[str] = Counter()
+        """By pool, nodes in a row that ended without a ping (B5)."""
+        world.cloud.books.ended.append(self._ended)
+
+    def _ended(self, node: Instance) -> None:
+        pool, machine = node.tags.pool, node.machine
+        if pool in self.world.pools and machine is not None and machine.heard_at is None:
+            self._failed[pool] += 1
+
+    def owed(self) -> Iterator[Owed]:
+        for pool in self.world.pools.values():
+            seen = health.ward(self.world, pool)
+            since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
+            bounds = self.calm.bounds(pool)
+            yield from self._wanted(pool, seen, since, bounds)
+            yield from self._surplus(pool, seen, since, bounds)
+            yield from self._ill(pool, seen, since, bounds)
+            yield from self._restored(pool, bounds)
+
+    def _wanted(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
+        count = health.lacking(self.world, pool, seen)
+        if count:
+            failed = self._failed[pool.name]
+            rest = 0.0
+            if failed >= SIZE_LOOP:
+                doublings = min(failed - SIZE_LOOP, 16)
+                rest = min(LONGEST_REST_S, pool.settings.boot_fail_after * 2.0**doublings)
+            what = f"{pool.name} gets one of {count} nodes that it lacks"
+            key = f"wanted {pool.name} {len(seen.patients)}"
+            yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
+
+    def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
+        count = health.surplus(self.world, pool, seen)
+        if count:
+            what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
+            key = f"surplus {pool.name} {len(seen.idle)}"
+            yield Owed("PROGRESS", key, what, since, bounds.surplus)
+
+    def _ill(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
+        silent, unpaired = seen.of(Health.SILENT), seen.of(Health.UNPAIRED)
+        count = len(silent) + len(unpaired)
+        for one in silent:
+            within = bounds.silent(count, pinged=one.pinged)
+            what = f"{one.node.id} ends, which is silent for ever"
+            yield Owed("PROGRESS", f"silent {one.node.id}", what, since, within)
+        for one in unpaired:
+            what = f"{one.node.id} ends, which has no record"
+            yield Owed("PROGRESS", f"unpaired {one.node.id}", what, since, bounds.unpaired(count))
+
+    def _restored(self, pool: Pool, bounds: Bounds) -> Iterator[Owed]:
+        for key, life in self.truth.false_cleans.items():
+            if life.before.pool != pool.name or not life.node.lives or life.is_back:
+                continue
+            machine = life.node.machine
+            if machine is None or not machine.up or machine.mute or not machine.on:
+                continue
+            # One that was denied again since is given up (A1).
+            denied_at = self.truth.denied_at.get(life.node.id, life.at)
+            if life.may_come_back and denied_at <= life.at:
+                what = f"{key} is given back to {life.node.id}, which lives"
+                since = self.calm.awake(pool)
+                yield Owed("U8", f"restored {key}", what, since, bounds.restored)

@@ -1,0 +1,120 @@
+"""The promise Work: no node that works is destroyed for being idle, but in the gap that is stated.
+
+Judged by what each node does in truth, and by which of its words its manager had read. Without a
+drain hook a job may be hit that began after that word: while the word is no older than one ping
+interval and one round, and was given after the demand poll that wanted the node no more (D12).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from tests.simulation.cloud import Instance
+from tests.simulation.machine import JITTER, Machine, Word
+from tests.simulation.manager import Manager
+from tests.simulation.told import Told
+from tests.simulation.world import World
+
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
+CARRIED_OUT_S = 60.0
+"""From the plan to the destroy: its look, and messages and calls that are slow."""
+
+
+@dataclass(frozen=True)
+class Poll:
+    """A demand poll, from its start: how many jobs waited, and how many nodes could run them."""
+
+    started: float
+    wanted: int
+    living: int
+
+
+class Work:
+    """Watches every destroy of a node as idle."""
+
+    def __init__(self, world: World, told: Told) -> None:
+        self.world, self.told = world, told
+        self.orders: dict[tuple[str, str], tuple[Reason, str | None]] = {}
+        self.polls: dict[str, deque[Poll]] = defaultdict(lambda: deque(maxlen=200))
+        world.plans.append(self._planned)
+        world.wishlists.append(self._polled)
+        world.cloud.books.destroyed.append(self._destroyed)
+
+    def _planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        for order in plan.shutdowns:
+            self.orders[manager.name, order.node_id] = order.reason, order.record
+
+    def _polled(self, manager: Manager) -> None:
+        pool = manager.pool
+        counted = {pool.name, None} if self.world.shape.traits.broad else {pool.name}
+        # Untagged ones count against max_nodes where they are listed (D11).
+        living = sum(one.tags.pool in counted for one in self.world.cloud.living())
+        self.polls[manager.name].append(Poll(self.world.engine.now, pool.wanted, living))
+
+    def _destroyed(self, one: Instance, by: str) -> None:
+        reason, record = self.orders.get((by, one.id), (None, None))
+        machine, sent_at = one.machine, self.world.weather.sent_at
+        if reason not in AS_IDLE or machine is None or machine.busy_since is None:
+            return
+        if self._has_twin(one):
+            return
+        if machine.drains_for(self.world.shape):
+            self._hit(one, by, "which can be told to drain")
+            return
+        if machine.busy_since > sent_at:
+            return
+        read, _, _ = self.told.ears[by].last_look(record or "", None, sent_at)
+        seen = read.record if read is not None else None
+        word = machine.words.get(seen.last_ping_at) if seen is not None else None
+        if word is None:
+            self._hit(one, by, "on no word of its own")
+        elif machine.busy_since <= word.sent:
+            self._hit(one, by, f"which said that it was {word.state}")
+        else:
+            self._in_the_gap(one, by, word, machine, sent_at, reason)
+
+    def _in_the_gap(
+        self, one: Instance, by: str, word: Word, machine: Machine, sent_at: float, reason: Reason
+    ) -> None:
+        manager = self.world.managers[by]
+        gap, allowed = sent_at - word.arrived, self._gap(manager, machine, sent_at)
+        if gap > allowed and not manager.was_paused(word.arrived):
+            self._hit(one, by, f"on a word {gap:.0f} s old; a gap of {allowed:.0f} s is stated")
+        before = [poll for poll in self.polls[by] if poll.started <= word.arrived]
+        most = manager.pool.settings.max_nodes
+        if reason is not Reason.IDLE_BEYOND_DEMAND or not before:
+            return
+        # So much waited that no node of the pool was one too many.
+        if before[-1].wanted >= most and before[-1].living <= most:
+            self._hit(one, by, "on a word from when demand wanted it")
+
+    def _gap(self, manager: Manager, machine: Machine, sent_at: float) -> float:
+        """One ping interval and one round, as long as they were."""
+        listed = [
+            heard.started
+            for heard in self.told.ears[manager.name].records
+            if heard.complete and heard.ended <= sent_at
+        ][-3:]
+        rounds = [after - before for before, after in itertools.pairwise(listed)]
+        rounds.append(sent_at - listed[-1] if listed else 0.0)
+        return machine.habits.ping_every * JITTER + max(rounds) + CARRIED_OUT_S
+
+    def _has_twin(self, one: Instance) -> bool:
+        """Two that were made by one order share a record, and a word."""
+        bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
+        return len([other for other in bearers if other.tags == one.tags]) > 1
+
+    def _hit(self, one: Instance, by: str, why: Any) -> None:
+        assert one.machine is not None
+        assert one.machine.busy_since is not None
+        works_s = self.world.engine.now - one.machine.busy_since
+        self.world.violate("WORK", f"{by} destroys {one.id}, at work for {works_s:.0f} s, {why}")

@@ -1,0 +1,67 @@
+"""The monitors of progress: each debt has its time, and the docs state it (F1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import table
+from tests.simulation.debts import NEVER, Debts, Owed
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World("0", draw(0).shape)
+
+
+def _owed(key: str, *, within: float = 60.0, since: float = 0.0) -> Owed:
+    return Owed("PROGRESS", key, f"{key} comes", since, within)
+
+
+def test_a_debt_is_overdue_only_past_its_bound(world: World) -> None:
+    """The bound counts from when it was first owed."""
+    debts = Debts(world)
+    assert not debts.look([_owed("a node")])
+    world.engine.run(world.engine.now + 60.0)
+    assert not debts.look([_owed("a node")])
+    assert world.violations == []
+    world.engine.run(world.engine.now + 1.0)
+    debts.look([_owed("a node")])
+    assert [one.rule for one in world.violations] == ["PROGRESS"]
+
+
+def test_a_debt_that_was_paid_in_between_is_owed_anew(world: World) -> None:
+    debts = Debts(world)
+    debts.look([_owed("a node")])
+    world.engine.run(world.engine.now + 50.0)
+    assert debts.look([])
+    debts.look([_owed("a node")])
+    world.engine.run(world.engine.now + 50.0)
+    debts.look([_owed("a node")])
+    assert world.violations == []
+
+
+def test_a_debt_counts_from_its_cause_where_that_is_later(world: World) -> None:
+    debts = Debts(world)
+    later = world.engine.now + 100.0
+    debts.look([_owed("a node", since=later)])
+    world.engine.run(world.engine.now + 150.0)
+    debts.look([_owed("a node", since=later)])
+    assert world.violations == []
+
+
+def test_whatever_is_owed_when_the_calm_ends_is_a_failure(world: World) -> None:
+    """The limit of the calm is no end without a finding, also for what has no bound."""
+    debts = Debts(world)
+    debts.look([_owed("a node", within=NEVER)])
+    world.engine.run(world.engine.now + 6000.0)
+    debts.look([_owed("a node", within=NEVER)])
+    assert world.violations == []
+    debts.end()
+    assert [one.rule for one in world.violations] == ["PROGRESS"]
+
+
+def test_the_docs_state_each_bound() -> None:
+    page = (table.ROOT / "doc" / "fault-model.rst").read_text(encoding="utf-8")
+    assert table.bounds() in page, "its table is that of `tests.simulation.table.bounds`"

@@ -1,0 +1,194 @@
+"""What the simulation draws: every reason is given in some world, and a fault does what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.reasons import Reason
+from nodemanager.errors import Conflict, JournalError, RemoteError
+from nodemanager.journal.api import Hold, Intent, IntentKind
+from tests.simulation import census
+from tests.simulation.choices import RELOADED, reloaded
+from tests.simulation.engine import Engine, Killed, SimClock
+from tests.simulation.faults import KINDS, Fault
+from tests.simulation.pen import Paper
+from tests.simulation.run import play, run
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
+
+MORE_SEEDS = 60
+HOLD = Hold("i-1", "wait", "ann", 0.0)
+
+
+def paper(*, sqlite: bool) -> Paper:
+    return Paper("main", SimClock(Engine("paper")), sqlite=sqlite)
+
+
+def test_every_reason_is_given_in_some_world() -> None:
+    """F6: what no world shows is listed with why, or is deleted with its documentation."""
+    wanted = frozenset(Reason) - census.NEVER.keys()
+    seen: set[Reason] = set()
+    for seed in census.known():
+        seen |= census.shown_by(seed)[1]
+    for seed in range(MORE_SEEDS):
+        # What changed since the last census changes which seed shows what.
+        if seen >= wanted:
+            break
+        seen |= census.shown_by(seed)[1]
+    missing = sorted(wanted - seen)
+    assert not missing, "run `python -m tests.simulation.census`"
+
+
+def test_a_reason_that_is_said_never_to_be_seen_is_not_seen() -> None:
+    assert all(why.endswith(".") for why in census.NEVER.values())
+    seen = frozenset[Reason]().union(*census.known().values())
+    assert not seen & census.NEVER.keys()
+
+
+@pytest.mark.parametrize("sqlite", [False, True])
+def test_a_writer_is_killed_right_before_a_write_or_right_after_it(sqlite: bool) -> None:
+    """F3: before it nothing of it is there, after it all of it is."""
+    desk = paper(sqlite=sqlite)
+    try:
+        for strike, there in (("before", ()), ("after", (HOLD,))):
+            pen = desk.pen("m-1")
+            setattr(desk, strike, lambda writer: writer == "m-1")
+            with pytest.raises(Killed):
+                pen.hold(HOLD)
+            setattr(desk, strike, None)
+            assert desk.pen("m-2").holds() == there
+    finally:
+        desk.close()
+
+
+@pytest.mark.parametrize("sqlite", [False, True])
+def test_some_writes_fail_and_others_do_not(sqlite: bool) -> None:
+    desk = paper(sqlite=sqlite)
+    try:
+        pen = desk.pen("m-1")
+        desk.fault = lambda call: "the disk is slow" if call == "save_breaker" else None
+        with pytest.raises(JournalError, match="the disk is slow"):
+            pen.save_breaker(Breaker())
+        assert pen.failure == "the disk is slow"
+        pen.hold(HOLD)
+        assert pen.failure is None
+        assert pen.holds() == (HOLD,)
+    finally:
+        desk.close()
+
+
+@pytest.mark.parametrize("sqlite", [False, True])
+def test_a_lost_journal_fails_once_under_its_writer_and_begins_anew(sqlite: bool) -> None:
+    desk = paper(sqlite=sqlite)
+    try:
+        pen = desk.pen("m-1")
+        pen.hold(HOLD)
+        desk.lose()
+        with pytest.raises(JournalError, match="moved or removed"):
+            pen.intend([Intent(IntentKind.CLEAN, "clean:r", "p-1")])
+        assert pen.holds() == ()
+    finally:
+        desk.close()
+
+
+def shown(kinds: Mapping[str, tuple[float, float]], seed: int = 3, **more: Any) -> World:
+    """The world of that seed with those faults alone, each at its time and for so long."""
+    there: list[World] = []
+    scenario = draw(seed)
+    script = tuple(
+        Fault(kind, at, lasts, number) for number, (kind, (at, lasts)) in enumerate(kinds.items())
+    )
+    shape = replace(scenario.shape, **more)
+    result = play(replace(scenario, script=script, shape=shape), watch=there.append)
+    assert not result.violations
+    return there[0]
+
+
+def test_a_manager_that_is_told_to_stop_comes_to_its_end_and_another_starts() -> None:
+    """F5: systemd stops it in good order, and does not kill it."""
+    world = shown({"manager restarted by systemd": (600.0, 5.0)})
+    first, second = world.managers["main-1"], world.managers["main-2"]
+    assert first.stopping
+    assert not first.alive
+    assert second.started_at - first.started_at > 600.0
+
+
+def test_the_boottime_of_a_rebooted_machine_counts_anew() -> None:
+    """F5: T2's clock of the manager's host starts again, and what was written by it is moved."""
+    world = shown({"manager's machine reboots": (600.0, 60.0)})
+    assert world.pools["main"].clock.boottime() < world.engine.now - 500.0
+    assert "main-2" in world.managers
+
+
+def test_a_reload_may_change_every_window_and_limit() -> None:
+    settings = draw(3).shape.pools[0][0]
+    random = Engine("reload").random("reload")
+    changed = set()
+    for _ in range(300):
+        after = reloaded(settings, random)
+        assert after.min_nodes <= after.max_nodes
+        changed |= {name for name in RELOADED if getattr(after, name) != getattr(settings, name)}
+    assert changed == RELOADED.keys()
+
+
+def test_a_request_that_arrives_twice_is_answered_with_the_second_answer() -> None:
+    """F5: the first took effect, and its caller is told of a conflict."""
+    refused: list[str] = []
+
+    def watch(world: World) -> None:
+        def failed(manager: str, method: str, about: str, error: RemoteError) -> None:
+            if isinstance(error, Conflict):
+                refused.append(about)
+
+        world.weather.failed.append(failed)
+
+    scenario = draw(3)
+    fault = Fault("store requests arrive twice", 240.0, 900.0, 0)
+    shape = replace(scenario.shape, fenced=False)
+    result = play(replace(scenario, script=(fault,), shape=shape), watch=watch)
+    assert not result.violations
+    assert refused
+
+
+def test_leftovers_are_written_down_and_released() -> None:
+    """D4 in a simulated world: nothing that a gone node pinned stays for ever."""
+    scenario = draw(3)
+    traits = replace(scenario.shape.traits, pins=True)
+    world = shown({"all nodes die": (900.0, 0.0)}, traits=traits)
+    now = world.engine.now
+    released = [one for one in world.cloud.pinned.values() if one.is_gone(now)]
+    assert released
+
+
+def test_every_kind_of_fault_is_drawn() -> None:
+    drawn = {fault.kind for seed in range(400) for fault in draw(seed).script}
+    assert drawn == KINDS.keys()
+
+
+def test_a_breaker_opens_when_too_many_may_be_freed_at_once() -> None:
+    """B1: more than a hundred leaked records, and a manager that holds nothing back."""
+    scenario = draw(3)
+    settings, poll_time = scenario.shape.pools[0]
+    pools = ((replace(settings, hold_backlog=False), poll_time),)
+    opened: set[Cause | None] = set()
+
+    def watch(world: World) -> None:
+        world.plans.append(
+            lambda manager, plan, snapshot, settings: opened.update(
+                part.cause for part in plan.breaker.parts
+            )
+        )
+
+    shape = replace(scenario.shape, pools=pools, crowd=120, slots=140, heirlooms=1)
+    play(replace(scenario, shape=shape, script=()), watch=watch)
+    assert Cause.CLEAN_RATE in opened
+
+
+def test_one_seed_on_sqlite_is_one_run() -> None:
+    seed = next(seed for seed in range(100) if draw(seed).shape.sqlite)
+    assert run(seed).digest == run(seed).digest

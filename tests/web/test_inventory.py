@@ -1,0 +1,42 @@
+"""GET /api/nodes and /api/slots over a real socket: with the token, of the newest decision (O1)."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+
+from nodemanager.web import inventory
+from tests.core.build import World
+from tests.web.test_explain import WITH_TOKEN, Daemon, daemon, small
+
+__all__ = ["daemon", "small"]
+
+
+def get(daemon: Daemon, path: str, token: dict[str, str] | None = WITH_TOKEN) -> requests.Response:
+    return requests.get(f"{daemon.server.url}/api/{path}", headers=token, timeout=5)
+
+
+@pytest.mark.parametrize("path", ["nodes", "slots", "nodes/compute7"])
+def test_without_the_token_nothing_is_named(daemon: Daemon, small: World, path: str) -> None:
+    assert get(daemon, path).status_code == 503
+    daemon.decides(small)
+    assert get(daemon, path, None).status_code == 401
+    assert get(daemon, path).status_code == 200
+
+
+def test_the_lists_are_of_the_newest_decision(daemon: Daemon, small: World) -> None:
+    daemon.decides(small)
+    picture = daemon.decides(small)
+    assert get(daemon, "nodes").json() == inventory.nodes(picture)
+    assert get(daemon, "slots").json() == inventory.slots(picture)
+
+
+def test_one_node_is_given_by_any_name_and_an_unknown_one_is_404(
+    daemon: Daemon, small: World
+) -> None:
+    picture = daemon.decides(small)
+    (first, *_) = inventory.nodes(picture)["nodes"]
+    assert get(daemon, f"nodes/{first['node']}").json() == first
+    missing = get(daemon, "nodes/no-such-node")
+    assert missing.status_code == 404
+    assert missing.json()["title"] == "unknown"

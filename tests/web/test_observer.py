@@ -1,0 +1,28 @@
+"""What the status page and the metrics are told of a decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.clock import ManualClock
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.observer import WebObserver
+from nodemanager.web.status import Board
+from tests.core.build import world
+
+
+@pytest.mark.parametrize(("mode", "held"), [("apply", True), ("dry-run", False)])
+def test_a_dry_run_holds_no_lease(mode: str, held: bool) -> None:
+    """O12, S3."""
+    clock = ManualClock()
+    board, metrics = Board(clock), Metrics("main", clock)
+    observer = WebObserver(board, metrics, mode=mode, holder="here")
+    made = world()
+    made.settle()
+    assert made.last is not None
+    assert made.decided is not None
+    observer.planned(made.last, made.decided, made.settings, 0.1)
+    status = board.read()
+    assert status is not None
+    assert status.lease_held is held
+    assert metrics.registry.get_sample_value("nodemanager_lease_held") == float(held)
