@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from glob import glob
@@ -22,6 +23,11 @@ SERVERS = {
     "shellcheck": "shellcheck",
     "systemd": "systemd-analyze",
 }
+
+# A shell without job control starts what it puts in the background with SIGINT ignored, and every
+# daemon started here would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

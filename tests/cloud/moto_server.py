@@ -30,6 +30,7 @@ from werkzeug.serving import make_server
 from tests.cloud import moto_things
 
 ACCOUNT = "123456789012"
+SCRIPTED = "scripted"
 _SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
 _ENDED = re.compile(
     rb"<code>32</code><name>shutting-down</name>(</currentState><previousState>"
@@ -210,7 +211,7 @@ class MotoServer:
                 reply = fault.after(reply)
         if reply is None:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            raise ConnectionAbortedError("scripted")
+            raise ConnectionAbortedError(SCRIPTED)
         headers = [(n, v) for n, v in reply.headers if n.lower() != "content-length"]
         start_response(reply.status, [*headers, ("Content-Length", str(len(reply.body)))])
         return [reply.body]
@@ -314,6 +315,11 @@ def _from_one(params: dict[str, str]) -> dict[str, str]:
 class _Quiet(MotoRequestHandler):
     def log(self, *_args: object, **_kwargs: object) -> None:
         pass
+
+    def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
+        # Or a test that fails by it says only that the connection was closed.
+        if str(error) != SCRIPTED:
+            print(f"the EC2 server dropped a connection: {error!r}", file=sys.stderr)
 
 
 @functools.cache
