@@ -181,7 +181,7 @@ def fake_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 def simulated_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """Its answers as in fair weather; what is young may lag behind, so time is let pass."""
     engine = Engine("contract")
-    cloud = SimCloud(engine, CloudTraits(visible_after=0.0, broad=True), lambda node, data: None)
+    cloud = SimCloud(engine, CloudTraits(visible_after=0.0), lambda node, data: None)
     line: Any = Straight()
 
     def change(node_id: str, state: CloudState) -> None:
@@ -194,7 +194,7 @@ def simulated_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             cloud.set_state(instance, state)
 
     def by_hand() -> str:
-        return cloud.start(tags=NO_TAGS, size="s.1", name="old", by="somebody", managed=False).id
+        return cloud.start(tags=NO_TAGS, size="s.1", name="old", by="somebody").id
 
     yield CloudFixture(
         open=lambda pool: SimDriver(cloud, line, pool, f"manager-of-{pool}"),
@@ -206,4 +206,5 @@ def simulated_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 CLOUD_MODELS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
     "fake": fake_cloud,
+    "simulated": simulated_cloud,
 }

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.libcloud_base import with_managed
 from nodemanager.core.model import (
     CloudNode,
     CloudState,
@@ -46,7 +47,6 @@ class Instance:
     """When it last began to run: a stop and a start move it."""
     state: CloudState = CloudState.PENDING
     ended_at: float | None = None
-    managed: bool = True
     held: bool = False
     sealed: bool = False
     """It takes no tags but those of its create."""
@@ -138,7 +138,7 @@ class SimCloud:
 
     # What is so.
 
-    def start(self, *, tags: Tags, size: str, name: str, by: str, managed: bool = True) -> Instance:
+    def start(self, *, tags: Tags, size: str, name: str, by: str) -> Instance:
         """A new node is there, from now on."""
         now = self.engine.now
         random = self._random
@@ -153,7 +153,6 @@ class SimCloud:
             shown_at=now + lag,
             lingers=random.choice((0.0, 0.0, 120.0, 3600.0)),
             launched_at=now,
-            managed=managed,
             sealed=self._pins.random() < 0.15,
             by=by,
         )
@@ -241,7 +240,6 @@ class SimCloud:
                 size=instance.size,
                 created_at=EPOCH + instance.launched_at + self.traits.clock_error,
                 tags=instance.tags,
-                managed=instance.managed,
                 held=instance.held,
                 raw_state=state.value,
             )
@@ -339,11 +337,8 @@ class SimDriver:
             if cloud.wrong_account:
                 found: tuple[CloudNode, ...] = ()
             else:
-                found = tuple(
-                    node
-                    for one in cloud.by_record.get(record_uuid, ())
-                    if not self._denied(one) and (node := cloud.shown(one)) is not None
-                )
+                answers = (self._shown(one) for one in cloud.by_record.get(record_uuid, ()))
+                found = tuple(node for node in answers if node is not None)
             for told in cloud.books.asked:
                 told(self._manager, found, record=record_uuid, node_id=None)
             return found
@@ -354,9 +349,7 @@ class SimDriver:
         def answer() -> CloudNode | None:
             cloud = self._cloud
             one = cloud.instances.get(node_id)
-            node = None
-            if one is not None and not cloud.wrong_account and not self._denied(one):
-                node = cloud.shown(one)
+            node = None if one is None or cloud.wrong_account else self._shown(one)
             found = () if node is None else (node,)
             for told in cloud.books.asked:
                 told(self._manager, found, record=None, node_id=node_id)
@@ -364,8 +357,12 @@ class SimDriver:
 
         return self._line.call("ask", answer, node_id)
 
-    def _denied(self, instance: Instance) -> bool:
-        return any(denial(instance) for denial in self._cloud.denials)
+    def _shown(self, instance: Instance) -> CloudNode | None:
+        """The answer to a question about that node alone, with no `[Cloud List]` behind it."""
+        if any(denial(instance) for denial in self._cloud.denials):
+            return None
+        node = self._cloud.shown(instance)
+        return None if node is None else with_managed(node, node.tags.pool == self._pool)
 
     def check_image(self) -> None:
         return

@@ -40,7 +40,12 @@ def play(mutant: Mutant, seed: int, without: Iterable[int] = ()) -> tuple[Catch 
     """That seed against that mutant; it ends with the first finding that counts."""
     noticed_by = mutant.noticed_by
     with thrown(mutant.switches):
-        result = run(seed, without=frozenset(without), enough=lambda rule: rule in noticed_by)
+        result = run(
+            seed,
+            storm=mutant.storm,
+            without=frozenset(without),
+            enough=lambda rule: rule in noticed_by,
+        )
     found = next((one for one in result.violations if one.rule in noticed_by), None)
     return (None if found is None else Catch(seed, found.rule, found.what)), result
 
@@ -59,7 +64,7 @@ def catch(mutant: Mutant, first: int | None = None, seeds: int = SEEDS) -> Catch
 
 def _breaks(seed: int, mutant: Mutant) -> bool:
     """Whether the product does so, too, as it is: then it is no mutant that was noticed."""
-    result = run(seed, enough=lambda rule: rule in mutant.noticed_by)
+    result = run(seed, storm=mutant.storm, enough=lambda rule: rule in mutant.noticed_by)
     return any(one.rule in mutant.noticed_by for one in result.violations)
 
 

@@ -21,7 +21,7 @@ from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
-from tests.simulation.scenario import Scenario, draw
+from tests.simulation.scenario import Scenario, Storm, draw
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
@@ -60,17 +60,18 @@ class Result:
 def run(
     seed: int,
     *,
+    storm: Storm | None = None,
     without: Collection[int] = (),
     verbose: bool = False,
     enough: Callable[[str], bool] | None = None,
     watch: Callable[[World], object] | None = None,
 ) -> Result:
-    """Play the seed's scenario, without the faults of those numbers.
+    """Play the seed's scenario, or that storm in its world, without the faults of those numbers.
 
     It ends at the first violation of a rule of which `enough` says so. `watch` is given the world
     before anything happens in it.
     """
-    return play(draw(seed), without=without, verbose=verbose, enough=enough, watch=watch)
+    return play(draw(seed, storm), without=without, verbose=verbose, enough=enough, watch=watch)
 
 
 def play(

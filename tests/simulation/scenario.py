@@ -19,6 +19,15 @@ QUIET_S = 240.0
 
 
 @dataclass(frozen=True)
+class Storm:
+    """So many faults of those kinds alone, in place of what a seed draws."""
+
+    kinds: tuple[str, ...]
+    breaks: str | None = None
+    count: int = 20
+
+
+@dataclass(frozen=True)
 class Scenario:
     """`breaks` is the assumption the run may break, None for one that respects A1-A5.
 
@@ -39,13 +48,19 @@ class Scenario:
         return f"breaks {self.breaks}" if self.breaks else "respects A1-A5"
 
 
-def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def draw(seed: int, storm: Storm | None = None) -> Scenario:
+    """The scenario of a seed, with that storm in place of its own."""
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
+    if storm is not None:
+        breaks = storm.breaks
     shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
-    script = _script(random, shape, breaks, stormy)
+    if storm is None:
+        script = _script(random, shape, breaks, stormy)
+    else:
+        kinds = [KINDS[name] for name in storm.kinds]
+        script = _faults(random, kinds, storm.count, shape, breaks, stormy)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -159,8 +174,19 @@ def _pool(
 def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> tuple[Fault, ...]:
     kinds = (KINDS[name] for name in sorted(KINDS))
     allowed = [kind for kind in kinds if kind.breaks is None or kind.breaks == breaks]
-    weights = [_weight(kind, breaks) for kind in allowed]
     count = random.randrange(2, 5 + int(stormy / 200))
+    return _faults(random, allowed, count, shape, breaks, stormy)
+
+
+def _faults(
+    random: Random,
+    allowed: list[Kind],
+    count: int,
+    shape: Shape,
+    breaks: str | None,
+    stormy: float,
+) -> tuple[Fault, ...]:
+    weights = [_weight(kind, breaks) for kind in allowed]
     pools = [settings.pool for settings, _ in shape.pools]
     script: list[Fault] = []
     for number, kind in enumerate(random.choices(allowed, weights, k=count)):
