@@ -63,6 +63,7 @@ setup(
     ],
     extras_require={
         "test": [
+            "greenlet>=3.1,<4",
             "hypothesis>=6.100,<7",
             "import-linter>=2,<3",
             "mock>=5,<6",

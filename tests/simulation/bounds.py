@@ -70,7 +70,7 @@ TABLE = (
         "A node of ours without a record is shut down (D7)",
         "the longer of boot_fail_after and node_stale_after + 4 rounds + action_timeout + a turn "
         "for each max_shutdowns_per_cycle of such nodes",
-        "N15",
+        "",
     ),
     (
         "cloud_collapsed",
@@ -94,7 +94,7 @@ TABLE = (
         "false_clean",
         "The breaker of a false clean closes once the life is restored, or its node gone (B3)",
         "visible_after + 30 s + 6 rounds; + node_stale_after where the store can't compare",
-        "N18",
+        "",
     ),
     (
         "writes_fail",

@@ -1,22 +1,22 @@
 """Virtual time: a heap of events, processes that can be killed or paused, calls that take time.
 
 Everything that happens is an event; between two events nothing does. A handler of an actor that
-makes a remote call runs on a strand: a thread that has the baton, and that alone runs, until the
-call gives it back. The call is then two events of its own, its effect at the server and its answer
-at the caller, and any other event may come between them. All choices are a seed's, so that one
-seed is one run.
+makes a remote call runs on a strand, a stack of its own, that stops at the call. The call is then
+two events of its own, its effect at the server and its answer at the caller, and any other event
+may come between them. All choices are a seed's, so that one seed is one run.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 EPOCH = 1_700_000_000.0
 """True epoch seconds when virtual time was 0."""
@@ -117,22 +117,21 @@ class Engine:
 
 
 class Strand:
-    """A thread that runs a handler while it has the baton. Threads are used again."""
+    """Runs a handler that may ask for something in its middle, and goes on once it is answered."""
 
-    _spare: deque[_Thread] = deque()
     current: Strand | None = None
 
     def __init__(self, process: Process, handler: Callable[[], None], done: Callable[[], None]):
         self.process = process
         self._handler = handler
         self._done = done
-        self._thread = Strand._spare.pop() if Strand._spare else _Thread()
+        self._stack = greenlet(self._body)
         self._request: Callable[[Strand], None] | None = None
         self._answer: Any = None
         self._error: BaseException | None = None
         self.waits = False
         process.strands.add(self)
-        self._go(self._thread.begin, self._body)
+        self._go()
 
     def _body(self) -> None:
         try:
@@ -142,13 +141,14 @@ class Strand:
         except BaseException as error:
             self._error = error
 
-    def _go(self, resume: Callable[..., None], *args: Any) -> None:
-        """Give the baton away until the handler asks for something or ends."""
+    def _go(self) -> None:
+        """Let the handler run until it asks for something or ends."""
         before, Strand.current = Strand.current, self
-        resume(*args)
+        # Where it comes back to: whoever lets it go on, not who began it.
+        self._stack.parent = getcurrent()
+        self._stack.switch()
         Strand.current = before
-        if self._thread.idle:
-            Strand._spare.append(self._thread)
+        if self._stack.dead:
             self.process.strands.discard(self)
             error, self._error = self._error, None
             if error is not None:
@@ -161,11 +161,13 @@ class Strand:
         request(self)
 
     def ask(self, request: Callable[[Strand], None]) -> Any:
-        """On the strand's side: give the baton back, and go on once `request` was answered."""
+        """On the strand's side: stop, and go on once `request` was answered."""
         if self.process.dead:
             raise Killed
         self._request = request
-        self._thread.give_back()
+        parent = self._stack.parent
+        assert parent is not None
+        parent.switch()
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -173,45 +175,11 @@ class Strand:
 
     def resume(self, answer: Any) -> None:
         self._answer = answer
-        self._go(self._thread.resume)
+        self._go()
 
     def throw(self, error: BaseException) -> None:
         self._error = error
-        self._go(self._thread.resume)
-
-
-class _Thread:
-    """A real thread, and the two locks that are the baton."""
-
-    def __init__(self) -> None:
-        self._mine = threading.Lock()
-        self._theirs = threading.Lock()
-        self._mine.acquire()
-        self._theirs.acquire()
-        self._work: Callable[[], None] | None = None
-        self.idle = True
-        threading.Thread(target=self._run, daemon=True, name="strand").start()
-
-    def _run(self) -> None:
-        while True:
-            self._mine.acquire()
-            work, self._work = self._work, None
-            assert work is not None
-            work()
-            self.idle = True
-            self._theirs.release()
-
-    def begin(self, work: Callable[[], None]) -> None:
-        self._work, self.idle = work, False
-        self.resume()
-
-    def resume(self) -> None:
-        self._mine.release()
-        self._theirs.acquire()
-
-    def give_back(self) -> None:
-        self._theirs.release()
-        self._mine.acquire()
+        self._go()
 
 
 class Mailbox:

@@ -118,10 +118,10 @@ class Latch:
     def _false_clean(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         for key in part.ids:
             life, told = self.truth.false_cleans.get(key), self.breakers[pool.name].told.get(key)
-            if told is None or told.node_id is None:
-                # Nothing to ask by (N18).
+            if told is None or told.node_id is told.incarnation is None:
+                # Nothing to ask by.
                 return True, False
-            node = self.world.cloud.instances.get(told.node_id)
+            node = self.world.cloud.instances.get(told.node_id or "")
             if life is None and node is not None and node.lives:
                 # It was no life by the promise, and is told as one all the same: an operator's.
                 return True, False
