@@ -109,10 +109,11 @@ def confirm_shutdown(
     ):
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
     if order.reason is Reason.UNPAIRED:
-        if record is not None and (
-            record.incarnation == order.incarnation or record.instance_id == node_id
-        ):
+        incarnation = None if record is None else record.incarnation
+        if incarnation is not None and incarnation == order.incarnation:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
+        if record is not None and record.instance_id == node_id and _was_heard(record, snapshot):
+            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
     elif order.reason is Reason.IDLE_BEYOND_DEMAND:
         clock = snapshot.history.clock
         if record is None or record.incarnation != order.incarnation:
@@ -131,6 +132,12 @@ def confirm_shutdown(
     elif order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _was_heard(record: Record, snapshot: Snapshot) -> bool:
+    """Whether a ping came since the listing that the order was made from."""
+    heard = snapshot.history.heard.get(record.uuid)
+    return heard is None or heard.last_ping_at != record.last_ping_at
 
 
 def _still_bad(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
-from nodemanager.core.model import CloudNode, CloudState, Job, Outcome, WorkerState
+from nodemanager.core.model import CloudNode, CloudState, Job, Outcome, Tags, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.shutdown import window_open
-from tests.core.build import World, incarnation_of, node, world
+from tests.core.build import POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 WINDOWS = (3300.0, 300.0)
@@ -342,6 +342,27 @@ def test_an_unpaired_node_that_has_its_record_again_stays_d2() -> None:
     assert ordered(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
     made.add_record("r1")
     assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+def test_a_silent_node_whose_record_lost_its_claim_goes_though_the_record_names_it_d2_d7() -> None:
+    made = world()
+    made.add_record("r1", claimed=False, quiet=9000.0, instance_id="i-r1")
+    made.add_node("r1")
+    silent(made, made.settings.node_stale_after + 1000.0)
+    assert ordered(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
+    pinged = replace(made.records[0], last_ping_at=made.records[0].last_ping_at + 9000.0)
+    assert ordered(made, found=ShutdownEvidence(pinged)) == (
+        Kind.KEEP,
+        Reason.CHANGED_SINCE_PLAN,
+    )
+
+
+def test_neither_having_an_incarnation_is_not_having_the_same_d2_p1() -> None:
+    made = world()
+    made.add_record("r1", claimed=False, quiet=9000.0)
+    made.add_node("r1", tags=Tags(POOL, "r1"))
+    silent(made, made.settings.node_stale_after + 1000.0)
+    assert ordered(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
 
 
 # D3: gone.

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from tests.simulation.shrink import shrink, told
 BATCH = 10
 SHRUNK = 3
 """So many failing seeds are shrunk; the others are only named."""
+CRASHED = "nothing: it crashed, as told above"
 
 
 @dataclass
@@ -46,7 +48,14 @@ class Tally:
 def play_all(seeds: Iterable[int]) -> Tally:
     tally = Tally()
     for seed in seeds:
-        result = run(seed)
+        try:
+            result = run(seed)
+        except Exception:
+            # One that can't be played to its end has failed, and the others go on.
+            tally.runs += 1
+            tally.failed[seed] = CRASHED
+            traceback.print_exc()
+            continue
         tally.runs += 1
         tally.plans += result.plans
         tally.hours += result.seconds / 3600
@@ -99,7 +108,8 @@ def main() -> int:
     )
     for label, count in tally.labels.most_common():
         console.print(f"  {count:6} {label}")
-    for seed, rule in sorted(tally.failed.items())[:SHRUNK]:
+    broke = [one for one in sorted(tally.failed.items()) if one[1] != CRASHED]
+    for seed, rule in broke[:SHRUNK]:
         console.print(f"\nmaking seed {seed} short ({rule}) ...")
         console.print(told(*shrink(seed, rule)), highlight=False)
     return 1 if tally.failed else 0
