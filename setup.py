@@ -49,6 +49,7 @@ setup(
         "httptools>=0.6.4,<1",
         "Jinja2>=3.1,<4",
         "MarkupSafe>=2.1,<4",
+        "orjson>=3.10,<4",
         "plotext>=5.3,<6",
         "prometheus-client>=0.20,<1",
         "psycopg[binary]>=3.2,<4",

@@ -81,8 +81,8 @@ def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row
 
 def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, Row]:
     """The rows of those uuids, locked against other writers; without those locked already."""
-    found = connection.execute(_UNLOCKED, {"uuids": uuids})
-    return {row.uuid: row._asdict() for row in found}
+    found = connection.execute(_UNLOCKED, {"uuids": uuids}).mappings().all()
+    return {row["uuid"]: dict(row) for row in found}
 
 
 def get(connection: sa.Connection, uuid: str) -> Row:

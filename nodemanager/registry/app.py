@@ -15,6 +15,7 @@ from typing import Any
 
 import falcon
 import falcon.asgi
+import orjson
 from falcon.asgi import Request, Response
 
 from nodemanager.core.reasons import Reason
@@ -196,7 +197,11 @@ def _readable(uuid: str) -> str:
 
 
 def _json(body: Any) -> bytes:
-    return json.dumps(body).encode()
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        # A whole number beyond 64 bits, or half a surrogate pair, that somebody wrote.
+        return json.dumps(body).encode()
 
 
 def _send(resp: Response, body: bytes) -> None:

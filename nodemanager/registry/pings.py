@@ -13,6 +13,8 @@ from nodemanager.records.resource import NodesResource, Outcomes
 from nodemanager.workers import Workers
 
 MOST = 256
+GATHERS_S = 0.002
+"""After a commit the clients that it answered ask again: so long the next one waits for as many."""
 
 Outcome = Pinged | Exception | None
 
@@ -29,6 +31,8 @@ class PingWriter:
         self._thread = Workers("pings", 1)
         self._waiting: deque[tuple[Ping, asyncio.Future[Outcome]]] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._enough: asyncio.Future[None] | None = None
+        self._count = 0
 
     async def ping(self, ping: Ping) -> Pinged:
         """What it did, once that is on the disk. Raises what NodesResource.ping does."""
@@ -36,6 +40,8 @@ class PingWriter:
         self._waiting.append((ping, future))
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
+        elif len(self._waiting) >= self._count:
+            self._go_on()
         outcome = await future
         if outcome is None:
             return await self._workers.run(self._nodes.ping, ping)
@@ -47,8 +53,10 @@ class PingWriter:
 
     async def _write(self) -> None:
         """Write until nobody waits; what arrives meanwhile is the next batch."""
+        answered = 1
         try:
             while self._waiting:
+                await self._gather(answered)
                 batch = self._batch()
                 pings = [ping for ping, _ in batch]
                 outcomes: Outcomes
@@ -56,11 +64,30 @@ class PingWriter:
                     outcomes = await self._thread.run(self._nodes.ping_all, pings)
                 except Exception as error:
                     outcomes = [error] * len(batch)
+                # Who is answered now may ask again, and those that came meanwhile wait.
+                answered = len(batch) + len(self._waiting)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     if not future.done():
                         future.set_result(outcome)
         finally:
             self._writing = None
+
+    async def _gather(self, count: int) -> None:
+        """Wait for so many, but not long."""
+        if len(self._waiting) >= count:
+            return
+        loop = asyncio.get_running_loop()
+        self._enough, self._count = loop.create_future(), count
+        late = loop.call_later(GATHERS_S, self._go_on)
+        try:
+            await self._enough
+        finally:
+            late.cancel()
+            self._enough = None
+
+    def _go_on(self) -> None:
+        if self._enough is not None and not self._enough.done():
+            self._enough.set_result(None)
 
     def _batch(self) -> list[tuple[Ping, asyncio.Future[Outcome]]]:
         """The next to write, one of each record: a second one is judged on what the first wrote."""

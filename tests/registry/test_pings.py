@@ -164,6 +164,31 @@ def test_what_comes_at_once_is_one_commit_and_a_record_twice_is_two(
     assert int(answers[8].node["etag"]) == int(records[0].version) + 2
 
 
+def test_who_asks_again_right_after_an_answer_shares_a_commit_with_the_others(
+    sqlite: SqlRecordStore,
+) -> None:
+    records = [living(sqlite, number) for number in range(1, 9)]
+    batches: list[int] = []
+
+    async def play() -> None:
+        writer = PingWriter(sqlite.resource, Workers("test", 2))
+
+        async def node(record: Record) -> None:
+            for _ in range(5):
+                await writer.ping(said(record))
+
+        first = asyncio.ensure_future(node(records[0]))
+        await asyncio.sleep(0)
+        await asyncio.gather(first, *map(node, records[1:]))
+
+    with mock.patch.object(sqlite.resource, "ping_all", counting(sqlite, batches)):
+        asyncio.run(play())
+    # The first was alone, so that it ends alone: the others never wait for one that is late.
+    assert batches[0] == 1
+    assert sum(batches) == 40
+    assert len(batches) <= 7
+
+
 def test_first_and_late_and_unknown_pings_are_answered_as_ever(sqlite: SqlRecordStore) -> None:
     """U8: one with the secret of a life that was freed is remembered."""
     freed, steady = living(sqlite, 1), living(sqlite, 2)
