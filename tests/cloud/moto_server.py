@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import requests
 from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
@@ -325,7 +326,22 @@ class _Quiet(MotoRequestHandler):
 @functools.cache
 def shared() -> MotoServer:
     """One server for all tests of this process: it takes a second to start."""
-    return MotoServer().start()
+    server = MotoServer().start()
+    _warm(server)
+    return server
+
+
+def _warm(server: MotoServer) -> None:
+    """Run an instance: moto loads most of itself for the first, and drops it where it is slow."""
+    params = {"Action": "RunInstances", "Version": "2016-11-15", "AWSAccessKeyId": "hand"}
+    params |= {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
+    for _ in range(5):
+        try:
+            requests.post(server.url, data=params, timeout=60).raise_for_status()
+            break
+        except requests.ConnectionError as error:
+            print(f"the EC2 server is not ready: {error!r}", file=sys.stderr)
+    server.reset()
 
 
 if __name__ == "__main__":
