@@ -13,7 +13,8 @@ import requests
 from nodemanager.clock import SystemClock
 from nodemanager.httpserver import HttpServer
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.app import build_app
+from nodemanager.refusals import Refusals
+from nodemanager.registry.app import NAME, build_app
 from nodemanager.registry.server import registry_server
 
 TOKEN = "tok3n-of-the-administrator"
@@ -24,6 +25,7 @@ class Registry:
     store: SqlRecordStore
     server: HttpServer
     path: Path
+    refusals: Refusals
 
     def call(self, verb: str, path: str, **more: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {TOKEN}", **more.pop("headers", {})}
@@ -40,9 +42,10 @@ def make_store(path: Path, **changes: Any) -> SqlRecordStore:
 @pytest.fixture
 def registry(tmp_path) -> Iterator[Registry]:
     store = make_store(tmp_path / "registry.db", timeout=0.3)
-    server = registry_server(build_app(store, TOKEN))
+    refusals = Refusals(NAME)
+    server = registry_server(build_app(store, TOKEN, refusals), refusals=refusals)
     server.start()
     store.public_url = server.url
-    yield Registry(store, server, tmp_path / "registry.db")
+    yield Registry(store, server, tmp_path / "registry.db", refusals)
     server.stop()
     store.close()

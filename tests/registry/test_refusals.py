@@ -11,7 +11,9 @@ from unittest import mock
 import pytest
 import requests
 
+from nodemanager import log
 from nodemanager.core.model import Claim
+from nodemanager.core.reasons import Reason
 from nodemanager.errors import StartError
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app
@@ -281,3 +283,26 @@ def test_what_is_hardly_http_gets_a_4xx_and_the_server_lives_on(registry, sent):
 def test_a_token_that_cant_be_sent_is_refused_at_the_start(registry, token):
     with pytest.raises(StartError, match="token"):
         build_app(registry.store, token)
+
+
+def test_wrong_tokens_and_secrets_are_counted_and_logged_now_and_then_x14(registry, caplog):
+    """Who tries tokens, or the secrets of a node, is seen."""
+    record = claimed(registry)
+    url = f"{registry.server.url}{NODES}"
+    with caplog.at_level(logging.WARNING, logger="nodemanager"):
+        for _ in range(5):
+            wrong = {"Authorization": "Bearer guessed-token"}
+            assert requests.get(url, headers=wrong, timeout=10).status_code == 401
+        assert requests.get(url, timeout=10).status_code == 401
+        for _ in range(3):
+            told = {"ping_secret": "guessed-secret"}
+            assert requests.post(f"{url}/{record.uuid}/ping", told, timeout=10).status_code == 401
+    counts = {reason: count for reason, count in registry.refusals.counts().items() if count}
+    assert counts == {Reason.WRONG_TOKEN: 5, Reason.NO_TOKEN: 1, Reason.WRONG_SECRET: 3}
+    lines = [log.fields_of(one) for one in caplog.records]
+    assert [(line["reason"], line["address"], line["record"]) for line in lines] == [
+        (Reason.WRONG_TOKEN, "127.0.0.1", None),
+        (Reason.NO_TOKEN, "127.0.0.1", None),
+        (Reason.WRONG_SECRET, "127.0.0.1", record.uuid),
+    ]
+    assert "guessed" not in caplog.text

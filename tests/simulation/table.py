@@ -29,7 +29,9 @@ everything that can go wrong, and monitors that know the truth hold each step ag
 proves something only where it would notice a rule that is missing. So each rule is switched off in
 turn, with those that would stand in for it, and the same {seeds} seeds that ``make test`` plays
 must find that out: by the rule's own monitor, or by the promise's (``SAFETY``), never by a crash.
-No seed is written for a rule. ``make test`` plays, for each mutant, the seed that is named here.
+No seed is written for a rule; but where the faults that a mutant takes come together too rarely,
+the seed's world gets a storm of those kinds alone, and it is said below. ``make test`` plays, for
+each mutant, the seed that is named here.
 
 Of {count} mutants {caught} are noticed{missed}.
 """
@@ -143,7 +145,8 @@ def _switched(mutant: Mutant, caught: Catch | None) -> tuple[str, ...]:
     beside = f" (with {', '.join(mutant.with_)})" if mutant.with_ else ""
     if caught is None:
         return mutant.rule, mutant.what + beside, f"nobody: {mutant.open}"
-    return mutant.rule, mutant.what + beside, f"{caught.monitor}, seed {caught.seed}"
+    storm = "" if mutant.storm is None else ", in a storm of its kinds"
+    return mutant.rule, mutant.what + beside, f"{caught.monitor}, seed {caught.seed}{storm}"
 
 
 def bounds() -> str:
