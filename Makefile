@@ -31,6 +31,7 @@ lint: venv-test
 	$(PY) -m mypy
 	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(VENV)/bin/lint-imports
+	$(PY) -m tests.figures
 
 unit: venv-test
 	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -65,6 +65,7 @@ setup(
     extras_require={
         "test": [
             "greenlet>=3.1,<4",
+            "grimp>=3,<4",
             "hypothesis>=6.100,<7",
             "import-linter>=2,<3",
             "mock>=5,<6",
