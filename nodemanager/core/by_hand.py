@@ -6,19 +6,12 @@ They go behind every rule that forbids to touch a node, and never before one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from nodemanager.core.idle import doubt
 from nodemanager.core.marks import Mark
-from nodemanager.core.model import CloudNode, Record, WorkerState
+from nodemanager.core.model import CloudNode, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import worker_state
-from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict, keep
-
-if TYPE_CHECKING:
-    from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.verdict import Verdict
 
 BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
 """Why a node goes that an operator wants gone."""
@@ -53,25 +46,3 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     if state is WorkerState.BUSY:
         return Verdict(Kind.KEEP, Reason.DRAINING, node.id, measures)
     return None
-
-
-def called_off(
-    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
-    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
-
-    `record` is the node's as it was read just now.
-    """
-    node_id = order.node_id
-    kill, drain = snapshot.kills.get(node_id), snapshot.drains.get(node_id)
-    if kill is not None and kill.incarnation == order.incarnation:
-        return None
-    stands = drain is not None and drain.incarnation == order.incarnation
-    if order.reason is Reason.KILLED or not stands:
-        return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
-    if record is None or record.incarnation != order.incarnation:
-        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
-    if state is not WorkerState.IDLE:
-        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
-    return doubt(node_id, record, snapshot, settings)

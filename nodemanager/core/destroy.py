@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.by_hand import BY_HAND, called_off
+from nodemanager.core.by_hand import BY_HAND
 from nodemanager.core.idle import doubt
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.reasons import Kind, Reason
@@ -126,12 +126,34 @@ def confirm_shutdown(
         if doubted is not None:
             return doubted
     elif order.reason in BY_HAND:
-        undone = called_off(order, record, snapshot, settings)
+        undone = _called_off(order, record, snapshot, settings)
         if undone is not None:
             return undone
     elif order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _called_off(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
+
+    `record` is the node's as it was read just now.
+    """
+    node_id = order.node_id
+    kill, drain = snapshot.kills.get(node_id), snapshot.drains.get(node_id)
+    if kill is not None and kill.incarnation == order.incarnation:
+        return None
+    stands = drain is not None and drain.incarnation == order.incarnation
+    if order.reason is Reason.KILLED or not stands:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
+    if record is None or record.incarnation != order.incarnation:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    if state is not WorkerState.IDLE:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+    return doubt(node_id, record, snapshot, settings)
 
 
 def _was_heard(record: Record, snapshot: Snapshot) -> bool:
