@@ -41,7 +41,8 @@ class Wants:
 
     `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
     `unsatisfiable` says of each job that can't be had, by its id, why (U12);
-    `surplus` are idle nodes that may go, and `unwanted` those and the ones that may not go yet;
+    `surplus` are idle nodes that may go, and `unwanted` those and the ones that may not go yet; of
+    these, demand still wants those `over_max`, which are more than max_nodes allows;
     `unmet` are the sizes still wanted after what is up; `price` is per hour, of all there is.
     """
 
@@ -53,6 +54,7 @@ class Wants:
     price: float
     unsatisfiable: tuple[Verdict, ...] = ()
     unwanted: frozenset[str] = frozenset()
+    over_max: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,7 @@ class Market:
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
-        unwanted = self._unwanted(wishes)
+        unwanted, over_max = self._unwanted(wishes)
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
@@ -350,6 +352,7 @@ class Market:
             price=self.price,
             unsatisfiable=tuple(unsatisfiable),
             unwanted=frozenset(view.node.id for view in unwanted),
+            over_max=frozenset(over_max),
         )
 
     def _weigh_demand(self) -> tuple[Counter[str], list[Lot], list[Verdict]]:
@@ -474,15 +477,16 @@ class Market:
             return Reason.NO_FREE_SLOT
         return None
 
-    def _unwanted(self, wishes: Counter[str]) -> list[NodeView]:
+    def _unwanted(self, wishes: Counter[str]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
 
         Those that may go now come first, and of them those that have been unwanted for longest.
+        With the ids of those among them that demand wants, and that go for max_nodes alone.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
         idle = [view for view in self.views if view.counts and self._is_idle(view)]
         if not idle:
-            return []
+            return [], []
         idle.sort(
             key=lambda view: (
                 not view.surplus_if_idle,
@@ -495,16 +499,19 @@ class Market:
         may_go = self.up - self.settings.min_nodes
         spare = Counter(self.spare)
         unwanted: list[NodeView] = []
+        only_over_max: list[str] = []
         for view in idle:
             if len(unwanted) >= may_go:
                 break
             size = self.sizes.of_node(view.node, view.record)
             name = size.name if size is not None else ""
-            if size is not None and spare[name] <= wishes[name] and over_max <= len(unwanted):
-                continue
+            if size is not None and spare[name] <= wishes[name]:
+                if over_max <= len(unwanted):
+                    continue
+                only_over_max.append(view.node.id)
             spare[name] -= 1
             unwanted.append(view)
-        return unwanted
+        return unwanted, only_over_max
 
     def _is_idle(self, view: NodeView) -> bool:
         """Whether demand decides about it: it is idle, or was unwanted before something of ours for

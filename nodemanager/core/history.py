@@ -111,7 +111,7 @@ class History:
     seen (C5, C6). `vetoed` are records of which a listing after `base`, begun then, showed another
     version, whatever later ones show (C6). `answered_s` is how long the store answered pings (D8).
     `unwanted` is since which plan, CLOCK_BOOTTIME, neither demand nor an operator has wanted each
-    node, by id (D12).
+    node, by id; or since which it is one more than max_nodes, for those `over_max` (D12).
     """
 
     cloud: Nodes | None = None
@@ -131,6 +131,7 @@ class History:
     future: Mapping[str, Future] = field(default_factory=dict)
     unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
     unwanted: Mapping[str, float] = field(default_factory=dict)
+    over_max: frozenset[str] = frozenset()
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, float] = field(default_factory=dict)
     known_nodes: KnownSets = field(default_factory=KnownSets)
@@ -458,13 +459,21 @@ def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Se
     return replace(history, turned=turned)
 
 
-def unwanted_seen(history: History, unwanted_now: Iterable[str], at: float) -> History:
+def unwanted_seen(
+    history: History, unwanted_now: Iterable[str], over_max: frozenset[str], at: float
+) -> History:
     """Fold in which idle nodes a plan finds that nobody wants, each since which plan (D12).
 
-    One that is wanted again in between starts anew.
+    One that is wanted again in between starts anew. So does one of those `over_max`, which demand
+    wanted, once demand wants it no more: it may have the very job that demand fell by.
     """
-    since = {node_id: history.unwanted.get(node_id, at) for node_id in unwanted_now}
-    return history if since == history.unwanted else replace(history, unwanted=since)
+    since = {
+        node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
+        for node_id in unwanted_now
+    }
+    if since == history.unwanted and over_max == history.over_max:
+        return history
+    return replace(history, unwanted=since, over_max=over_max)
 
 
 def store_answered(history: History, at: float, settings: Settings) -> History:

@@ -298,7 +298,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
         )
     ]
     unwanted = wants.unwanted | frozenset(others)
-    history = histories.unwanted_seen(snapshot.history, unwanted, snapshot.now)
+    history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return replace(snapshot, history=history)
 
 

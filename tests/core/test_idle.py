@@ -85,6 +85,36 @@ def test_a_node_that_is_wanted_again_in_between_starts_anew_d12() -> None:
     assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
 
 
+def one_over_max(made: World) -> None:
+    """All eight are wanted, and one is more than there may be; then all say that they are idle."""
+    made.flags |= {"demand": tuple(Job(f"j{number}") for number in range(NODES))}
+    made.with_settings(max_nodes=NODES - 1)
+    made.plan()
+    made.advance(EVERY)
+    for one in list(made.records):
+        made.ping(one.uuid, WorkerState.IDLE)
+    made.poll()
+
+
+def test_one_over_max_nodes_goes_with_a_word_from_after_that_d12() -> None:
+    made = idle_pool()
+    one_over_max(made)
+    made.plan()
+    assert len(made.destroyed) == 1
+
+
+def test_one_that_was_over_max_nodes_and_is_beyond_demand_now_starts_anew_d12() -> None:
+    """It may have the very job that demand fell by."""
+    made = idle_pool()
+    one_over_max(made)
+    made.with_settings(max_nodes=NODES)
+    made.flags |= waiting(NODES - 1)
+    made.plan()
+    assert (made.destroyed, reasons(made)) == ([], {Reason.NEEDED, Reason.IDLE_WORD_OLD})
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == 1
+
+
 def test_demand_for_some_leaves_as_many_and_always_the_same_d12() -> None:
     made = idle_pool()
     made.flags |= waiting(5)
@@ -202,6 +232,21 @@ def planned_since(made: World, jobs: int = 0) -> None:
     made.flags |= waiting(jobs)
     made.plan(node_flights={f"i-r{n}": Flight("shutdown:idle", made.now) for n in range(NODES)})
     made.last = ordered_by
+
+
+def test_demand_that_falls_while_one_over_max_nodes_is_on_its_way_is_news_d12_d2() -> None:
+    made = idle_pool()
+    one_over_max(made)
+    made.plan()
+    (node_id,) = made.destroyed
+    order = made.shutdown_order(node_id)
+    made.flags |= waiting(NODES - 1)
+    flights = {node_id: Flight("shutdown:idle", made.now)}
+    made.plan(node_flights=flights)
+    found = ShutdownEvidence(made.record(node_id.removeprefix("i-")))
+    snapshot = made.snapshot(node_flights=flights)
+    said = confirm_shutdown(order, found, snapshot, made.settings, wanted=False)
+    assert (said.kind, said.reason) == (Kind.KEEP, Reason.IDLE_WORD_OLD)
 
 
 def listed_without_a_ping(made: World) -> None:

@@ -351,7 +351,11 @@ class NodeRules:
             )
         }
         window = settings.node_stale_after
-        turned = {one.node_id: one.turned_at for one in memory.destroyed if one.reason in WAVE}
+        turned = {
+            one.node_id: one.turned_at
+            for one in memory.destroyed
+            if one.reason in WAVE and not self._is_well_again(one)
+        }
         turned |= {
             one.node_id: self._turned_at(one, manager.name) for one in bad if one.reason in WAVE
         }
@@ -371,6 +375,16 @@ class NodeRules:
         population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
+
+    def _is_well_again(self, destroyed: Destroyed) -> bool:
+        """Its destroy was accepted and never happened, and it says since then that it is up: who
+        turns bad later is of another wave (B3)."""
+        node = self.world.cloud.instances[destroyed.node_id]
+        is_up = node.lives and node.state is CloudState.RUNNING
+        if destroyed.reason is Reason.UNPAIRED or not is_up:
+            return False
+        words = list(node.machine.words.values()) if node.machine is not None else []
+        return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
 
     def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
         """When its node was last heard, or was made; came into sight, or lost its record."""
