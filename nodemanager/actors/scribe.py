@@ -31,6 +31,8 @@ MARKS = "operator_marks"
 LOOPS = "boot_loops"
 BACKLOG_RUN = "backlog_run"
 
+_FREEING = frozenset({IntentKind.FENCE, IntentKind.CLEAN})
+
 T = TypeVar("T")
 
 
@@ -60,6 +62,8 @@ class Scribe:
         self._loaded = False
         self._open: dict[str, Intent] = {}
         self._owed: dict[str, tuple[Intent, str, Mapping[str, Any]]] = {}
+        self._grounds: dict[str, Intent] = {}
+        """By the key of a clean without an outcome, the ended destroy that it rests on (C20)."""
         self._breaker: Breaker | None = None
         self._late: Late = {}
         self._clock: StoreClock | None = None
@@ -94,6 +98,7 @@ class Scribe:
                 _kept(MARKS, lambda: _marks_from(journal.recall(MARKS))),
                 _kept(BACKLOG_RUN, lambda: journal.recall(BACKLOG_RUN)),
             )
+            grounds = _kept("destroys", lambda: self._destroys_behind(loaded.intents))
         except JournalError as error:
             self._failed(error)
             return None
@@ -107,9 +112,22 @@ class Scribe:
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
         self._open |= {one.intent.key: one.intent for one in loaded.intents}
+        self._grounds |= grounds
         if journal.failure is not None:
             self._failed(JournalError(journal.failure))
         return loaded
+
+    def _destroys_behind(self, intents: Iterable[OpenIntent]) -> dict[str, Intent]:
+        """By the key of each open clean, the destroy of its node that ended in gone."""
+        found = {}
+        for one in intents:
+            node_id = one.intent.node
+            if one.intent.kind not in _FREEING or node_id is None:
+                continue
+            for ended in self._journal.concluded(id=node_id):
+                if _is_gone(ended.intent, ended.outcome) and ended.intent.node == node_id:
+                    found[one.intent.key] = ended.intent
+        return found
 
     def mend(self) -> Loaded | None:
         """Try again, where something failed, and write what is owed. What was loaded only now."""
@@ -164,6 +182,9 @@ class Scribe:
         if intent is None:
             return
         self._owed[key] = (intent, outcome, details)
+        if _is_gone(intent, outcome):
+            cleans = (one for one in self._open.values() if one.kind in _FREEING)
+            self._grounds |= {one.key: intent for one in cleans if one.node == intent.node}
         if self._failure is not None:
             return
         try:
@@ -260,7 +281,7 @@ class Scribe:
             return [
                 (destroy_order(one.intent), one.concluded_at)
                 for one in self._journal.concluded(since=since)
-                if one.intent.kind is IntentKind.DESTROY and one.outcome == Outcome.GONE.value
+                if _is_gone(one.intent, one.outcome)
             ]
         except (JournalError, ValueError):
             return []
@@ -353,7 +374,12 @@ class Scribe:
         self._journal.remember(GIVEN_BACK, self._given_back)
 
     def newest(self, key: str) -> tuple[bool, Intent | None]:
-        """Whether the journal could be read, and the newest intent of that key."""
+        """Whether the journal could be read, and the newest intent of that key.
+
+        Until it is mended it can't: another file may be in its place, with nothing of ours yet.
+        """
+        if self._failure is not None:
+            return False, None
         try:
             return True, self._journal.newest(key)
         except JournalError as error:
@@ -376,6 +402,11 @@ class Scribe:
 
     def _write_open(self) -> None:
         """What is under way, where this file has nothing of it: its outcome rests on that."""
+        for destroy in self._grounds.values():
+            owed = destroy.key in self._owed
+            if not owed and self._journal.newest(destroy.key) is None:
+                self._journal.intend([destroy])
+                self._journal.conclude(destroy.key, Outcome.GONE.value)
         known = {one.intent.key for one in self._journal.open_intents()}
         ours = {key: intent for key, (intent, _, _) in self._owed.items()} | self._open
         lacking = [intent for key, intent in ours.items() if key not in known]
@@ -386,6 +417,7 @@ class Scribe:
         for key, (_, outcome, details) in list(self._owed.items()):
             self._journal.conclude(key, outcome, details)
             del self._owed[key]
+            self._grounds.pop(key, None)
 
     def _write_owed(self) -> None:
         """All of it again, since the file may be another now."""
@@ -411,6 +443,10 @@ class Scribe:
                 Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
             )
         self._failure = str(error)
+
+
+def _is_gone(intent: Intent, outcome: str) -> bool:
+    return intent.kind is IntentKind.DESTROY and outcome == Outcome.GONE.value
 
 
 def _kept(what: str, read: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ record. What both get wrong they must get wrong twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.evidence import Grounds, Look, Reading, Signs
@@ -336,7 +336,9 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
         if _may_be(node, before):
             yield Violation("C11", {"node": node.id, "state": node.state.value})
             return
-    quiet_s = _quiet(grounds.signs, grounds.reading) or 0.0
+    # The plan's signs, as old as they were when the cloud denied: a fence stamps the record anew.
+    denied = replace(look.reading, future_at=grounds.reading.future_at)
+    quiet_s = _quiet(grounds.signs, denied) or 0.0
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
         since_s, limit_s = quiet_s, _claim_window(look, before)

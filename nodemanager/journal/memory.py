@@ -54,7 +54,7 @@ class MemoryJournal:
     boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
-    _breaker: Breaker | None = None
+    _breaker: Mapping[str, Any] | None = None
     _store_clock: Mapping[str, Any] | None = None
     _late: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
@@ -161,11 +161,16 @@ class MemoryJournal:
 
     def breaker(self) -> Breaker | None:
         self._call("breaker")
-        return self._breaker
+        if self._breaker is None:
+            return None
+        clock = self.clock
+        kept = self._breaker
+        return durable.breaker_from(kept, self.boot_id, clock.boottime(), clock.wall())
 
     def save_breaker(self, breaker: Breaker) -> None:
         self._call("save_breaker")
-        self._breaker = breaker
+        ours = self.clock
+        self._breaker = durable.breaker_data(breaker, self.boot_id, ours.boottime(), ours.wall())
 
     def store_clock(self) -> StoreClock | None:
         self._call("store_clock")

@@ -49,6 +49,14 @@ def seen_open(rig: Rig, kind: IntentKind, seen: list[str]) -> Callable[[], None]
     )
 
 
+def lose_file(rig: Rig) -> None:
+    """The file is moved away: one call fails, and the next begins a new file."""
+    kept = memory(rig)
+    kept._intents.clear()
+    told = iter(("it was moved or removed",))
+    kept.fault = lambda call: next(told, None)
+
+
 # Written ahead.
 
 
@@ -216,19 +224,48 @@ def test_what_is_under_way_is_in_the_new_journal_when_the_file_is_lost_r1(
     if kind == "destroy":
         rig.fleet.add_node(age=10 * HOUR)
 
-    def lose() -> None:
-        kept = memory(rig)
-        kept._intents.clear()
-        told = iter(("it was moved or removed",))
-        kept.fault = lambda call: next(told, None)
-
-    rig.cloud.on(kind, first(lose))
+    rig.cloud.on(kind, first(lambda: lose_file(rig)))
     rig.start()
     until(rig, "journal.healed", within=900)
     open_again = [one.intent.key for one in rig.journal.open_intents()]
     until(rig, "node.created" if kind == "create" else "record.cleaned", within=900)
     rig.turn(60)
     assert outcomes(rig)[0] == (kind, "created" if kind == "create" else "gone"), open_again
+    assert rig.journal.open_intents() == ()
+    assert rig.lines("invariant.broken") == []
+
+
+@pytest.mark.parametrize("call", ["read", "clean"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_destroy_is_in_the_new_journal_while_the_clean_that_rests_on_it_is_under_way_c20(
+    make_rig: MakeRig, call: str, restarted: bool
+) -> None:
+    """C20: the file is lost once the destroy has ended and before its clean has."""
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    _, record = rig.fleet.add_node(age=10 * HOUR)
+    if restarted:
+        # A former run left the clean, and nothing but the journal knows of its destroy.
+        rig.store.always("clean", fail(StoreError("timeout")))
+        rig.start()
+        until(rig, "record.clean_failed", within=900)
+        rig.kill()
+        rig.store.always("clean", None)
+
+    lost: list[str] = []
+
+    def lose_once() -> None:
+        keys = [one.intent.key for one in rig.journal.open_intents()]
+        if keys == [f"clean:{record.uuid}"] and not lost:
+            lost.extend(keys)
+            lose_file(rig)
+
+    rig.store.always(call, first(lose_once))
+    rig.start()
+    until(rig, "journal.healed", within=900)
+    until(rig, "record.cleaned", within=900, record=record.uuid)
+    rig.turn(60)
+    assert outcomes(rig) == [("destroy", "gone"), ("clean", "cleaned")]
     assert rig.journal.open_intents() == ()
     assert rig.lines("invariant.broken") == []
 

@@ -379,6 +379,30 @@ def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:
     assert fenced().with_order(fenced=False).broken()
 
 
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+@pytest.mark.parametrize(("quiet", "broken"), [(2219.0, ["C11"]), (2221.0, [])])
+def test_without_a_first_ping_a_denial_is_as_old_as_the_look_that_got_it_c11(
+    guarantee: Guarantee, quiet: float, broken: list[str]
+) -> None:
+    """C21's window is 2220 s. It passes between the plan and the last look, fence or none."""
+    window = {"node_stale_after": 600.0}
+    made = gone(quiet=1000.0, settings=window, first_ping_at=None, claimed=False)
+    order = made.clean_order("r1")
+    judged = made.record("r1")
+    assert judged.last_ping_at is not None
+    if guarantee is Guarantee.FENCED:
+        behind = replace(judged, version="fenced", modified_at=made.store_now, fenced=True)
+        behind_fence = fenced_order(order, judged, behind, made.now)
+        assert behind_fence is not None
+        order, made.records = behind_fence, [behind]
+        made.advance(40.0)
+    made.advance(quiet - (made.store_now - judged.last_ping_at))
+    made.read_clock()
+    one = looked(made, replace(order, not_after=made.now), guarantee)
+    polls = dict.fromkeys(one.look.polls, made.now)
+    assert replace(one, before=judged).with_look(polls=polls).broken() == broken
+
+
 def test_without_the_plans_grounds_nothing_is_proven() -> None:
     assert stale().with_order(grounds=None).broken() == [proof.UNPROVEN]
     assert stale().with_before(uuid="r2").broken() == [proof.UNPROVEN]

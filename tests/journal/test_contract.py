@@ -17,8 +17,8 @@ from nodemanager.journal.api import Hold, Intent, IntentKind, Journal
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
 
-Again = Callable[[], Journal]
-"""The same journal, as the next process opens it."""
+Again = Callable[..., Journal]
+"""The same journal, as the next process opens it: after another boot with its clock and boot_id."""
 
 VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", "i-1")
 INTERFACE = Leftover(LeftoverKind.INTERFACE, "eni-1", "i-1")
@@ -32,7 +32,12 @@ def waiting(leftover: Leftover, clock: ManualClock) -> Entry:
 def again(request, opened, clock) -> Again:
     if request.param == "memory":
         kept = MemoryJournal(clock)
-        return lambda: kept
+
+        def in_memory(clock=clock, boot_id="boot-1"):
+            kept.clock, kept.boot_id = clock, boot_id
+            return kept
+
+        return in_memory
     return opened
 
 
@@ -275,14 +280,14 @@ def test_the_breaker_survives_whole(again: Again) -> None:
 
 
 def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
-    opened, clock: ManualClock
+    again: Again, clock: ManualClock
 ) -> None:
-    assert opened().store_clock() is None
+    assert again().store_clock() is None
     kept = StoreClock(1.7e9, 0.25, 2, ((1.6e9, 90.5),), 990.0, ((1.5e9, 70.0),), 900.0)
-    opened().save_store_clock(kept)
-    assert opened().store_clock() == kept
+    again().save_store_clock(kept)
+    assert again().store_clock() == kept
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
-    moved = opened(clock=booted, boot_id="boot-2").store_clock()
+    moved = again(clock=booted, boot_id="boot-2").store_clock()
     assert moved.now(20.0) == kept.now(clock.boottime()) + 50.0
     assert 20.0 - moved.known_since == clock.boottime() - kept.known_since + 50.0
     assert (moved.steps, moved.debts, moved.agreed) == (kept.steps, kept.debts, kept.agreed)
@@ -291,28 +296,30 @@ def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
 
 
 def test_late_writes_survive_and_after_another_boot_count_from_now(
-    opened, clock: ManualClock
+    again: Again, clock: ManualClock
 ) -> None:
-    assert opened().late_writes() == {}
+    assert again().late_writes() == {}
     late = {"r1": LateWrite(900.0, 800.0), "r2": LateWrite(950.0)}
-    opened().save_late_writes(late)
-    assert opened().late_writes() == late
+    again().save_late_writes(late)
+    assert again().late_writes() == late
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
-    moved = opened(clock=booted, boot_id="boot-2").late_writes()
+    moved = again(clock=booted, boot_id="boot-2").late_writes()
     assert moved == {"r1": LateWrite(20.0, 20.0), "r2": LateWrite(20.0)}
-    opened().save_late_writes({})
-    assert opened().late_writes() == {}
+    again().save_late_writes({})
+    assert again().late_writes() == {}
 
 
-def test_the_breakers_times_move_to_the_clock_of_a_new_boot(opened, clock: ManualClock) -> None:
+def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
+    again: Again, clock: ManualClock
+) -> None:
     life = FreedLife("r-1", "x", freed_at=800.0, told_at=900.0)
     told = {life.key: life}
     breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
     assert clock.boottime() == 1000.0
-    opened().save_breaker(breaker)
+    again().save_breaker(breaker)
 
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
-    same_age = opened(clock=booted, boot_id="boot-2").breaker()
+    same_age = again(clock=booted, boot_id="boot-2").breaker()
     moved = {life.key: replace(life, freed_at=-480.0, told_at=-380.0)}
     denied = {"i-1": -330.0}
     assert same_age == replace(breaker, opened_at=-380.0, denied=denied, told=moved)
