@@ -268,7 +268,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         self._decide_soon()
 
     def on_NodesAsked(self, message: NodesAsked) -> None:
-        self._take_answers(message.answers, message.malformed)
+        self._take_answers(message.answers, message.malformed, message.asked_at)
 
     def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
         if not listing.complete:
@@ -526,10 +526,16 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
 
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
         now = self._clock.boottime()
-        self._scribe.note(TagsAnswered(message.answers, now))
+        asked_at = message.asked_at
+        self._scribe.note(TagsAnswered(message.answers, now, asked_at))
         self._take(
             false_clean.tags_seen(
-                self._breaker, self._history, message.answers, now, self._settings
+                self._breaker,
+                self._history,
+                message.answers,
+                now,
+                self._settings,
+                asked_at=asked_at,
             )
         )
         self._recovery.tagged(message.answers, self._history)

@@ -123,10 +123,12 @@ class PollFailed:
 class NodesAsked:
     """The cloud's answers by id; a node it could not be asked about is left out.
 
-    `malformed` are those of which it says that they are no node's id (P1a).
+    `malformed` are those of which it says that they are no node's id (P1a). The first question was
+    sent at `asked_at`.
     """
 
     answers: Mapping[str, CloudNode | None]
+    asked_at: float
     malformed: frozenset[str] = frozenset()
 
 
@@ -144,9 +146,13 @@ class AskTagged:
 
 @dataclass(frozen=True, slots=True)
 class TaggedAsked:
-    """The cloud's answers by record uuid; one it could not be asked about is left out."""
+    """The cloud's answers by record uuid; one it could not be asked about is left out.
+
+    The first question was sent at `asked_at`.
+    """
 
     answers: Mapping[str, tuple[CloudNode, ...]]
+    asked_at: float
 
 
 # Set-up.

@@ -219,7 +219,8 @@ class CloudNodeListActor(PollingActor):
 
     def on_AskNodes(self, message: AskNodes) -> None:
         answers: dict[str, CloudNode | None] = {}
-        throttled = self._clock.boottime() < self._not_before
+        asked_at = self._clock.boottime()
+        throttled = asked_at < self._not_before
         malformed: list[str] = []
         failed = 0
         for node_id in () if throttled else message.node_ids:
@@ -232,19 +233,20 @@ class CloudNodeListActor(PollingActor):
                 failed += 1
                 if failed == ASK_FAILURES or isinstance(error, Throttled):
                     break
-        self._daemon.tell(NodesAsked(answers, frozenset(malformed)))
+        self._daemon.tell(NodesAsked(answers, asked_at, frozenset(malformed)))
 
     def on_AskAccount(self, message: AskAccount) -> None:
         self._account_at = None
 
     def on_AskTagged(self, message: AskTagged) -> None:
+        asked_at = self._clock.boottime()
         answers: dict[str, tuple[CloudNode, ...]] = {}
         for uuid in message.records:
             try:
                 answers[uuid] = self._cloud.find_by_record(uuid)
             except RemoteError:
                 break
-        self._daemon.tell(TaggedAsked(answers))
+        self._daemon.tell(TaggedAsked(answers, asked_at))
 
 
 class RecordListActor(PollingActor):

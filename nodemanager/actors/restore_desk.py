@@ -102,16 +102,24 @@ class RestoreDesk(MonitorDesk):
         if folded.told:
             self._decide_soon()
 
-    def _take_answers(self, answers: Answers, malformed: frozenset[str]) -> None:
+    def _take_answers(
+        self, answers: Answers, malformed: frozenset[str], asked_at: float | None = None
+    ) -> None:
         """The cloud's answers by id; a life that waits for one is judged at once."""
         at = self._clock.boottime()
-        self._scribe.note(NodesAnswered(answers, at, malformed))
+        self._scribe.note(NodesAnswered(answers, at, malformed, asked_at))
         self._set_breaker(
             breakers.after_answers(self._breaker, answers, at=at, settings=self._settings)
         )
         self._take(
             false_clean.answers_seen(
-                self._breaker, self._history, answers, at, self._settings, malformed
+                self._breaker,
+                self._history,
+                answers,
+                at,
+                self._settings,
+                malformed,
+                asked_at=asked_at,
             )
         )
         asked_for = {life.node_id for life in false_clean.open_lives(self._breaker)}

@@ -24,15 +24,22 @@ def cloud_answered(
     at: float,
     settings: Settings,
     malformed: Iterable[str] = (),
+    *,
+    asked_at: float | None = None,
 ) -> History:
-    """Fold in what the cloud answered by id or tag; what was not asked for long is forgotten."""
+    """Fold in what the cloud answered by id or tag; what was not asked for long is forgotten.
+
+    The answers came `at` that time, to questions sent no earlier than `asked_at`.
+    """
     kept = 2 * max(settings.max_poll_time, settings.poll_stale_after)
     asked = {key: one for key, one in history.asked.items() if at - one.at <= kept}
     for key, nodes in answers.items():
         since = _denied_since(asked.get(key), at, settings) if _denies(nodes) else None
-        asked[key] = Asked(at, _times(asked.get(key)), nodes, denied_since=since)
+        times = _times(asked.get(key))
+        asked[key] = Asked(at, times, nodes, denied_since=since, asked_at=asked_at)
     for key in malformed:
-        asked[key] = Asked(at, _times(asked.get(key)), (), malformed=True)
+        times = _times(asked.get(key))
+        asked[key] = Asked(at, times, (), malformed=True, asked_at=asked_at)
     return replace(history, asked=asked)
 
 
@@ -48,7 +55,7 @@ def _denied_since(before: Asked | None, at: float, settings: Settings) -> float:
     """Since when denials are unbroken, with one more now (P6)."""
     if before is None or before.denied_since is None:
         return at
-    return before.denied_since if at - before.at <= settings.poll_stale_after else at
+    return before.denied_since if at - before.said_at <= settings.poll_stale_after else at
 
 
 def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:

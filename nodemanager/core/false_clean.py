@@ -336,20 +336,29 @@ def answers_seen(
     at: float,
     settings: Settings,
     malformed: frozenset[str] = frozenset(),
+    *,
+    asked_at: float | None = None,
 ) -> Folded:
     """Fold in the cloud's answers by id: who is alive after all, and who is gone."""
     breaker = after_answers(breaker, answers, at, settings)
     breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
     nodes = {key: () if node is None else (node,) for key, node in answers.items()}
-    return Folded(breaker, cloud_answered(history, nodes, at, settings, malformed), new)
+    history = cloud_answered(history, nodes, at, settings, malformed, asked_at=asked_at)
+    return Folded(breaker, history, new)
 
 
 def tags_seen(
-    breaker: Breaker, history: History, answers: TagAnswers, at: float, settings: Settings
+    breaker: Breaker,
+    history: History,
+    answers: TagAnswers,
+    at: float,
+    settings: Settings,
+    *,
+    asked_at: float | None = None,
 ) -> Folded:
     """Fold in the cloud's answers by tag."""
     breaker = after_tag_answers(breaker, answers, at, settings)
-    return Folded(breaker, cloud_answered(history, answers, at, settings))
+    return Folded(breaker, cloud_answered(history, answers, at, settings, asked_at=asked_at))
 
 
 def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:

@@ -83,6 +83,8 @@ class Unpaired:
 class Asked:
     """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
 
+    It came `at` that time. The cloud may have said it as early as `asked_at`: its age counts from
+    there. None is as when it came.
     `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
     `denied_since` is the first of its unbroken denials, no two of them further apart than
     poll_stale_after (P6). `malformed` says that it is no node's id, which denies nothing (P1a).
@@ -94,6 +96,12 @@ class Asked:
     is_past: bool = False
     denied_since: float | None = None
     malformed: bool = False
+    asked_at: float | None = None
+
+    @property
+    def said_at(self) -> float:
+        """From when its age counts: no earlier than that the cloud said it."""
+        return self.at if self.asked_at is None else self.asked_at
 
 
 Nodes = Listing[CloudNode]

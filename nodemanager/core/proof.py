@@ -214,7 +214,7 @@ def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterato
         if answer is None or since is None or absence is None:
             yield Violation("P6", {"detail": f"not denied by {by}"})
             return
-        denied_s, newest_s = at - max(since, absence.first_at), at - answer.at
+        denied_s, newest_s = at - max(since, absence.first_at), at - answer.said_at
         if not denied_s > limit_s or newest_s > look.terms.poll_stale_after:
             yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": newest_s})
             return

@@ -129,7 +129,7 @@ def _verdict(
     denied: Asked | None = None
     for answer in answers:
         alive = [node for node in answer.nodes if _is_of(node, record)]
-        late = answer.at <= absent_since
+        late = answer.said_at <= absent_since
         # A denial from before it was missed is none; one that was there is there until denied.
         if alive and not (late and answer.is_past):
             return _found(record, alive[0], answer, snapshot, settings)
@@ -169,7 +169,7 @@ def denied_for(
             continue
         if answer is None or answer.denied_since is None:
             return None
-        if now - answer.at > settings.poll_stale_after:
+        if now - answer.said_at > settings.poll_stale_after:
             return None
         since = max(since, answer.denied_since)
     return now - since

@@ -66,19 +66,24 @@ class PollMissed:
 
 @dataclass(frozen=True, slots=True)
 class NodesAnswered:
-    """The cloud's answers by id (B3, P6, U8); `malformed` are no node's id (P1a)."""
+    """The cloud's answers by id (B3, P6, U8); `malformed` are no node's id (P1a).
+
+    They came `at` that time; the first question was sent at `asked_at`.
+    """
 
     answers: Mapping[str, CloudNode | None]
     at: float
     malformed: frozenset[str] = frozenset()
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TagsAnswered:
-    """The cloud's answers by tag, by record uuid (P6)."""
+    """The cloud's answers by tag, by record uuid (P6); with times as in NodesAnswered."""
 
     answers: Mapping[str, tuple[CloudNode, ...]]
     at: float
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +239,23 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
                 state.breaker, fact.answers, at=fact.at, settings=settings
             )
             folded = false_clean.answers_seen(
-                breaker, state.history, fact.answers, fact.at, settings, fact.malformed
+                breaker,
+                state.history,
+                fact.answers,
+                fact.at,
+                settings,
+                fact.malformed,
+                asked_at=fact.asked_at,
             )
             return replace(state, breaker=folded.breaker, history=folded.history)
         case TagsAnswered():
             folded = false_clean.tags_seen(
-                state.breaker, state.history, fact.answers, fact.at, settings
+                state.breaker,
+                state.history,
+                fact.answers,
+                fact.at,
+                settings,
+                asked_at=fact.asked_at,
             )
             return replace(state, breaker=folded.breaker, history=folded.history)
         case LivesFreed():

@@ -8,10 +8,12 @@ import pytest
 
 from nodemanager.core.model import NO_TAGS, Record
 from nodemanager.errors import CloudError
+from nodemanager.journal.facts import NodesAnswered, TagsAnswered
+from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes.cloud import Machine
-from tests.fakes.script import fail
+from tests.fakes.script import fail, first
 
 HOUR = 3600.0
 
@@ -104,6 +106,23 @@ def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
     assert not rig.lines("record.cleaned")
     rig.turn(3 * HOUR)
     assert rig.lines("record.cleaned", record=record.uuid)
+
+
+def test_an_answer_is_as_old_as_its_question(make_rig: MakeRig) -> None:
+    """P6: the cloud takes 40 s to answer, and may have said it at once."""
+    rig = make_rig(backlog="clean")
+    machine, record = paired(rig)
+    rig.cloud.vanish(machine.node.id)
+    for question in ("ask", "find_by_record"):
+        rig.cloud.always(question, first(lambda: rig.clock.advance(40.0)))
+    assert record.ping_secret is not None
+    for _ in range(10):
+        rig.turn(30)
+        rig.store.ping(record.uuid, record.ping_secret, instance_id=machine.node.id)
+    assert isinstance(rig.journal, MemoryJournal)
+    told = [one for one in rig.journal.entries if isinstance(one, (NodesAnswered, TagsAnswered))]
+    assert {type(one) for one in told} == {NodesAnswered, TagsAnswered}
+    assert all(one.asked_at is not None and one.at - one.asked_at >= 40.0 for one in told)
 
 
 def test_one_that_gave_no_instance_id_is_asked_for_by_tag(make_rig: MakeRig) -> None:

@@ -310,18 +310,28 @@ class World:
         return self.last
 
     def answer(
-        self, answers: Mapping[str, CloudNode | None], *, malformed: frozenset[str] = frozenset()
+        self,
+        answers: Mapping[str, CloudNode | None],
+        *,
+        malformed: frozenset[str] = frozenset(),
+        late: float = 0.0,
     ) -> None:
-        """The cloud answers the plan's questions by id (B3, P6, U8)."""
+        """The cloud answers the plan's questions by id (B3, P6, U8), asked `late` seconds ago."""
         breaker = breakers.after_answers(self.breaker, answers, at=self.now, settings=self.settings)
+        asked_at = self.now - late
         folded = false_clean.answers_seen(
-            breaker, self.history, answers, self.now, self.settings, malformed
+            breaker, self.history, answers, self.now, self.settings, malformed, asked_at=asked_at
         )
         self.breaker, self.history, self.told = folded.breaker, folded.history, folded.told
 
-    def answer_tags(self, answers: Mapping[str, tuple[CloudNode, ...]]) -> None:
-        """The cloud answers the plan's questions by tag (P6, U8)."""
-        folded = false_clean.tags_seen(self.breaker, self.history, answers, self.now, self.settings)
+    def answer_tags(
+        self, answers: Mapping[str, tuple[CloudNode, ...]], *, late: float = 0.0
+    ) -> None:
+        """The cloud answers the plan's questions by tag (P6, U8), asked `late` seconds ago."""
+        asked_at = self.now - late
+        folded = false_clean.tags_seen(
+            self.breaker, self.history, answers, self.now, self.settings, asked_at=asked_at
+        )
         self.breaker, self.history = folded.breaker, folded.history
 
     def free(self, uuid: str, **fields: Any) -> FreedLife:
@@ -424,13 +434,20 @@ def in_vain(**fields: Any) -> World:
     return made
 
 
-def deny(made: World, *, by_id: bool = True, by_tag: bool = True) -> None:
+def deny(
+    made: World,
+    *,
+    by_id: bool = True,
+    by_tag: bool = True,
+    id_late: float = 0.0,
+    tag_late: float = 0.0,
+) -> None:
     """One more round; the cloud answers what the plan asks for with "no such node"."""
     assert made.last is not None
     if by_id:
-        made.answer(dict.fromkeys(made.last.ask))
+        made.answer(dict.fromkeys(made.last.ask), late=id_late)
     if by_tag:
-        made.answer_tags(dict.fromkeys(made.last.ask_tagged, ()))
+        made.answer_tags(dict.fromkeys(made.last.ask_tagged, ()), late=tag_late)
     pinging_round(made)
 
 

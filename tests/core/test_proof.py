@@ -335,7 +335,8 @@ def _asked(one: Evidence, by: str, **changes: Any) -> Evidence:
         pytest.param({}, id="not-asked"),
         pytest.param({"denied_since": None}, id="not-denied"),
         pytest.param({"denied_since": 1e9}, id="denied-too-short"),
-        pytest.param({"at": 0.0}, id="asked-long-ago"),
+        pytest.param({"asked_at": 0.0}, id="asked-long-ago"),
+        pytest.param({"at": 0.0, "asked_at": None}, id="answered-long-ago"),
         pytest.param({"malformed": True}, id="no-node-s-id"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -224,7 +225,7 @@ def test_a_node_that_is_there_counts_and_one_that_is_not_does_not():
 # P6: a pinger that the cloud denies for longer than the window.
 
 
-def until_freed(made: World, *, within: int, **how: bool) -> float | None:
+def until_freed(made: World, *, within: int, **how: Any) -> float | None:
     """For how long it was denied until its clean was ordered; None where it never is."""
     began = made.now
     for _ in range(within):
@@ -299,6 +300,42 @@ def test_a_sighting_or_a_gap_breaks_the_denials_p6(seen: str) -> None:
     else:
         made.poll_cloud([lives], complete=seen == "listed")
     pinging_round(made, 2)
+    freed_after = until_freed(made, within=40)
+    assert freed_after is not None
+    assert freed_after > 1150.0
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param({"id_late": 601.0}, id="by-id"),
+        pytest.param({"tag_late": 601.0}, id="by-tag"),
+    ],
+)
+def test_a_denial_is_as_old_as_its_question_p6(late: dict[str, float]) -> None:
+    """Its answer came late, or waited while we stood still: the cloud may have said it long ago."""
+    made = in_vain()
+    for _ in range(60):
+        deny(made, **late)
+        assert made.cleaned == []
+    pinging_round(made)
+    assert until_freed(made, within=60) is not None
+
+
+def test_answers_that_come_a_little_late_break_no_denials_p6() -> None:
+    made = in_vain()
+    freed_after = until_freed(made, within=40, id_late=60.0, tag_late=60.0)
+    assert freed_after is not None
+    assert 1200.0 < freed_after < 1400.0
+
+
+def test_a_gap_between_denials_is_counted_from_the_question_p6() -> None:
+    """The first was said up to 300 s before it came, and nothing for 400 s after that."""
+    made = in_vain()
+    for _ in range(18):
+        deny(made)
+    deny(made, id_late=300.0, tag_late=300.0)
+    pinging_round(made, 6)
     freed_after = until_freed(made, within=40)
     assert freed_after is not None
     assert freed_after > 1150.0

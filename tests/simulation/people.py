@@ -26,7 +26,7 @@ from nodemanager.actors.messages import (
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Deed, Item, proposal
 from nodemanager.core.backlog_run import Order
-from nodemanager.core.commands import Reply
+from nodemanager.core.commands import Reply, Result
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
@@ -90,7 +90,7 @@ class People:
         elif verb == "hold":
             self._hold(pool, self._name())
         elif verb == "release":
-            self._say(pool, verb, ReleaseId, self._name())
+            self._release_any(pool, self._name())
         elif verb == "reset":
             self._say(pool, verb, ResetBreaker)
         elif verb == "backlog":
@@ -139,6 +139,22 @@ class People:
     def _release(self, pool: Pool, name: str) -> None:
         pool.holds.discard(name)
         self._say(pool, "release", ReleaseId, name, hears=lambda _: pool.holds.discard(name))
+
+    def _release_any(self, pool: Pool, name: str) -> None:
+        """Another operator's hold may go by that name: once it was released, it stands no more."""
+        stood, lost = name in pool.holds, pool.journal.lost
+        # Its manager may be killed between the release and its answer.
+        pool.holds.discard(name)
+
+        def told(reply: Reply) -> None:
+            if reply.result is not Result.DONE:
+                if stood and pool.journal.lost == lost:
+                    pool.holds.add(name)
+            elif name not in (reply.record, reply.node):
+                # A host's name stands for its record.
+                pool.holds.discard(reply.record or reply.node or name)
+
+        self._say(pool, "release", ReleaseId, name, hears=told)
 
     def _pause(self, pool: Pool) -> None:
         self.paused[pool.name] = pool.journal.lost
