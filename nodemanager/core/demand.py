@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from nodemanager.core.bearers import node_of
+from nodemanager.core.history import History
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
@@ -21,6 +22,7 @@ from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
 from nodemanager.core.standing import standing_block
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
@@ -175,7 +177,7 @@ def unlisted_nodes(
         if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
             # Where the node told its id, one with its tags may be its twin.
             continue
-        heard_ago = clock.age(record.last_ping_at, snapshot.now)
+        heard_ago = _heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)
         if asked is not None:
             if asked.reason is not Reason.PINGING_UNLISTED:
@@ -184,7 +186,8 @@ def unlisted_nodes(
             if heard_ago > (asked.measures or {})["age_s"]:
                 continue
         # A listing is no word on the time since: who was heard then may be alive.
-        if clock.age(record.last_ping_at, records_at) > settings.poll_stale_after:
+        silent_then = _heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
+        if silent_then > settings.poll_stale_after:
             continue
         absence = history.absence.get(record.uuid)
         if (
@@ -196,6 +199,19 @@ def unlisted_nodes(
             or heard_ago < snapshot.now - absence.first_at
         ):
             yield record.uuid
+
+
+def _heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:
+    """How long before `at` the record's newest ping came, never too many seconds.
+
+    It came before we first saw it: its stamp is from the future for as long as the store's clock
+    was set back by (T1).
+    """
+    age = clock.age(stamp, at)
+    heard = history.heard.get(uuid)
+    if heard is None or heard.last_ping_at != stamp or heard.seen_at == float("-inf"):
+        return age
+    return max(age, at - heard.seen_at)
 
 
 def _leaving(snapshot: Snapshot) -> set[str]:
