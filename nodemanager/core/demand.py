@@ -16,7 +16,7 @@ from nodemanager.core.history import History
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.shutdown import IDLE, OUTSIDE, NodeView
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
@@ -312,9 +312,14 @@ class Market:
         if view.record is None or history.clock is None or demand_at is None:
             return False
         heard = history.heard.get(view.record.uuid)
+        clock = history.clock
         if heard is None or heard.busy_since is None:
             return False
-        return heard.busy_since + history.clock.error_s >= history.clock.now(demand_at)
+        ahead_s = heard.busy_since - clock.now(self.snapshot.now)
+        if ahead_s > CLOCK_STEP_S + clock.error_s:
+            # From before the clock was set back: nobody can tell how old it is (T1).
+            return False
+        return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
     def _count_pending(self, pending: set[str]) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected

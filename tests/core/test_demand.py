@@ -798,3 +798,14 @@ def test_a_node_that_was_busy_before_the_demand_poll_serves_none_of_it() -> None
     made.flags["demand_at"] = made.now
     pinging(made, WorkerState.BUSY, 2)
     assert len(made.booted) == 8
+
+
+def test_who_took_its_job_before_the_clock_was_set_back_serves_no_later_demand_t1() -> None:
+    """Its first busy word is from the future for hours, and every demand poll meanwhile later."""
+    made = eight_idle()
+    pinging(made, WorkerState.BUSY)
+    made.store_step -= 7200.0
+    pinging(made, WorkerState.BUSY)
+    made.flags["demand_at"] = made.now
+    pinging(made, WorkerState.BUSY)
+    assert len(made.booted) == 8
