@@ -12,15 +12,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from nodemanager.core.bearers import node_of
+from nodemanager.core.history import History
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.shutdown import IDLE, OUTSIDE, NodeView
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
 from nodemanager.core.standing import standing_block
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.unlisted import NOTHING, Unlisted
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
@@ -177,7 +179,7 @@ def unlisted_nodes(
         if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
             # Where the node told its id, one with its tags may be its twin.
             continue
-        heard_ago = clock.age(record.last_ping_at, snapshot.now)
+        heard_ago = _heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)
         if asked is not None:
             if asked.reason is not Reason.PINGING_UNLISTED:
@@ -186,7 +188,8 @@ def unlisted_nodes(
             if heard_ago > (asked.measures or {})["age_s"]:
                 continue
         # A listing is no word on the time since: who was heard then may be alive.
-        if clock.age(record.last_ping_at, records_at) > settings.poll_stale_after:
+        silent_then = _heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
+        if silent_then > settings.poll_stale_after:
             continue
         absence = history.absence.get(record.uuid)
         if (
@@ -198,6 +201,19 @@ def unlisted_nodes(
             or heard_ago < snapshot.now - absence.first_at
         ):
             yield record.uuid
+
+
+def _heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:
+    """How long before `at` the record's newest ping came, never too many seconds.
+
+    It came before we first saw it: its stamp is from the future for as long as the store's clock
+    was set back by (T1).
+    """
+    age = clock.age(stamp, at)
+    heard = history.heard.get(uuid)
+    if heard is None or heard.last_ping_at != stamp or heard.seen_at == float("-inf"):
+        return age
+    return max(age, at - heard.seen_at)
 
 
 def _leaving(snapshot: Snapshot) -> set[str]:
@@ -298,9 +314,14 @@ class Market:
         if view.record is None or history.clock is None or demand_at is None:
             return False
         heard = history.heard.get(view.record.uuid)
+        clock = history.clock
         if heard is None or heard.busy_since is None:
             return False
-        return heard.busy_since + history.clock.error_s >= history.clock.now(demand_at)
+        ahead_s = heard.busy_since - clock.now(self.snapshot.now)
+        if ahead_s > CLOCK_STEP_S + clock.error_s:
+            # From before the clock was set back: nobody can tell how old it is (T1).
+            return False
+        return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
     def _count_pending(self, pending: set[str]) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected

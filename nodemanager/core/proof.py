@@ -345,7 +345,8 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
     else:
         since_s = _age(first, look.reading) if look.reading.clock is not None else 0.0
         if since_s < 0.0:
-            since_s = quiet_s
+            # It was denied when last looked at; behind a fence the older word tells.
+            since_s = max(quiet_s, _quiet(look.signs, look.reading) or 0.0)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
 

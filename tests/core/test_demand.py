@@ -611,6 +611,28 @@ def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p
     assert len(made.booted) == booted
 
 
+@pytest.mark.parametrize(
+    ("waits", "rounds"),
+    [
+        pytest.param(40.0, [0, 1], id="its-absence-is-settled"),
+        pytest.param(610.0, [1], id="silent-for-poll-stale-after"),
+    ],
+)
+def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_others_t1(
+    waits: float, rounds: list[int]
+) -> None:
+    """Its newest stamp is from the future for hours, and no sign of life for as long."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=10.0)
+    made.poll()
+    made.store_step -= 7200.0
+    for booted in rounds:
+        made.advance(waits)
+        made.round()
+        assert len(made.booted) == booted
+
+
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 4])
 def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
     """Slot 0, another pool's, and a claim that holds none yet each take one."""
@@ -775,4 +797,15 @@ def test_a_node_that_was_busy_before_the_demand_poll_serves_none_of_it() -> None
     pinging(made, WorkerState.BUSY)
     made.flags["demand_at"] = made.now
     pinging(made, WorkerState.BUSY, 2)
+    assert len(made.booted) == 8
+
+
+def test_who_took_its_job_before_the_clock_was_set_back_serves_no_later_demand_t1() -> None:
+    """Its first busy word is from the future for hours, and every demand poll meanwhile later."""
+    made = eight_idle()
+    pinging(made, WorkerState.BUSY)
+    made.store_step -= 7200.0
+    pinging(made, WorkerState.BUSY)
+    made.flags["demand_at"] = made.now
+    pinging(made, WorkerState.BUSY)
     assert len(made.booted) == 8

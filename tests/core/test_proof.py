@@ -372,6 +372,20 @@ def test_a_malformed_id_is_nothing_to_have_asked_by_c11_p1a() -> None:
     assert stale(claimed=False).with_look(malformed=True).broken() == ["C11"]
 
 
+@pytest.mark.parametrize(("more_s", "broken"), [(4.0, []), (12.0, ["C11"])])
+def test_a_first_ping_ahead_of_the_clock_is_as_old_as_the_silence_at_the_last_look_c11_t1(
+    more_s: float, broken: list[str]
+) -> None:
+    """The clock was set back since, and the cloud asked 8 s after the plan."""
+    made = gone()
+    order = made.clean_order("r1")
+    made.advance(8.0)
+    ahead = made.store_now + 3600.0
+    evidence = looked(made, order).with_before(first_ping_at=ahead).with_signs(first_ping_at=ahead)
+    limit_s = float(order.measures["idle_s"]) + more_s
+    assert evidence.with_terms(visible_after=limit_s).broken() == broken
+
+
 def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:
     assert fenced(stood_s=10.0).broken() == ["C12"]
     pinged = fenced()

@@ -18,7 +18,7 @@ class Health(StrEnum):
     BOOTING = "booting"
     """It has not pinged in this life yet, and will."""
     SILENT = "silent"
-    """It has a record, and will never ping it (again)."""
+    """It has a record, and will never ping it (again), or is refused when it does."""
     UNPAIRED = "unpaired"
     """No record is its own, and none takes its pings."""
     ENDING = "ending"
@@ -83,8 +83,11 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
     record = world.registry.record(node.tags.record or "")
     paired = record is not None and record.incarnation == node.tags.incarnation
     pinged = machine is not None and machine.heard_at is not None
+    # A twin's pings made the record one that was heard.
+    pinged = pinged or (paired and record is not None and record.last_ping_at is not None)
     theirs = None if machine is None else world.registry.record(machine.uuid)
-    taken = machine is not None and theirs is not None and theirs.ping_secret == machine.secret
+    knows = machine is not None and theirs is not None and theirs.ping_secret == machine.secret
+    taken = knows and not _is_refused(node, theirs)
     idle = (
         paired
         and record is not None
@@ -92,7 +95,7 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
         and machine is not None
         and machine.state == "idle"
     )
-    own = record if paired else theirs if taken else None
+    own = record if paired else theirs if knows else None
     marks = {node.id, *(() if own is None else (own.uuid,))}
     if node.state is CloudState.STOPPING:
         health = Health.ENDING
@@ -107,6 +110,12 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
     else:
         health = Health.SERVING if taken else Health.SILENT
     return Patient(node, health, paired, idle, pinged)
+
+
+def _is_refused(node: Instance, record: Record | None) -> bool:
+    """Whether its pings name another node than the record's own (P1a): its twin pinged first."""
+    tells = node.machine is not None and node.machine.habits.tells_instance
+    return tells and record is not None and record.instance_id not in (None, node.id)
 
 
 def wanted(world: World, pool: Pool) -> tuple[int, int]:
