@@ -109,7 +109,12 @@ class RestoreDesk(MonitorDesk):
         at = self._clock.boottime()
         self._scribe.note(NodesAnswered(answers, at, malformed, asked_at))
         self._set_breaker(
-            breakers.after_answers(self._breaker, answers, at=at, settings=self._settings)
+            breakers.after_answers(
+                self._breaker,
+                answers,
+                asked_at=at if asked_at is None else asked_at,
+                settings=self._settings,
+            )
         )
         self._take(
             false_clean.answers_seen(

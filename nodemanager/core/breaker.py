@@ -265,12 +265,14 @@ def after_answers(
     breaker: Breaker,
     answers: Mapping[str, CloudNode | None],
     *,
-    at: float,
+    asked_at: float,
     settings: Settings,
 ) -> Breaker:
-    """The breaker once the cloud was asked by id, `at` CLOCK_BOOTTIME; gone is gone by D3 (B3).
+    """The breaker once the cloud was asked by id, CLOCK_BOOTTIME; gone is gone by D3 (B3).
 
-    A lost node was created before it was lost, so its age is at least that of the opening.
+    By when it was asked, not by when its answer was taken: two answers that waited for us may have
+    been given in one moment. A lost node was created before it was lost, so its age is at least
+    that of the opening.
     """
     for part in breaker.parts:
         if part.cause not in (Cause.CLOUD_COLLAPSED, Cause.MASS_SILENCE):
@@ -287,8 +289,8 @@ def after_answers(
                 if node.state in ended:
                     confirmed.add(node_id)
             elif settings.visible_after == 0 or (
-                at - part.opened_at > settings.visible_after
-                and at - denied.setdefault(node_id, at) >= ASK_AGAIN_S
+                asked_at - part.opened_at > settings.visible_after
+                and asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S
             ):
                 confirmed.add(node_id)
         part = replace(part, confirmed=frozenset(confirmed), denied=denied)

@@ -340,7 +340,7 @@ def answers_seen(
     asked_at: float | None = None,
 ) -> Folded:
     """Fold in the cloud's answers by id: who is alive after all, and who is gone."""
-    breaker = after_answers(breaker, answers, at, settings)
+    breaker = after_answers(breaker, answers, at if asked_at is None else asked_at, settings)
     breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
     nodes = {key: () if node is None else (node,) for key, node in answers.items()}
     history = cloud_answered(history, nodes, at, settings, malformed, asked_at=asked_at)
@@ -357,7 +357,7 @@ def tags_seen(
     asked_at: float | None = None,
 ) -> Folded:
     """Fold in the cloud's answers by tag."""
-    breaker = after_tag_answers(breaker, answers, at, settings)
+    breaker = after_tag_answers(breaker, answers, at if asked_at is None else asked_at, settings)
     return Folded(breaker, cloud_answered(history, answers, at, settings, asked_at=asked_at))
 
 

@@ -236,7 +236,10 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, demand=fact.jobs, demand_at=fact.started_at)
         case NodesAnswered():
             breaker = breakers.after_answers(
-                state.breaker, fact.answers, at=fact.at, settings=settings
+                state.breaker,
+                fact.answers,
+                asked_at=fact.at if fact.asked_at is None else fact.asked_at,
+                settings=settings,
             )
             folded = false_clean.answers_seen(
                 breaker,

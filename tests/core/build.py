@@ -317,8 +317,10 @@ class World:
         late: float = 0.0,
     ) -> None:
         """The cloud answers the plan's questions by id (B3, P6, U8), asked `late` seconds ago."""
-        breaker = breakers.after_answers(self.breaker, answers, at=self.now, settings=self.settings)
         asked_at = self.now - late
+        breaker = breakers.after_answers(
+            self.breaker, answers, asked_at=asked_at, settings=self.settings
+        )
         folded = false_clean.answers_seen(
             breaker, self.history, answers, self.now, self.settings, malformed, asked_at=asked_at
         )

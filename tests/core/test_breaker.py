@@ -367,6 +367,24 @@ def test_no_such_node_is_gone_only_past_visible_after_and_asked_twice_d3_b3() ->
     assert not made.breaker.is_open
 
 
+def test_an_answer_that_waited_for_us_is_as_old_as_its_question_d3_b3() -> None:
+    made = pool_of(5)
+    made.nodes = []
+    later(made)
+    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
+    opened_at = made.breaker.opened_at
+    made.now = opened_at + 310.0
+    made.answer(unknown, late=15.0)
+    made.now = opened_at + 345.0
+    made.answer(unknown)
+    assert made.breaker.is_open
+    made.now = opened_at + 400.0
+    made.answer(unknown, late=50.0)
+    assert made.breaker.is_open
+    made.answer(unknown)
+    assert not made.breaker.is_open
+
+
 def test_no_such_node_is_believed_at_once_where_reads_are_consistent_d3_b3() -> None:
     made = pool_of(5, visible_after=0.0)
     made.nodes = []

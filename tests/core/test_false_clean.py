@@ -484,6 +484,18 @@ def test_without_an_id_it_is_asked_for_by_tag_and_confirmed_gone_as_in_d3_n18():
     assert not made.breaker.is_open
 
 
+def test_without_an_id_an_answer_that_waited_for_us_is_as_old_as_its_question_d3():
+    made, _ = told_without_an_id()
+    made.round()
+    made.advance(made.settings.visible_after)
+    made.answer_tags({"r1": ()})
+    made.advance(40.0)
+    made.answer_tags({"r1": ()}, late=30.0)
+    assert made.breaker.is_open
+    made.answer_tags({"r1": ()})
+    assert not made.breaker.is_open
+
+
 def test_without_an_id_it_is_given_back_once_the_cloud_has_it_by_tag_u8():
     made, _ = told_without_an_id()
     made.round()
