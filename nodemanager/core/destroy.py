@@ -126,7 +126,7 @@ def confirm_shutdown(
         if doubted is not None:
             return doubted
     elif order.reason in BY_HAND:
-        undone = _called_off(order, record, snapshot, settings)
+        undone = called_off(order, record, snapshot, settings)
         if undone is not None:
             return undone
     elif order.record is not None and not _still_bad(order, record, snapshot, settings):
@@ -134,7 +134,7 @@ def confirm_shutdown(
     return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
 
 
-def _called_off(
+def called_off(
     order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """Why a shutdown by hand is left undone at the last look; None when it stands (D2).

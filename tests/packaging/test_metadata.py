@@ -65,6 +65,7 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "jinja2": "Jinja2",
         "libcloud": "apache-libcloud",
         "markupsafe": "MarkupSafe",
+        "orjson": "orjson",
         "plotext": "plotext",
         "prometheus_client": "prometheus-client",
         "psycopg": "psycopg",

@@ -429,8 +429,6 @@ MUTANTS: tuple[Mutant, ...] = (
                 "True",
             ),
         ),
-        open="a node without our tags would have to be stopped and started, or an instance id be "
-        "used twice where the adapter says it never is",
     ),
     Mutant("P2", "the first of two candidates pairs", (off(pairing.pair, "len(mine) > 1"),)),
     # L. Listings.

@@ -166,7 +166,8 @@ def bounds() -> str:
 def page() -> str:
     catches = known()
     names = [one.name for one in MUTANTS if one.name not in catches]
-    missed = f"; {len(names)} are not, and it is said why" if names else ""
+    count = f"{len(names)} are" if len(names) > 1 else "one is"
+    missed = f"; {count} not, and it is said why" if names else ""
     head = HEAD.format(
         seeds=SEEDS, count=len(MUTANTS), caught=len(MUTANTS) - len(names), missed=missed
     )
