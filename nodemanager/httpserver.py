@@ -289,7 +289,8 @@ class HttpServer:
         except ClientGone:
             return
         except Exception:
-            # As text: its last line may quote the request.
+            # Whatever an application raises is one client's 500, and never the server's end. It is
+            # logged as text: its last line may quote the request.
             _log.error("%s", _without_queries(format_exc().strip()))
             if started:
                 raise

@@ -106,6 +106,7 @@ class _Outlet(logging.Handler):
         try:
             super().emit(record)
         except Exception:
+            # Whatever a handler raises, the line is counted as lost, and its caller goes on.
             return False
         return not self._failed
 

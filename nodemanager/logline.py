@@ -156,4 +156,5 @@ def _safely(make: Callable[..., str], value: object) -> str:
     try:
         return make(value)
     except Exception:
+        # A value's own repr may raise anything; the line it stands in must be written all the same.
         return f"<unprintable {type(value).__name__}>"

@@ -332,7 +332,10 @@ def shared() -> MotoServer:
 
 
 def _warm(server: MotoServer) -> None:
-    """Run an instance: moto loads most of itself for the first, and drops it where it is slow."""
+    """Run one instance, so that what moto loads for the first is there before a test asks.
+
+    On a busy machine the first ones were sometimes cut off; why is not known.
+    """
     params = {"Action": "RunInstances", "Version": "2016-11-15", "AWSAccessKeyId": "hand"}
     params |= {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
     for _ in range(5):

@@ -36,6 +36,15 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], object]:
+    """Puts a key into the file that Amazon's chain reads."""
+    shared_file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared_file))
+    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
+    return lambda key: shared_file.write_text(text.format(key))
+
+
+@pytest.fixture
 def metadata() -> Iterator[Callable[[timedelta], str]]:
     """A credential service whose every answer has another key; gives its URL."""
     numbers = itertools.count(1)
@@ -127,15 +136,12 @@ def test_a_profile_of_the_shared_file_is_taken(
 
 
 def test_keys_that_are_refused_are_looked_for_again(
-    server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: MotoServer, keys: Callable[[str], object]
 ) -> None:
-    shared_file = tmp_path / "credentials"
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared_file))
-    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
-    shared_file.write_text(text.format("OLD"))
+    keys("OLD")
     ec2 = cloud(server, credentials={})
     ec2.list_nodes()
-    shared_file.write_text(text.format("NEW"))
+    keys("NEW")
     ec2.list_nodes()
     server.fault("DescribeInstances", before=refusal("ExpiredToken", 400))
     with pytest.raises(Unauthorized):
@@ -145,16 +151,13 @@ def test_keys_that_are_refused_are_looked_for_again(
 
 
 def test_keys_found_anew_do_nothing_until_their_account_was_told(
-    server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: MotoServer, keys: Callable[[str], object]
 ) -> None:
     """L5, N20: with STS down, another account's empty listing must not come in their place."""
-    shared_file = tmp_path / "credentials"
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared_file))
-    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = s\n"
-    shared_file.write_text(text.format("OLD"))
+    keys("OLD")
     ec2 = cloud(server, credentials={})
     ec2.account()
-    shared_file.write_text(text.format("NEW"))
+    keys("NEW")
     server.fault("DescribeInstances", before=refusal("ExpiredToken", 400))
     with pytest.raises(Unauthorized):
         ec2.list_nodes()
