@@ -23,12 +23,7 @@ from rich.table import Table
 
 from benchmarks import pools
 from nodemanager.clock import ManualClock, SystemClock
-from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
-from nodemanager.core.plan import Plan
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.whatif import as_cleaned
-from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     CloudPollBegun,
     CloudSeen,
     Decision,
@@ -41,6 +36,11 @@ from nodemanager.journal.facts import (
     after_fact,
     decide,
 )
+from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
+from nodemanager.core.plan import Plan
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.whatif import as_cleaned
+from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay

@@ -52,16 +52,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.history import Nodes, Records
-from nodemanager.core.late import NEVER, Unknown, still_late
-from nodemanager.core.model import CloudNode, Guarantee, Record
-from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan, plan
-from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected
-from nodemanager.errors import Throttled
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
@@ -75,6 +66,15 @@ from nodemanager.journal.facts import (
     StoreClockKept,
     TagsAnswered,
 )
+from nodemanager.core.history import Nodes, Records
+from nodemanager.core.late import NEVER, Unknown, still_late
+from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.orders import CleanOrder
+from nodemanager.core.plan import Plan, plan
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Expected
+from nodemanager.errors import Throttled
 from nodemanager.log import DEBUG, WARNING, Logger
 
 

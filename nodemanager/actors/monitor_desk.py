@@ -8,13 +8,13 @@ from nodemanager.actors.intents import clean_key, clean_look, clean_order, destr
 from nodemanager.actors.write_desk import WriteDesk
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.facts import BreakerSet
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import Records
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.proof import Violation
 from nodemanager.core.reasons import Event
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.facts import BreakerSet
 from nodemanager.log import ERROR
 
 

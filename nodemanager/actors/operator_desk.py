@@ -28,6 +28,7 @@ from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Reply, Result, Verb
 from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.facts import BreakerSet, CommandGiven
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.marks import HandClean, Mark, Marks
 from nodemanager.core.naming import Known, Named
@@ -38,7 +39,6 @@ from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.journal.api import Hold
-from nodemanager.journal.facts import BreakerSet, CommandGiven
 from nodemanager.log import INFO, WARNING
 from nodemanager.logline import timestamp
 

@@ -14,12 +14,12 @@ from nodemanager.actors.messages import (
     RecordPruned,
 )
 from nodemanager.core import history as histories
+from nodemanager.core.facts import RecordsExplained
 from nodemanager.core.history import Records
 from nodemanager.core.prune import PruneOrder, confirm_prune
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import IntentKind, OpenIntent
-from nodemanager.journal.facts import RecordsExplained
 from nodemanager.log import WARNING
 
 

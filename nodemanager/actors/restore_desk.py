@@ -9,6 +9,7 @@ from nodemanager.actors.monitor_desk import MonitorDesk
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
+from nodemanager.core.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.false_clean import Folded
 from nodemanager.core.model import FreedLife, LatePing, Record, life_key
 from nodemanager.core.orders import CleanOrder
@@ -16,7 +17,6 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.core.verdict import keep
 from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
-from nodemanager.journal.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.log import ERROR, WARNING
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from nodemanager.actors.intents import destroy_order
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.facts import Decision, Fact, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
 from nodemanager.core.marks import NO_MARKS, Mark, Marks
@@ -23,7 +24,6 @@ from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, OpenIntent, PreImage
 from nodemanager.journal.codec import codec_of, decoded
-from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nodemanager.actors.boot_watch import BootWatch
 from nodemanager.core import rates
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import BreakerSet
 from nodemanager.core.history import Records
 from nodemanager.core.model import Guarantee
 from nodemanager.core.settings import WRITE_FAILURES
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreError
-from nodemanager.journal.facts import BreakerSet
 
 ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
 """A store that gives one of these works, and could have written."""

@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import Decision, Fact, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry
 from nodemanager.core.model import Leftover, Record
 from nodemanager.core.store_clock import StoreClock
-from nodemanager.journal.facts import Decision, Fact, Start
 
 PARKED_AFTER = 5
 """So many failed recoveries park an intent: it is told of and passed over (R1)."""

@@ -17,16 +17,7 @@ from nodemanager.core import history as histories
 from nodemanager.core import whatif
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.model import FreedLife, Record, life_key
-from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.whatif import By, End, Sign, World, is_life, life_of
-from nodemanager.core.worth import Outcome
-from nodemanager.journal.deltas import Standing
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     BreakerSet,
     CloudSeen,
     Fact,
@@ -41,6 +32,15 @@ from nodemanager.journal.facts import (
     after_fact,
     decide,
 )
+from nodemanager.core.model import FreedLife, Record, life_key
+from nodemanager.core.orders import CleanOrder
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.whatif import By, End, Sign, World, is_life, life_of
+from nodemanager.core.worth import Outcome
+from nodemanager.journal.deltas import Standing
 from nodemanager.journal.reading import Decided, Entry
 
 STALE = frozenset({Reason.STALE_SLOT.value, Reason.CLAIM_EXPIRED.value})

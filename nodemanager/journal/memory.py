@@ -12,6 +12,7 @@ from typing import Any
 
 from nodemanager.clock import Clock, ManualClock
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import Decision, Fact, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
 from nodemanager.core.model import Leftover
@@ -27,7 +28,6 @@ from nodemanager.journal.api import (
     PreImage,
 )
 from nodemanager.journal.codec import without_secrets
-from nodemanager.journal.facts import Decision, Fact, Start
 
 Fault = Callable[[str], str | None]
 """Asked before each call by its name; a text makes it fail with that."""

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.model import StoreTime
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.errors import JournalError
-from nodemanager.journal.codec import decoded
-from nodemanager.journal.deltas import VerdictChange, decode_changes, decode_snapshot
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     CloudSeen,
     Fact,
     RecordsSeen,
@@ -26,6 +19,13 @@ from nodemanager.journal.facts import (
     Start,
     settings_after,
 )
+from nodemanager.core.model import StoreTime
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.errors import JournalError
+from nodemanager.journal.codec import decoded
+from nodemanager.journal.deltas import VerdictChange, decode_changes, decode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.opened import opened, told_as_damage, unpacked
 from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base

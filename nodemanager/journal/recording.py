@@ -13,20 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager import redact
-from nodemanager.core.history import Nodes, Records
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.journal.codec import codec_of, to_text
-from nodemanager.journal.deltas import (
-    BLANK,
-    Standing,
-    digest,
-    encode_changes,
-    encode_snapshot,
-    verdict_changes,
-    verdicts_of,
-)
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
@@ -48,6 +35,19 @@ from nodemanager.journal.facts import (
     TagsAnswered,
     after_decision,
     settings_after,
+)
+from nodemanager.core.history import Nodes, Records
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.codec import codec_of, to_text
+from nodemanager.journal.deltas import (
+    BLANK,
+    Standing,
+    digest,
+    encode_changes,
+    encode_snapshot,
+    verdict_changes,
+    verdicts_of,
 )
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.schema import entries

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from nodemanager.core.plan import Plan
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.journal.deltas import digest, verdicts_of
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     Start,
     State,
     after_decision,
@@ -16,6 +13,9 @@ from nodemanager.journal.facts import (
     decide,
     settings_after,
 )
+from nodemanager.core.plan import Plan
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.reading import Decided, Entry
 
 

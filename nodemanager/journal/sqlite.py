@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from nodemanager import redact
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import Decision, Fact, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry
 from nodemanager.core.model import Leftover
@@ -20,7 +21,6 @@ from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
-from nodemanager.journal.facts import Decision, Fact, Start
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import tidy
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from nodemanager.core.bearers import index_nodes
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import Start, State
 from nodemanager.core.history import History, Records
 from nodemanager.core.model import Job
 from nodemanager.core.settings import Settings
 from nodemanager.journal.codec import codec_of
-from nodemanager.journal.facts import Start, State
 from nodemanager.journal.listings import NODES, RECORDS
 
 Data = dict[str, Any]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.facts import Start
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import QuotaExceeded, StoreError
 from nodemanager.journal.api import IntentKind
-from nodemanager.journal.facts import Start
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed

@@ -21,10 +21,10 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.core import commands
 from nodemanager.core.commands import Reply, Result
+from nodemanager.core.facts import CommandGiven
 from nodemanager.core.model import Outcome, Record, Tags, WorkerState
 from nodemanager.core.reasons import Event
 from nodemanager.errors import CloudError
-from nodemanager.journal.facts import CommandGiven
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.model import NO_TAGS, Record
 from nodemanager.errors import CloudError
-from nodemanager.journal.facts import NodesAnswered, TagsAnswered
 from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

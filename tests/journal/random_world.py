@@ -10,23 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.core.history import History
-from nodemanager.core.model import (
-    CloudNode,
-    CloudState,
-    FreedLife,
-    Job,
-    LatePing,
-    Listing,
-    Record,
-    StoreTime,
-    WorkerState,
-)
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
-from nodemanager.journal.api import Journal
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
@@ -49,6 +33,22 @@ from nodemanager.journal.facts import (
     decide,
     settings_after,
 )
+from nodemanager.core.history import History
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    FreedLife,
+    Job,
+    LatePing,
+    Listing,
+    Record,
+    StoreTime,
+    WorkerState,
+)
+from nodemanager.core.plan import Plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.journal.api import Journal
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, cleaned, node, record
 
 STATES = [None, *WorkerState]

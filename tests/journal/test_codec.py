@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
 from nodemanager.core.history import Absence, Heard, Unpaired
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
@@ -24,7 +25,6 @@ from nodemanager.core.snapshot import Expected, Flight, Limits
 from nodemanager.core.store_clock import Future, StoreClock
 from nodemanager.core.verdict import Verdict
 from nodemanager.journal.codec import dump, load, without_secrets
-from nodemanager.journal.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
 from nodemanager.journal.listings import NODES, RECORDS
 from tests.journal.random_world import bare
 

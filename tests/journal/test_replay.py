@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.facts import Start
 from nodemanager.core.history import History
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.deltas import verdict_changes, verdicts_of
-from nodemanager.journal.facts import Start
 from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import Decided, read, verdict_log
 from nodemanager.journal.replay import replayed

@@ -10,11 +10,11 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.facts import Start
 from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import Leftover, LeftoverKind
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
-from nodemanager.journal.facts import Start
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal

@@ -12,15 +12,7 @@ from nodemanager.clock import ManualClock
 from nodemanager.core import leftovers
 from nodemanager.core.breaker import Breaker, Cause, reset
 from nodemanager.core.breaker import opened as open_breaker
-from nodemanager.core.history import History
-from nodemanager.core.model import Leftover, LeftoverKind, StoreTime
-from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.telling import event_of_node, event_of_record
-from nodemanager.errors import JournalError
-from nodemanager.journal import recording
-from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.deltas import verdicts_of
-from nodemanager.journal.facts import (
+from nodemanager.core.facts import (
     BreakerSet,
     CloudSeen,
     CommandGiven,
@@ -29,6 +21,14 @@ from nodemanager.journal.facts import (
     Start,
     State,
 )
+from nodemanager.core.history import History
+from nodemanager.core.model import Leftover, LeftoverKind, StoreTime
+from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.telling import event_of_node, event_of_record
+from nodemanager.errors import JournalError
+from nodemanager.journal import recording
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.deltas import verdicts_of
 from nodemanager.journal.happening import Happening
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from nodemanager.core.facts import LivesFreed
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
 from nodemanager.core.whatif import By, Sign
 from nodemanager.core.worth import weigh
 from nodemanager.journal import sweep
-from nodemanager.journal.facts import LivesFreed
 from nodemanager.journal.reading import read
 from tests.replay.conftest import NAP_S, POLL_S, WINDOW_S, Incident, by_record, window
 
