@@ -23,19 +23,8 @@ from rich.table import Table
 
 from benchmarks import pools
 from nodemanager.clock import ManualClock, SystemClock
-from nodemanager.core.facts import (
-    CloudPollBegun,
-    CloudSeen,
-    Decision,
-    Fact,
-    LivesFreed,
-    RecordsSeen,
-    Start,
-    State,
-    after_decision,
-    after_fact,
-    decide,
-)
+from nodemanager.core.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
+from nodemanager.core.fold import Decision, Start, State, after_decision, after_fact, decide
 from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.snapshot import Snapshot

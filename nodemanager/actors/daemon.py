@@ -26,6 +26,7 @@ from nodemanager.actors.messages import (
     AskNodes,
     AskTagged,
     Begin,
+    CarriedOut,
     CloudListed,
     CloudPollStarted,
     Decide,
@@ -40,11 +41,12 @@ from nodemanager.actors.messages import (
     RecordsListed,
     Stop,
     TaggedAsked,
+    WaitOver,
 )
 from nodemanager.actors.operator_desk import OperatorDesk
-from nodemanager.actors.prune_desk import PruneDesk
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
+from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Loaded
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
@@ -52,20 +54,22 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
+from nodemanager.core.execute.catalog import WORKFLOWS
+from nodemanager.core.execute.effects import Effect
+from nodemanager.core.execute.workflow import About, Action, Key, Seen
 from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
-    Decision,
     DemandSeen,
+    Fact,
     PollMissed,
     RecordsSeen,
     SettingsTaken,
-    Start,
-    State,
     StoreClockKept,
     TagsAnswered,
 )
+from nodemanager.core.fold import Decision, Start, State, after_fact
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
 from nodemanager.core.model import CloudNode, Guarantee, Record
@@ -74,11 +78,11 @@ from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected
-from nodemanager.errors import Throttled
+from nodemanager.errors import RemoteError, Throttled
 from nodemanager.log import DEBUG, WARNING, Logger
 
 
-class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
+class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
     """Coordinates the team; see the module's text."""
 
     def __init__(
@@ -100,6 +104,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             on_death=on_death,
         )
         self._recovery = Recovery(self, self._scribe, log)
+        self._runner = Runner(WORKFLOWS, self, self._scribe, log)
 
     def on_Begin(self, message: Begin) -> None:
         team = message.team
@@ -149,7 +154,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         self._load_run()
         self._remember_freed()
         self._recovery.load(loaded.intents, now)
-        self._load_prunes(loaded.intents)
+        self._runner.load(loaded.intents)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:
@@ -222,7 +227,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
-        self._watch_prunes(listing)
         self._probed(listing)
         self._watch_first_pings(listing)
         self._history = histories.records_listed(self._history, listing, self._settings)
@@ -387,6 +391,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
             self._took_too_long(what, now)
+        self._runner.expire(now, self._settings.action_timeout)
         self._recover()
         plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
         snapshot = self._snapshot(plan_id)
@@ -445,7 +450,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         for clean in made.cleans:
             self._narrator.clean_ordered(clean)
         for prune in made.prunes:
-            self._tell_prune(prune)
+            self._narrator.prune_ordered(prune)
         for shutdown in made.shutdowns:
             self._narrator.shutdown_ordered(shutdown)
         for boot in made.boots:
@@ -467,7 +472,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
         for lift in made.lifts:
             self._lift_left(lift)
         for prune in made.prunes:
-            self._begin_prune(prune)
+            self._runner.begin(Action.PRUNE, prune, prune.plan_id, now)
         for shutdown in made.shutdowns:
             self._flights.shutdown_begun(shutdown, now)
             pins = self._asks_pins(shutdown.node_id)
@@ -487,7 +492,53 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             return
         if self._stopping is None and self._role.mode == "apply":
             self._recovery.begin()
+            self._runner.resume(self._clock.boottime())
             self._recovery.watch_creates(history)
+
+    # The workflows of core, and what they need of us.
+
+    def on_CarriedOut(self, message: CarriedOut) -> None:
+        self._runner.carried_out(message, self._clock.boottime())
+
+    def on_WaitOver(self, message: WaitOver) -> None:
+        if self._stopping is None:
+            self._runner.wait_over(message, self._clock.boottime())
+
+    def seen(self, key: Key, plan_id: str) -> Seen:
+        return Seen(
+            self._snapshot(plan_id, besides=key),
+            self._settings,
+            self._role.guarantee,
+            stopping=self._stopping is not None,
+        )
+
+    def fold(self, fact: Fact) -> None:
+        self._scribe.note(fact)
+        state = State(history=self._history, breaker=self._breaker)
+        after = after_fact(state, fact, self._settings)
+        self._history = after.history
+        self._set_breaker(after.breaker)
+
+    def crew_for(self, effect: Effect) -> Crew:
+        return self._cleaner
+
+    def remind(self, seconds: float, message: WaitOver) -> None:
+        self._timer.after(seconds, self.actor_ref, message)
+
+    def wrote(self, error: RemoteError | None) -> None:
+        if error is None:
+            self._wrote()
+        else:
+            self._write_failed(error)
+
+    def throttled(self, error: RemoteError) -> None:
+        self._throttled(error)
+
+    def ended(self, action: Action, about: About) -> None:
+        self._flights.workflow_ended(action, about, self._clock.boottime())
+
+    def settled(self) -> None:
+        self._settled()
 
     def resume_destroy(self, order: ShutdownOrder) -> None:
         now = self._clock.boottime()
@@ -558,9 +609,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk, PruneDesk):
             self._may_be_late(str(uuid), now)
         if node_id is not None:
             self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
-        if what["action"] == "prune":
-            self._prune_expired(str(uuid))
-            return
         if what["action"] == "setup" or self._stopping is not None:
             return
         key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))

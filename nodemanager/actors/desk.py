@@ -20,11 +20,13 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.narrator import Narrator
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
+from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
 from nodemanager.core.marks import HandClean, Mark
@@ -49,6 +51,7 @@ class Desk(RoleActor):
     _shutdowns: Crew
     _cleaner: Crew
     _recovery: Recovery
+    _runner: Runner
 
     def __init__(
         self,
@@ -112,9 +115,12 @@ class Desk(RoleActor):
         self._by_hand: dict[str, HandClean] = {}
         self._paused: Mark | None = None
 
-    def _snapshot(self, plan_id: str, *, without: str | None = None) -> Snapshot:
-        """The picture of this moment; `without` leaves one order's own flight out."""
+    def _snapshot(
+        self, plan_id: str, *, without: str | None = None, besides: Key | None = None
+    ) -> Snapshot:
+        """The picture of this moment; `without` or `besides` leaves one order's own flight out."""
         flights = self._flights
+        records, nodes = self._runner.flights(besides)
         reasons = [*self._read_only]
         if self._scribe.problem is not None:
             reasons.append(self._scribe.problem)
@@ -126,8 +132,8 @@ class Desk(RoleActor):
             demand=self._demand,
             demand_at=self._demand_at,
             slots=self._slots,
-            record_flights=flights.by_record(without),
-            node_flights=flights.by_node(without),
+            record_flights=flights.by_record(without) | records,
+            node_flights=flights.by_node(without) | nodes,
             cleaned_lately=flights.cleaned_lately,
             destroyed_lately=flights.destroyed_lately,
             boots_unclaimed=flights.unclaimed(),
@@ -241,7 +247,7 @@ class Desk(RoleActor):
     def _finish_once(self) -> None:
         if self._role.once is None or not self._once_applied:
             return
-        if not self._flights.is_empty:
+        if not (self._flights.is_empty and self._runner.is_empty):
             waited = self._clock.boottime() - self._settings.action_timeout
             if self._flights.unknown and self._flights.is_only_unknown(waited):
                 # The next run goes on with them.

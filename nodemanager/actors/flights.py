@@ -10,12 +10,12 @@ from typing import Any
 from nodemanager.actors.messages import Fence
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.drain import DrainOrder
+from nodemanager.core.execute.workflow import About, Action
 from nodemanager.core.history import History, Records
 from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.prune import PruneOrder
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 
@@ -48,7 +48,6 @@ class Flights:
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
         self.binds: dict[str, float] = {}
-        self.prunes: dict[str, tuple[PruneOrder, float]] = {}
         self._drains: dict[str, tuple[DrainOrder, float]] = {}
         self._drained: dict[str, tuple[str, float]] = {}
         self.sizes: dict[str, str] = {}
@@ -63,13 +62,13 @@ class Flights:
     @property
     def is_empty(self) -> bool:
         under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
-        others = (self.prunes, self.binds, self._drains)
+        others = (self.binds, self._drains)
         return not any(under_way) and not any(others)
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
         known = self.cleans.keys() - self.unknown.keys()
-        others = any((self._setups, self._shutdowns, self.prunes, self.binds, known))
+        others = any((self._setups, self._shutdowns, self.binds, known))
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
@@ -99,10 +98,6 @@ class Flights:
             if now - since > action_timeout:
                 self.bind_ended(uuid, now)
                 expired.append({"action": "bind", "record": uuid, "age_s": now - since})
-        for uuid, (_, since) in list(self.prunes.items()):
-            if now - since > action_timeout:
-                self.prune_ended(uuid, now)
-                expired.append({"action": "prune", "record": uuid, "age_s": now - since})
         # An order of unknown outcome counts for nothing: it is given anew, by another number.
         self._drains = {
             uuid: one for uuid, one in self._drains.items() if now - one[1] <= action_timeout
@@ -149,11 +144,6 @@ class Flights:
         flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
         flights |= {uuid: Flight("drain", since) for uuid, (_, since) in self._drains.items()}
         flights |= {uuid: Flight("bind", since) for uuid, since in self.binds.items()}
-        flights |= {
-            uuid: Flight("prune", since)
-            for uuid, (_, since) in self.prunes.items()
-            if uuid != without
-        }
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -304,18 +294,14 @@ class Flights:
         self.touched[uuid] = now
         self.binds.pop(uuid, None)
 
-    # Prunes.
+    # Workflows.
 
-    def prune_begun(self, order: PruneOrder, since: float) -> None:
-        self.prunes[order.uuid] = (order, since)
-
-    def is_prune(self, order: PruneOrder) -> bool:
-        under_way = self.prunes.get(order.uuid)
-        return under_way is not None and under_way[0] is order
-
-    def prune_ended(self, uuid: str, now: float) -> None:
-        self.touched[uuid] = now
-        if self.prunes.pop(uuid, None) is not None:
+    def workflow_ended(self, action: Action, about: About, now: float) -> None:
+        """It blocks its record and node no more; a listing that began before shows what was."""
+        for id in about:
+            if id is not None:
+                self.touched[id] = now
+        if action is Action.PRUNE:
             self._cleaned_at.append(now)
 
     # Drains.

@@ -8,10 +8,10 @@ from typing import Any
 
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.evidence import Look
+from nodemanager.core.execute.workflow import About, Action, Key, State, Workflow
 from nodemanager.core.model import Claim, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.prune import PruneOrder
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
 
@@ -29,20 +29,35 @@ def clean_key(uuid: str) -> str:
     return f"clean:{uuid}"
 
 
-def prune_key(uuid: str) -> str:
-    return f"prune:{uuid}"
+_WRITTEN_BEFORE = {Action.PRUNE: "Deleting"}
+"""The state of an intent that was written down before states were."""
 
 
-def prune_intent(order: PruneOrder, record: Record) -> Intent:
-    """A delete, with the record as it is before it."""
+def entry_of(key: Key, state: State, about: About) -> Intent:
+    """What the journal keeps of a workflow: its state, with the record as it was beside it."""
+    data = codec_of(type(state)).encode(state)
+    data.pop("before", None)
     return Intent(
-        IntentKind.PRUNE,
-        prune_key(order.uuid),
-        order.plan_id,
-        record=order.uuid,
-        details={"order": codec_of(PruneOrder).encode(order)},
-        pre_image=record,
+        IntentKind(key.action.value),
+        str(key),
+        state.order.plan_id,
+        record=about.record,
+        node=about.node,
+        details={**data, "state": type(state).__name__},
+        pre_image=state.before,
     )
+
+
+def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
+    """The state that was kept. Raises ValueError for what is none."""
+    details = dict(intent.details)
+    name = details.pop("state", _WRITTEN_BEFORE.get(workflow.action))
+    kind = next((one for one in workflow.states if one.__name__ == name), None)
+    if kind is None:
+        raise ValueError(f"no state {name} of {workflow.action.value}")
+    if intent.pre_image is not None:
+        details["before"] = codec_of(Record).encode(intent.pre_image)
+    return decoded(kind, details)
 
 
 def create_intent(boot: BootOrder, claim: Claim) -> Intent:

@@ -11,6 +11,8 @@ from nodemanager.core.binding import BindOrder
 from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.drain import DrainOrder
+from nodemanager.core.execute.effects import Effect
+from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
@@ -26,7 +28,6 @@ from nodemanager.core.model import (
 )
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.prune import PruneOrder
 from nodemanager.core.settings import Settings
 from nodemanager.errors import RemoteError
 
@@ -35,6 +36,37 @@ class Ref(Protocol):
     """Whoever can be told something: a Pykka reference, or a test's or simulation's stand-in."""
 
     def tell(self, message: Any) -> None: ...
+
+
+# Workflows and their workers.
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOut:
+    """One effect of a workflow; `serial` tells this workflow from an earlier one of the key."""
+
+    key: Key
+    serial: int
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What came of it: the answer, or the error in its place."""
+
+    key: Key
+    serial: int
+    effect: Effect
+    answer: Any = None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOver:
+    """The timer's reminder that a workflow asked for."""
+
+    key: Key
+    serial: int
 
 
 # To the polling actors.
@@ -415,28 +447,6 @@ class CleanAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class LookBeforePrune:
-    """Re-read a surplus record and ask the cloud for its tag (C11)."""
-
-    order: PruneOrder
-
-
-@dataclass(frozen=True, slots=True)
-class PruneLooked:
-    order: PruneOrder
-    found: CleanEvidence
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PruneRecord:
-    """Delete the record, conditional on `record.version` (C12)."""
-
-    order: PruneOrder
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
 class TellDrain:
     """Put the order into the answers to the pings of the record's node, or take it out (D12)."""
 
@@ -450,17 +460,6 @@ class DrainTold:
     order: DrainOrder
     record: Record | None
     error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPruned:
-    order: PruneOrder
-
-
-@dataclass(frozen=True, slots=True)
-class PruneFailed:
-    order: PruneOrder
-    error: RemoteError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.false_clean import LASTING
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.orders import CleanOrder
@@ -329,6 +330,18 @@ class Narrator:
             record=order.uuid,
             slot=order.slot,
             host=order.hostname,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def prune_ordered(self, order: PruneOrder) -> None:
+        if not self.is_news(order.uuid, order.reason):
+            return
+        self._log.event(
+            Event.RECORD_PRUNE,
+            reason=order.reason,
+            record=order.uuid,
             **order.measures,
             plan=order.plan_id,
             mode=self._mode,

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
     BindRecord,
+    CarryOut,
     CleanFailed,
     CleanLooked,
     DrainTold,
@@ -18,14 +21,9 @@ from nodemanager.actors.messages import (
     FreeRecord,
     LiftFence,
     LookBeforeClean,
-    LookBeforePrune,
-    PruneFailed,
-    PruneLooked,
-    PruneRecord,
     RecordBound,
     RecordCleaned,
     RecordFenced,
-    RecordPruned,
     RecordRestored,
     Ref,
     RestoreFailed,
@@ -34,6 +32,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.binding import BindOrder
+from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.orders import CleanOrder
@@ -108,23 +107,16 @@ class RecordCleanerActor(RoleActor):
             return
         self._daemon.tell(RecordCleaned(order, record, after))
 
-    def on_LookBeforePrune(self, message: LookBeforePrune) -> None:
-        uuid = message.order.uuid
-        failed: RemoteError | None = None
-        try:
-            found = CleanEvidence(self._store.read(uuid), self._cloud.find_by_record(uuid))
-        except RemoteError as error:
-            failed = error
-            found = CleanEvidence(None, None, error=str(error))
-        self._daemon.tell(PruneLooked(message.order, found, failed))
+    def on_CarryOut(self, message: CarryOut) -> None:
+        self._daemon.tell(carried_out(message, self._carry_out))
 
-    def on_PruneRecord(self, message: PruneRecord) -> None:
-        try:
-            self._store.delete(message.record)
-        except RemoteError as error:
-            self._daemon.tell(PruneFailed(message.order, error))
-            return
-        self._daemon.tell(RecordPruned(message.order))
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case LookAtRecord(uuid=uuid):
+                return CleanEvidence(self._store.read(uuid), self._cloud.find_by_record(uuid))
+            case DeleteRecord(record=record):
+                return self._store.delete(record)
+        raise not_mine(self, effect)
 
     def on_TellDrain(self, message: TellDrain) -> None:
         order = message.order

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from nodemanager.actors.intents import destroy_order
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.facts import Decision, Fact, Start
+from nodemanager.core.facts import Fact
+from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
 from nodemanager.core.marks import NO_MARKS, Mark, Marks

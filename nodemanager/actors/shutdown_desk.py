@@ -21,9 +21,7 @@ from nodemanager.actors.messages import (
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.drain import DrainOrder
-from nodemanager.core.facts import (
-    NodesExplained,
-)
+from nodemanager.core.facts import NodesExplained
 from nodemanager.core.model import Outcome
 from nodemanager.core.orders import order_release
 from nodemanager.core.reasons import Event, Kind, Reason

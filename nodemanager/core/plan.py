@@ -29,6 +29,7 @@ from nodemanager.core.demand import (
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.drain import DrainOrder, drain_orders
+from nodemanager.core.execute.prune import PruneOrder, prune_orders
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
@@ -37,7 +38,6 @@ from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import adopts_unclaimed, not_ours
-from nodemanager.core.prune import PruneOrder, prune_orders
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge

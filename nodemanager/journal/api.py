@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Decision, Fact, Start
+from nodemanager.core.facts import Fact
+from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry
 from nodemanager.core.model import Leftover, Record

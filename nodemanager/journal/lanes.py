@@ -26,12 +26,8 @@ from nodemanager.core.facts import (
     NodesExplained,
     RecordsSeen,
     SettingsTaken,
-    Start,
-    State,
-    after_decision,
-    after_fact,
-    decide,
 )
+from nodemanager.core.fold import Start, State, after_decision, after_fact, decide
 from nodemanager.core.model import FreedLife, Record, life_key
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan

@@ -12,7 +12,8 @@ from typing import Any
 
 from nodemanager.clock import Clock, ManualClock
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Decision, Fact, Start
+from nodemanager.core.facts import Fact
+from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry, Key, LedgerState
 from nodemanager.core.model import Leftover

@@ -11,14 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.facts import (
-    CloudSeen,
-    Fact,
-    RecordsSeen,
-    SettingsTaken,
-    Start,
-    settings_after,
-)
+from nodemanager.core.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
+from nodemanager.core.fold import Start, settings_after
 from nodemanager.core.model import StoreTime
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings

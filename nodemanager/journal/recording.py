@@ -18,7 +18,6 @@ from nodemanager.core.facts import (
     CloudPollBegun,
     CloudSeen,
     CommandGiven,
-    Decision,
     DemandSeen,
     Fact,
     LatePinged,
@@ -29,13 +28,10 @@ from nodemanager.core.facts import (
     RecordsExplained,
     RecordsSeen,
     SettingsTaken,
-    Start,
-    State,
     StoreClockKept,
     TagsAnswered,
-    after_decision,
-    settings_after,
 )
+from nodemanager.core.fold import Decision, Start, State, after_decision, settings_after
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from nodemanager import redact
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Decision, Fact, Start
+from nodemanager.core.facts import Fact
+from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry
 from nodemanager.core.model import Leftover

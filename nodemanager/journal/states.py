@@ -11,7 +11,7 @@ from typing import Any
 
 from nodemanager.core.bearers import index_nodes
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Start, State
+from nodemanager.core.fold import Start, State
 from nodemanager.core.history import History, Records
 from nodemanager.core.model import Job
 from nodemanager.core.settings import Settings

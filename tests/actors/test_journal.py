@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.facts import Start
+from nodemanager.core.fold import Start
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import QuotaExceeded, StoreError
 from nodemanager.journal.api import IntentKind

@@ -8,10 +8,10 @@ import pytest
 
 from nodemanager.core import false_clean
 from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.execute.prune import PruneOrder, confirm_prune
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import CloudState, FreedLife, Job
 from nodemanager.core.plan import Plan
-from nodemanager.core.prune import PruneOrder, confirm_prune
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Flight
 from tests.core.build import World, claim, cleaned, node, world

@@ -14,7 +14,6 @@ from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
-    Decision,
     DemandSeen,
     Fact,
     LatePinged,
@@ -24,10 +23,13 @@ from nodemanager.core.facts import (
     PollMissed,
     RecordsSeen,
     SettingsTaken,
-    Start,
-    State,
     StoreClockKept,
     TagsAnswered,
+)
+from nodemanager.core.fold import (
+    Decision,
+    Start,
+    State,
     after_decision,
     after_fact,
     decide,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.facts import Start
+from nodemanager.core.fold import Start
 from nodemanager.core.history import History
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording

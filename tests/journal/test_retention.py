@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.facts import Start
+from nodemanager.core.fold import Start
 from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import Leftover, LeftoverKind
 from nodemanager.journal import recording

@@ -12,15 +12,8 @@ from nodemanager.clock import ManualClock
 from nodemanager.core import leftovers
 from nodemanager.core.breaker import Breaker, Cause, reset
 from nodemanager.core.breaker import opened as open_breaker
-from nodemanager.core.facts import (
-    BreakerSet,
-    CloudSeen,
-    CommandGiven,
-    Decision,
-    RecordsSeen,
-    Start,
-    State,
-)
+from nodemanager.core.facts import BreakerSet, CloudSeen, CommandGiven, RecordsSeen
+from nodemanager.core.fold import Decision, Start, State
 from nodemanager.core.history import History
 from nodemanager.core.model import Leftover, LeftoverKind, StoreTime
 from nodemanager.core.reasons import Event, Kind, Reason

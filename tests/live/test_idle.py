@@ -20,9 +20,13 @@ from tests.live.harness import Daemon, until
 from tests.live.moto_process import Moto
 from tests.live.test_ec2 import Ec2Cluster
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
-
 ROUNDS = int(os.environ.get("DISPATCH_ROUNDS", "2"))
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.server("curl"),
+    pytest.mark.timeout(120 + 60 * ROUNDS),
+]
+
 NODES = 6
 POLL_S = 0.3
 PING_S = 10 * POLL_S

@@ -304,7 +304,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a prune goes on where the store can't compare",
-        "core/prune.py",
+        "core/execute/prune.py",
         "if settings.prune_after is None or not settings.compare_and_set or room <= 0:",
         "if settings.prune_after is None or room <= 0:",
         "tests/core/test_prune.py::test_nothing_is_deleted_where_nothing_may_be_freed",
@@ -312,7 +312,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a prune trusts a clock that has just stepped",
-        "core/prune.py",
+        "core/execute/prune.py",
         "    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):\n        return ()\n",
         "",
         "tests/core/test_prune.py::"
@@ -321,7 +321,7 @@ MUTANTS = (
     TextMutant(
         "C10",
         "prunes go below max_nodes",
-        "core/prune.py",
+        "core/execute/prune.py",
         "for clean_s, record in old[: min(surplus, room)]",
         "for clean_s, record in old[:room]",
         "tests/core/test_prune.py::"
@@ -330,7 +330,7 @@ MUTANTS = (
     TextMutant(
         "C9",
         "a record on hold is pruned",
-        "core/prune.py",
+        "core/execute/prune.py",
         "if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "if uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "tests/core/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
@@ -338,7 +338,7 @@ MUTANTS = (
     TextMutant(
         "U8",
         "a record freed within the week is pruned",
-        "core/prune.py",
+        "core/execute/prune.py",
         "    if uuid in _may_come_back(snapshot):\n",
         "    if False:\n",
         "tests/core/test_prune.py::test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8",
@@ -346,7 +346,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "a record is pruned though a node bears its tag",
-        "core/prune.py",
+        "core/execute/prune.py",
         "        if not node.is_absent:\n",
         "        if False:\n",
         "tests/core/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
@@ -354,7 +354,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a record that changed since the plan is pruned",
-        "core/prune.py",
+        "core/execute/prune.py",
         "if record.version != order.version or record.holds_anything or record.problems:",
         "if record.holds_anything or record.problems:",
         "tests/core/test_prune.py::test_whatever_changed_since_is_left_alone_c11",

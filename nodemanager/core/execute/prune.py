@@ -3,6 +3,8 @@
 A pool never needs more records than max_nodes. What is beyond that, holds nothing and has held
 nothing for longer than `prune_after` is deleted, the longest clean first: only where the store
 compares, so that a claim that comes meanwhile wins.
+
+The plan orders (`prune_orders`); the workflow looks, confirms, and deletes.
 """
 
 from __future__ import annotations
@@ -12,9 +14,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core import false_clean
+from nodemanager.core.execute.effects import DeleteRecord, LookAtRecord, Wait
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Due,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Refused,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.facts import RecordsExplained
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import Record
 from nodemanager.core.pools import not_ours
+from nodemanager.core.reasons import Event as Name
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import quiet_for
 from nodemanager.core.settings import ORDER_TTL_S, Settings
@@ -149,3 +169,183 @@ def confirm_prune(
         if not node.is_absent:
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     return Verdict(Kind.PRUNE, order.reason, uuid, order.measures)
+
+
+# The workflow.
+
+LOOK_AGAIN_S = 30.0
+"""How soon to look again after a restart, where the store or the cloud gave no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """The last look was asked for; nothing is written yet."""
+
+    order: PruneOrder
+    before = None
+    is_written = False
+    is_under_way = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """The delete was sent, or may have been: `before` is the record as it was then."""
+
+    order: PruneOrder
+    before: Record
+    is_written = True
+    is_under_way = True
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """A former run may have deleted it: whether the record is still there was asked."""
+
+    order: PruneOrder
+    before: Record
+    is_written = True
+    is_under_way = True
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long and is judged afresh; its worker may still answer."""
+
+    order: PruneOrder
+    before = None
+    is_written = False
+    is_under_way = False
+
+
+State = Looking | Deleting | Checking | GivenUp
+
+
+class Prune:
+    """Look, confirm, delete. The delete is bound to a version: none of it can come late."""
+
+    action = Action.PRUNE
+    states = (Looking, Deleting, Checking, GivenUp)
+
+    def about(self, order: PruneOrder) -> About:
+        return About(record=order.uuid)
+
+    def start(self, order: PruneOrder, seen: Seen) -> Step[State]:
+        return Step(Looking(order), (LookAtRecord(order.uuid),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        if not isinstance(state, Deleting | Checking):
+            return Step(None)
+        return Step(Checking(state.order, state.before), (LookAtRecord(state.order.uuid),))
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        match state:
+            case Looking():
+                return _looking(state, event, seen)
+            case Deleting():
+                return _deleting(state, event, seen)
+            case Checking():
+                return _checking(state, event)
+            case GivenUp():
+                return _given_up(state, event, seen)
+
+
+def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(answer=CleanEvidence() as found):
+            return _looked(order, found, seen)
+        case Failed(error=error):
+            return _looked(order, CleanEvidence(None, None, error=str(error)), seen)
+        case Refused(problem=problem):
+            return _skipped(order, Reason.READ_ONLY, {"detail": problem})
+        case Expired():
+            return Step(GivenUp(order))
+    return Step(state)
+
+
+def _looked(order: PruneOrder, found: CleanEvidence, seen: Seen) -> Step[State]:
+    verdict = confirm_prune(order, found, seen.snapshot, seen.settings)
+    if verdict.kind is not Kind.PRUNE or found.record is None:
+        return _skipped(order, verdict.reason, verdict.measures or {})
+    if seen.stopping:
+        return _skipped(order, Reason.STOPPING, {})
+    return Step(Deleting(order, found.record), (DeleteRecord(found.record),))
+
+
+def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered():
+            return Step(
+                None,
+                tell=(_pruned(order, seen),),
+                facts=(_explained(order, seen),),
+                ended=_ended(order, "pruned"),
+            )
+        case Failed(error=error):
+            # It may be gone all the same, and that would be our own doing.
+            return Step(
+                None,
+                tell=(_failed(order, error),),
+                facts=() if error.definite else (_explained(order, seen),),
+                ended=_ended(order, "failed" if error.definite else "unknown"),
+            )
+        case Expired():
+            explained = (_explained(order, seen),)
+            return Step(GivenUp(order), facts=explained, ended=_ended(order, "expired"))
+    return Step(state)
+
+
+def _checking(state: Checking, event: Event) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(answer=CleanEvidence() as found):
+            return Step(None, ended=_ended(order, "failed" if found.record else "pruned"))
+        case Failed():
+            return Step(state, (Wait(LOOK_AGAIN_S),))
+        case Due():
+            return Step(state, (LookAtRecord(order.uuid),))
+        case Expired():
+            return Step(GivenUp(order), ended=_ended(order, "unknown"))
+    return Step(state)
+
+
+def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(effect=DeleteRecord()):
+            return Step(None, tell=(_pruned(order, seen),), facts=(_explained(order, seen),))
+        case Failed(effect=DeleteRecord(), error=error):
+            return Step(None, tell=(_failed(order, error),))
+        case Answered() | Failed() | Due():
+            return Step(None)
+    return Step(state)
+
+
+def _skipped(order: PruneOrder, reason: Reason, measures: Mapping[str, Any]) -> Step[State]:
+    fields = {**measures, "record": order.uuid, "reason": reason, "plan": order.plan_id}
+    return Step(None, tell=(Told(Name.RECORD_PRUNE_SKIPPED, fields),))
+
+
+def _explained(order: PruneOrder, seen: Seen) -> RecordsExplained:
+    """No listing that lacks the record is short for that (L3)."""
+    return RecordsExplained((order.uuid,), seen.snapshot.now)
+
+
+def _ended(order: PruneOrder, name: str) -> Ended:
+    return Ended(name, {"reason": order.reason.value})
+
+
+def _pruned(order: PruneOrder, seen: Seen) -> Told:
+    fields = {
+        "reason": order.reason,
+        "record": order.uuid,
+        "guarantee": seen.guarantee,
+        "plan": order.plan_id,
+    }
+    return Told(Name.RECORD_PRUNED, fields)
+
+
+def _failed(order: PruneOrder, error: Exception) -> Told:
+    fields = {"record": order.uuid, "error": error, "plan": order.plan_id}
+    return Told(Name.RECORD_PRUNE_FAILED, fields, Level.WARNING)

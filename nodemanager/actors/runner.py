@@ -1,0 +1,290 @@
+"""Runs the workflows of core (core/execute): commits each step, and only then lets effects leave.
+
+There is no `if` about freeing or destroying in here. One dictionary has all that is under way; a
+restart reads it from the journal and goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nodemanager.actors.crew import Crew
+from nodemanager.actors.intents import entry_of, fields_of, state_of
+from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
+from nodemanager.actors.scribe import Scribe
+from nodemanager.core.execute.effects import Effect, Wait, Write
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Due,
+    Event,
+    Expired,
+    Failed,
+    Key,
+    Refused,
+    Seen,
+    State,
+    Step,
+    Workflow,
+)
+from nodemanager.core.facts import Fact
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.snapshot import Flight
+from nodemanager.errors import RemoteError, Throttled
+from nodemanager.journal.api import OpenIntent
+from nodemanager.log import WARNING, Logger
+
+
+class Shell(Protocol):
+    """What the daemon does for its workflows."""
+
+    def seen(self, key: Key, plan_id: str) -> Seen:
+        """What stands now, without the flight of that workflow."""
+
+    def fold(self, fact: Fact) -> None:
+        """Note a fact, and know it from here on."""
+
+    def crew_for(self, effect: Effect) -> Crew:
+        """The workers that carry out such an effect."""
+
+    def remind(self, seconds: float, message: WaitOver) -> None: ...
+
+    def wrote(self, error: RemoteError | None) -> None:
+        """A write to the store was answered: whether it can be written counts (B1)."""
+
+    def throttled(self, error: RemoteError) -> None: ...
+
+    def ended(self, action: Action, about: About) -> None:
+        """It blocks its record and node no more."""
+
+    def settled(self) -> None:
+        """Something came to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`since` is CLOCK_BOOTTIME."""
+
+    state: State
+    since: float
+    serial: int
+
+
+class Runner:
+    """All workflows under way, by key."""
+
+    def __init__(
+        self, workflows: Iterable[Workflow[Any]], shell: Shell, scribe: Scribe, log: Logger
+    ) -> None:
+        self._workflows = {one.action: one for one in workflows}
+        self._shell = shell
+        self._scribe = scribe
+        self._log = log
+        self._serials = itertools.count(1)
+        self._running: dict[Key, Running] = {}
+        self._left: dict[Key, tuple[OpenIntent, State]] = {}
+        """What a former run left, until it is gone on with."""
+        self._resumed: dict[Key, OpenIntent] = {}
+
+    # What comes in.
+
+    def begin(self, action: Action, order: Any, plan_id: str, now: float) -> None:
+        """Carry out an order. One whose worker is still at an earlier one of its key waits for
+        the next plan."""
+        about = self._workflows[action].about(order)
+        key = Key(action, about.record or about.node or "")
+        if key in self._running:
+            return
+        step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
+        self._apply(key, None, step, now)
+
+    def carried_out(self, message: CarriedOut, now: float) -> None:
+        """A worker answered."""
+        crew = self._shell.crew_for(message.effect)
+        if isinstance(message.error, Throttled):
+            self._shell.throttled(message.error)
+        if isinstance(message.effect, Write):
+            self._shell.wrote(message.error)
+        event: Event = Answered(message.effect, message.answer)
+        if message.error is not None:
+            event = Failed(message.effect, message.error)
+        running = self._running.get(message.key)
+        if running is None or running.serial != message.serial:
+            crew.done(message.key.id)
+            self._shell.settled()
+            return
+        went_on = self._take(message.key, event, now, at=crew)
+        if not went_on:
+            crew.done(message.key.id)
+        if message.key not in self._running:
+            self._shell.settled()
+
+    def wait_over(self, message: WaitOver, now: float) -> None:
+        running = self._running.get(message.key)
+        if running is not None and running.serial == message.serial:
+            self._take(message.key, Due(), now)
+
+    def expire(self, now: float, action_timeout: float) -> None:
+        """Give up what takes longer than that: it is judged afresh (C8)."""
+        for key, running in list(self._running.items()):
+            age_s = now - running.since
+            if not running.state.is_under_way or age_s <= action_timeout:
+                continue
+            about = self._about(key, running.state)
+            self._log.event(
+                Name.FLIGHT_EXPIRED,
+                level=WARNING,
+                action=key.action.value,
+                record=about.record,
+                node=about.node,
+                age_s=age_s,
+            )
+            self._take(key, Expired(), now)
+
+    # A former run's.
+
+    def load(self, intents: Iterable[OpenIntent]) -> None:
+        """Take in what a former run left; nothing is done yet. What can't be read is parked."""
+        for one in intents:
+            workflow = self._workflows.get(_action_of(one))
+            if workflow is None or one.parked:
+                continue
+            try:
+                state = state_of(workflow, one.intent)
+            except ValueError as error:
+                self._log.event(
+                    Name.INTENT_PARKED,
+                    level=WARNING,
+                    error=str(error),
+                    clear="see what became of it by hand; it is in the journal, and blocks nothing",
+                    **fields_of(one),
+                )
+                continue
+            about = workflow.about(state.order)
+            key = Key(workflow.action, about.record or about.node or "")
+            self._left[key] = (one, state)
+
+    def resume(self, now: float) -> None:
+        """Go on with it, once the cloud and the store are known to be the right ones (L5)."""
+        left, self._left = self._left, {}
+        for key, (one, state) in left.items():
+            if key in self._running:
+                continue
+            self._log.event(Name.INTENT_OPEN, **fields_of(one))
+            self._resumed[key] = one
+            self._running[key] = running = Running(state, now, next(self._serials))
+            seen = self._shell.seen(key, state.order.plan_id)
+            step = self._workflows[key.action].resume(state, seen)
+            self._apply(key, running, step, now)
+
+    # What it knows.
+
+    def flights(self, without: Key | None = None) -> tuple[dict[str, Flight], dict[str, Flight]]:
+        """What is under way, by record and by node; `without` one of them."""
+        records: dict[str, Flight] = {}
+        nodes: dict[str, Flight] = {}
+        for key, running in self._running.items():
+            if key == without or not running.state.is_under_way:
+                continue
+            about = self._about(key, running.state)
+            flight = Flight(key.action.value, running.since)
+            if about.record is not None:
+                records[about.record] = flight
+            if about.node is not None:
+                nodes[about.node] = flight
+        return records, nodes
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(running.state.is_under_way for running in self._running.values())
+
+    @property
+    def running(self) -> Mapping[Key, Running]:
+        return self._running
+
+    # One step.
+
+    def _take(self, key: Key, event: Event, now: float, at: Crew | None = None) -> bool:
+        """Whether `at`, whose worker has just answered, has the next effect already."""
+        running = self._running[key]
+        seen = self._shell.seen(key, running.state.order.plan_id)
+        step = self._workflows[key.action].on(running.state, event, seen)
+        return self._apply(key, running, step, now, at)
+
+    def _apply(
+        self,
+        key: Key,
+        before: Running | None,
+        step: Step[Any],
+        now: float,
+        at: Crew | None = None,
+    ) -> bool:
+        after: State | None = step.state
+        opens = after is not None and after.is_written
+        if opens and (before is None or after != before.state):
+            assert after is not None
+            if not self._scribe.intend([entry_of(key, after, self._about(key, after))]):
+                assert before is not None, "what is begun writes nothing yet"
+                refused = self._refused(key, before)
+                return self._apply(key, before, refused, now, at)
+        running = None
+        if after is not None:
+            since, serial = (before.since, before.serial) if before else (now, next(self._serials))
+            running = self._running[key] = Running(after, since, serial)
+        else:
+            self._running.pop(key, None)
+        for fact in step.facts:
+            self._shell.fold(fact)
+        for told in step.tell:
+            self._log.event(told.event, level=told.level, **told.fields)
+        if before is not None:
+            self._after(key, before, step)
+        went_on = False
+        for effect in step.effects:
+            assert running is not None, "what is over asks for nothing"
+            went_on |= self._send(key, running, effect, at)
+        return went_on
+
+    def _after(self, key: Key, before: Running, step: Step[Any]) -> None:
+        """What an end, or a giving up, leaves behind."""
+        after: State | None = step.state
+        if before.state.is_under_way and (after is None or not after.is_under_way):
+            self._shell.ended(key.action, self._about(key, before.state))
+        is_written = after is not None and after.is_written
+        if not before.state.is_written or is_written or step.ended is None:
+            return
+        self._scribe.conclude(str(key), step.ended.name, **step.ended.details)
+        left = self._resumed.pop(key, None)
+        if left is not None:
+            self._log.event(Name.INTENT_ENDED, outcome=step.ended.name, **fields_of(left))
+
+    def _refused(self, key: Key, before: Running) -> Step[Any]:
+        problem = self._scribe.problem or "the journal can't be written"
+        seen = self._shell.seen(key, before.state.order.plan_id)
+        return self._workflows[key.action].on(before.state, Refused(problem), seen)
+
+    def _send(self, key: Key, running: Running, effect: Effect, at: Crew | None) -> bool:
+        if isinstance(effect, Wait):
+            self._shell.remind(effect.seconds, WaitOver(key, running.serial))
+            return False
+        crew = self._shell.crew_for(effect)
+        order = CarryOut(key, running.serial, effect)
+        if crew is at:
+            crew.go_on(key.id, order)
+            return True
+        crew.give(key.id, order)
+        return False
+
+    def _about(self, key: Key, state: State) -> About:
+        return self._workflows[key.action].about(state.order)
+
+
+def _action_of(one: OpenIntent) -> Any:
+    try:
+        return Action(one.intent.kind.value)
+    except ValueError:
+        return None

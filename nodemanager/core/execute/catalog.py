@@ -1,0 +1,10 @@
+"""All workflows: the runner runs these, the journal reads their states, the manual draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.core.execute.prune import Prune
+from nodemanager.core.execute.workflow import Workflow
+
+WORKFLOWS: tuple[Workflow[Any], ...] = (Prune(),)

@@ -1,0 +1,39 @@
+"""What a workflow may ask of the world: questions, writes and waits. A closed set.
+
+Each is carried out by one worker (nodemanager/actors), which says what came back or the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodemanager.core.model import Record
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRecord:
+    """Read the record, and ask the cloud which nodes bear its tag (C11).
+
+    Answered with CleanEvidence.
+    """
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecord:
+    """Delete the record where it is still at this version (C12)."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Come back to it in so many seconds."""
+
+    seconds: float
+
+
+Question = LookAtRecord
+Write = DeleteRecord
+Effect = Question | Write | Wait

@@ -1,0 +1,193 @@
+"""Doing, as pure as deciding: each workflow is a state machine, and one runner runs them all.
+
+A workflow takes an event (a worker answered, time passed, the journal refused) and says in a `Step`
+what its state is from here on, which effects follow, what is told, and what became of it. The
+runner (actors/runner.py) writes a step to the journal before any effect of it leaves: so no
+workflow can act before it is written down, and a restart goes on from the state that was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from nodemanager.core.execute.effects import Effect
+from nodemanager.core.facts import Fact
+from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.errors import RemoteError
+
+
+class Action(StrEnum):
+    """What is done. The value is the kind of its entry in the journal, too."""
+
+    PRUNE = "prune"
+
+
+class Key(NamedTuple):
+    """One workflow under way: what is done, and to which record or node."""
+
+    action: Action
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.action.value}:{self.id}"
+
+
+class About(NamedTuple):
+    """The record and the node that a workflow is about: nothing else is begun for them (C8)."""
+
+    record: str | None = None
+    node: str | None = None
+
+
+class Level(IntEnum):
+    """How loud an event is told; the values are those of Python's logging."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event for the log."""
+
+    event: Name
+    fields: Mapping[str, Any]
+    level: Level = Level.INFO
+
+
+# What happens to a workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A worker did what the effect asks for; `answer` is what the effect's text says."""
+
+    effect: Effect
+    answer: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A worker could not; only a `definite` error says that nothing was done."""
+
+    effect: Effect
+    error: RemoteError
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The journal could not take the step that was to come: nothing of it was done."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The time that a Wait asked for has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """It has been under way for longer than `action_timeout`: it no longer blocks anything (C8)."""
+
+
+Event = Answered | Failed | Refused | Due | Expired
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What stands when an event comes. `snapshot` leaves the workflow's own flight out."""
+
+    snapshot: Snapshot
+    settings: Settings
+    guarantee: Guarantee
+    stopping: bool = False
+
+
+# What a workflow makes of it.
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of what the journal has as begun: a word of ours, and its details."""
+
+    name: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class State(Protocol):
+    """Where a workflow stands; frozen data that the journal can keep.
+
+    `order` is what was decided, and under which terms. `before` is the record as it was before a
+    write that may be under way.
+    """
+
+    @property
+    def order(self) -> Any: ...
+
+    @property
+    def before(self) -> Record | None: ...
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the journal must have it before its effects leave."""
+        ...
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it blocks what it is about: one that was given up only waits for its worker."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S]):
+    """What one event does to one workflow. On the disk before any effect leaves.
+
+    Without a `state` it is over. `ended` is written where the journal has it as begun and the
+    next state needs no entry.
+    """
+
+    state: S | None
+    effects: tuple[Effect, ...] = ()
+    tell: tuple[Told, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    ended: Ended | None = None
+
+
+class Workflow(Protocol[S]):
+    """One state machine. Every pair of a state and an event has an answer."""
+
+    @property
+    def action(self) -> Action: ...
+
+    @property
+    def states(self) -> tuple[type[Any], ...]:
+        """Its states, the first one first: what the journal reads back and the manual draws."""
+        ...
+
+    def about(self, order: Any) -> About:
+        """Whom the order names."""
+        ...
+
+    def start(self, order: Any, seen: Seen) -> Step[S]:
+        """The first step of an order that a plan gave."""
+        ...
+
+    def on(self, state: S, event: Event, seen: Seen) -> Step[S]:
+        """The next step."""
+        ...
+
+    def resume(self, state: S, seen: Seen) -> Step[S]:
+        """The first step after a restart, from the state that the journal has."""
+        ...

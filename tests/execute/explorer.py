@@ -1,0 +1,367 @@
+"""Explores a workflow breadth first, run by the product's own runner, in a world that is tiny.
+
+From its first step on everything that may happen happens next, in every order: an effect is
+answered, refused, lost before or after it took effect, or takes effect when nobody waits any more;
+time passes; the manager is killed, also between a commit and the effects behind it, and started
+again; the journal can't be written; and the world does what `Tiny.changes` has. Faults are counted,
+and a run has so many at the most.
+
+What holds in every scene is `Tiny.wrong`'s to say, by what truly is. What holds for each workflow:
+no write leaves that the journal does not have, and from everywhere an end is reached once nothing
+fails any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from nodemanager import log
+from nodemanager.actors.intents import fields_of
+from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
+from nodemanager.actors.runner import Runner, Running
+from nodemanager.core.execute.effects import Effect, Wait, Write
+from nodemanager.core.execute.workflow import About, Action, Key, Seen, State, Workflow
+from nodemanager.core.facts import Fact
+from nodemanager.errors import RemoteError, StoreError
+from nodemanager.journal.api import Intent, OpenIntent
+
+W = TypeVar("W")
+NOW = 100_000.0
+MAX_SCENES = 200_000
+
+
+class Refusal(StoreError):
+    """The server said no, and did nothing."""
+
+    definite = True
+
+
+class Tiny(Protocol[W]):
+    """One workflow's world, as small as it can be. A world is frozen data with a telling repr."""
+
+    workflow: Workflow[Any]
+
+    def begins(self) -> Iterable[tuple[Any, W]]:
+        """Each order, and the world that it is given in."""
+        ...
+
+    def seen(self, world: W) -> Seen:
+        """What the manager knows of it."""
+        ...
+
+    def carry_out(self, world: W, effect: Effect) -> tuple[Any, W]:
+        """The answer, or the error in its place; and the world after it."""
+        ...
+
+    def changes(self, world: W) -> Iterable[tuple[str, W]]:
+        """What may happen by itself, or by another's hand."""
+        ...
+
+    def wrong(self, before: Scene[W], after: Scene[W]) -> str | None:
+        """What must not be; None where all is well."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scene(Generic[W]):
+    """Everything there is at one moment."""
+
+    world: W
+    running: State | None
+    """What the manager goes by; None once it is over, and while there is no manager."""
+    kept: Intent | None
+    """What the journal has as begun."""
+    out: tuple[Effect, ...] = ()
+    """On their way, or waited for."""
+    loose: tuple[Write, ...] = ()
+    """Writes that nobody waits for any more, and that may still take effect."""
+    is_up: bool = True
+    journal_works: bool = True
+    ended: str | None = None
+    """What the journal says became of it."""
+    told: tuple[str, ...] = ()
+    faults: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_up and self.running is None and self.kept is None
+
+
+@dataclass
+class Explored:
+    """What was seen. `ways` has how each scene came about, for the telling."""
+
+    scenes: int = 0
+    transitions: int = 0
+    states: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        states = ", ".join(sorted(self.states))
+        return f"{self.scenes} scenes, {self.transitions} transitions; states: {states}"
+
+
+class _Stand:
+    """The daemon, the journal and the workers of one scene: all that a runner needs."""
+
+    def __init__(self, tiny: Tiny[Any], scene: Scene[Any]) -> None:
+        self.tiny = tiny
+        self.scene = scene
+        self.out = list(scene.out)
+        self.kept = scene.kept
+        self.ended_as = scene.ended
+        self.told: list[str] = []
+        self.unwritten: list[Effect] = []
+        self.runner = Runner((tiny.workflow,), self, self, self)  # type: ignore[arg-type]
+        self.key = Key(tiny.workflow.action, "")
+
+    # The shell.
+
+    def seen(self, key: Key, plan_id: str) -> Seen:
+        return self.tiny.seen(self.scene.world)
+
+    def fold(self, fact: Fact) -> None:
+        self.told.append(type(fact).__name__)
+
+    def crew_for(self, effect: Effect) -> _Stand:
+        return self
+
+    def remind(self, seconds: float, message: WaitOver) -> None:
+        self.out.append(Wait(seconds))
+
+    def wrote(self, error: RemoteError | None) -> None: ...
+
+    def throttled(self, error: RemoteError) -> None: ...
+
+    def ended(self, action: Action, about: About) -> None: ...
+
+    def settled(self) -> None: ...
+
+    # The crew.
+
+    def give(self, key: str, order: CarryOut) -> None:
+        self.out.append(order.effect)
+        written = self.kept is not None and self.kept.pre_image is not None
+        if isinstance(order.effect, Write) and not written:
+            self.unwritten.append(order.effect)
+
+    go_on = give
+
+    def done(self, key: str) -> None: ...
+
+    # The journal.
+
+    @property
+    def problem(self) -> str | None:
+        return None if self.scene.journal_works else "the disk is full"
+
+    def intend(self, intents: Iterable[Intent]) -> bool:
+        if not self.scene.journal_works:
+            return False
+        (self.kept,) = intents
+        return True
+
+    def conclude(self, key: str, outcome: str, **details: object) -> None:
+        # Owed where the journal does not work; the scribe has tests of its own for that.
+        self.kept, self.ended_as = None, outcome
+
+    # The log.
+
+    def event(self, event: log.Event, /, *, level: int = 0, **fields: object) -> None:
+        self.told.append(str(event.value))
+
+    # What is done with it.
+
+    def run(self) -> Runner:
+        """The runner as it stands in this scene."""
+        if self.scene.running is not None:
+            about = self.tiny.workflow.about(self.scene.running.order)
+            key = Key(self.tiny.workflow.action, about.record or about.node or "")
+            self.key = key
+            self.runner._running[key] = Running(self.scene.running, NOW, 1)
+        return self.runner
+
+    def after(self, **changes: Any) -> Scene[Any]:
+        running = next((one.state for one in self.runner.running.values()), None)
+        return replace(
+            self.scene,
+            running=running,
+            kept=self.kept,
+            out=tuple(self.out),
+            ended=self.ended_as,
+            told=tuple(sorted({*self.scene.told, *self.told})),
+            **changes,
+        )
+
+
+class Explorer(Generic[W]):
+    """Explores one workflow; `max_faults` in a run at the most."""
+
+    def __init__(self, tiny: Tiny[W], max_faults: int = 3) -> None:
+        self.tiny = tiny
+        self.max_faults = max_faults
+        self.found = Explored()
+        self._scenes: dict[str, Scene[W]] = {}
+        self._came_from: dict[str, tuple[str, str]] = {}
+        self._leads_to: dict[str, set[str]] = {}
+        """Without any fault, from each scene."""
+
+    def explore(self) -> Explored:
+        queue: deque[str] = deque()
+        for order, world in self.tiny.begins():
+            queue.append(self._enter(self._begun(order, world), None, "begins"))
+        while queue:
+            id = queue.popleft()
+            before = self._scenes[id]
+            for label, is_fault, after in self._next(before):
+                self.found.transitions += 1
+                after = replace(after, faults=before.faults + is_fault)
+                if after.faults > self.max_faults:
+                    continue
+                is_new = repr(after) not in self._scenes
+                entered = self._enter(after, id, label)
+                self._judge(before, after, entered)
+                if not is_fault:
+                    self._leads_to.setdefault(id, set()).add(entered)
+                if is_new:
+                    queue.append(entered)
+            assert len(self._scenes) < MAX_SCENES, "a world that is not tiny"
+        self.found.scenes = len(self._scenes)
+        self._ends_everywhere()
+        return self.found
+
+    def _begun(self, order: Any, world: W) -> Scene[W]:
+        stand = _Stand(self.tiny, Scene(world, None, None))
+        stand.runner.begin(self.tiny.workflow.action, order, order.plan_id, NOW)
+        return stand.after()
+
+    def _enter(self, scene: Scene[W], of: str | None, label: str) -> str:
+        id = repr(scene)
+        if id not in self._scenes:
+            self._scenes[id] = scene
+            if of is not None:
+                self._came_from[id] = (of, label)
+            if scene.running is not None:
+                self.found.states.add(type(scene.running).__name__)
+        return id
+
+    def _judge(self, before: Scene[W], after: Scene[W], id: str) -> None:
+        wrong = self.tiny.wrong(before, after)
+        if wrong is not None and len(self.found.wrong) < 10:
+            self.found.wrong.append(f"{wrong}: {self.way(id)}")
+
+    def way(self, id: str) -> str:
+        """How that scene came about."""
+        steps: list[str] = []
+        while id in self._came_from:
+            id, label = self._came_from[id]
+            steps.append(label)
+        return " -> ".join(reversed(steps))
+
+    def _ends_everywhere(self) -> None:
+        """From every scene an end is reached once nothing fails any more."""
+        leads_from: dict[str, set[str]] = {}
+        for id, others in self._leads_to.items():
+            for other in others:
+                leads_from.setdefault(other, set()).add(id)
+        ends = [id for id, scene in self._scenes.items() if scene.is_over]
+        reached, queue = set(ends), deque(ends)
+        while queue:
+            for id in leads_from.get(queue.popleft(), ()):
+                if id not in reached:
+                    reached.add(id)
+                    queue.append(id)
+        stuck = [id for id in self._scenes if id not in reached]
+        for id in stuck[:3]:
+            self.found.wrong.append(f"no end is reached from here: {self.way(id)}")
+
+    # What may happen next: what, whether it is a fault, and the scene after it.
+
+    def _next(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
+        for number, write in enumerate(scene.loose):
+            _, world = self.tiny.carry_out(scene.world, write)
+            rest = scene.loose[:number] + scene.loose[number + 1 :]
+            yield f"late {_name(write)}", False, replace(scene, world=world, loose=rest)
+        if scene.is_over:
+            return
+        for label, world in self.tiny.changes(scene.world):
+            yield label, True, replace(scene, world=world)
+        works = not scene.journal_works
+        label = "the journal heals" if works else "the journal fails"
+        yield label, not works, replace(scene, journal_works=works)
+        if not scene.is_up:
+            if scene.journal_works:
+                yield "restart", False, self._restarted(scene)
+            return
+        yield "kill -9", True, _killed(scene)
+        yield from self._answers(scene)
+        if scene.running is not None and scene.running.is_under_way:
+            stand = _Stand(self.tiny, scene)
+            stand.run().expire(NOW + 1e6, 1.0)
+            yield from self._and_killed("it takes too long", True, stand)
+
+    def _answers(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
+        for number, effect in enumerate(scene.out):
+            rest = scene.out[:number] + scene.out[number + 1 :]
+            waits = replace(scene, out=rest)
+            if isinstance(effect, Wait):
+                stand = _Stand(self.tiny, waits)
+                stand.run().wait_over(WaitOver(stand.key, 1), NOW)
+                yield from self._and_killed("the wait is over", False, stand)
+                continue
+            answer, world = self.tiny.carry_out(scene.world, effect)
+            done = replace(waits, world=world)
+            yield from self._answered(f"{_name(effect)} answered", False, done, effect, answer)
+            refusal = Refusal("no")
+            yield from self._answered(f"{_name(effect)} refused", True, waits, effect, refusal)
+            lost = StoreError("no answer")
+            yield from self._answered(f"{_name(effect)} lost", True, waits, effect, lost)
+            if isinstance(effect, Write):
+                label = f"{_name(effect)} done, its answer lost"
+                yield from self._answered(label, True, done, effect, lost)
+                late = replace(waits, loose=(*waits.loose, effect))
+                yield from self._answered(f"{_name(effect)} late", True, late, effect, lost)
+
+    def _answered(
+        self, label: str, is_fault: bool, scene: Scene[W], effect: Effect, answer: Any
+    ) -> Iterator[tuple[str, bool, Scene[W]]]:
+        stand = _Stand(self.tiny, scene)
+        runner = stand.run()
+        error = answer if isinstance(answer, RemoteError) else None
+        given = None if error is not None else answer
+        runner.carried_out(CarriedOut(stand.key, 1, effect, given, error), NOW)
+        yield from self._and_killed(label, is_fault, stand)
+
+    def _and_killed(
+        self, label: str, is_fault: bool, stand: _Stand
+    ) -> Iterator[tuple[str, bool, Scene[W]]]:
+        """The scene, and the one in which the manager was killed before any effect left."""
+        for effect in stand.unwritten:
+            self.found.wrong.append(f"{_name(effect)} left before the journal had it: {label}")
+        after = stand.after()
+        yield label, is_fault, after
+        if after.kept != stand.scene.kept:
+            killed = replace(_killed(replace(after, out=stand.scene.out)))
+            yield f"{label}, and killed at the commit", True, killed
+
+    def _restarted(self, scene: Scene[W]) -> Scene[W]:
+        stand = _Stand(self.tiny, scene)
+        if scene.kept is not None:
+            kept = OpenIntent(scene.kept, opened_at=0.0)
+            assert fields_of(kept)
+            stand.runner.load([kept])
+            stand.runner.resume(NOW)
+        return stand.after(is_up=True)
+
+
+def _killed(scene: Scene[W]) -> Scene[W]:
+    """What was on its way may still take effect."""
+    loose = tuple(one for one in scene.out if isinstance(one, Write))
+    return replace(scene, is_up=False, running=None, out=(), loose=(*scene.loose, *loose))
+
+
+def _name(effect: Effect) -> str:
+    return type(effect).__name__

@@ -1,0 +1,144 @@
+"""Pruning, whatever happens: no record that anybody has is deleted (C8-C12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from nodemanager.core.execute import prune
+from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
+from nodemanager.core.execute.prune import Prune, PruneOrder
+from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.facts import CloudPollBegun
+from nodemanager.core.last_look import CleanEvidence
+from nodemanager.core.marks import Mark
+from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.verdict import Verdict
+from nodemanager.errors import Conflict, NoSuchRecord
+from tests.core.build import claim, cleaned, node, world
+from tests.execute.explorer import Explored, Explorer, Scene
+
+CLEAN, CLAIMED, DELETED = "clean", "claimed", "deleted"
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A record that is clean, and may be claimed; a node that may come up with its tag."""
+
+    record: str = CLEAN
+    node: bool = False
+    paused: bool = False
+    lease: bool = True
+
+
+class TinyPrune:
+    workflow = Prune()
+
+    def __init__(self) -> None:
+        self._world = world(max_nodes=0, prune_after=100.0)
+        self._world.records = [cleaned("r", at=self._world.ago(1000.0))]
+        (self._order,) = self._world.round().prunes
+        # Time stands still in here: not-after is another test's.
+        self._snapshot = replace(self._world.snapshot(), now=self._order.not_after)
+
+    def begins(self) -> Iterable[tuple[PruneOrder, Tiny]]:
+        yield self._order, Tiny()
+
+    @cache  # noqa: B019 - one exploration long
+    def seen(self, world: Tiny) -> Seen:
+        paused = Mark("somebody", 1.0, "") if world.paused else None
+        snapshot = replace(self._snapshot, lease=world.lease, paused=paused)
+        return Seen(snapshot, self._world.settings, Guarantee.CAS)
+
+    def _record(self, world: Tiny) -> Record | None:
+        record = self._world.records[0]
+        if world.record == CLAIMED:
+            record = replace(record, version="v-claimed", claim=claim("r", at=self._world.now))
+        return None if world.record == DELETED else record
+
+    def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
+        record = self._record(world)
+        match effect:
+            case LookAtRecord():
+                return CleanEvidence(record, (node("r"),) if world.node else ()), world
+            case DeleteRecord(record=judged) if record is None:
+                return NoSuchRecord(f"no record {judged.uuid}"), world
+            case DeleteRecord(record=judged) if record.version != judged.version:
+                return Conflict("it changed"), world
+            case DeleteRecord():
+                return None, replace(world, record=DELETED)
+        raise AssertionError(f"a prune asks for no {effect}")
+
+    def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
+        if world.record == CLEAN:
+            yield "claimed", replace(world, record=CLAIMED)
+        if not world.node:
+            yield "a node comes up", replace(world, node=True)
+        if not world.paused:
+            yield "paused", replace(world, paused=True)
+        if world.lease:
+            yield "lease lost", replace(world, lease=False)
+
+    def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
+        was, now = before.world, after.world
+        if now.record == DELETED and was.record == CLAIMED:
+            return "a claimed record was deleted"
+        sent = [one for one in after.out if one not in before.out]
+        if any(isinstance(one, DeleteRecord) for one in sent):
+            if was.node:
+                return "deleted though a node bears its tag"
+            if was.paused or not was.lease:
+                return "a delete was sent though none may be"
+        if "record.pruned" in after.told and now.record != DELETED:
+            return "told as pruned, and it is there"
+        if after.ended == "pruned" and now.record != DELETED:
+            return "concluded as pruned, and it is there"
+        if after.ended == "failed" and before.ended is None and now.record == DELETED:
+            return "concluded as failed, and it is gone"
+        over = after.running is None and after.is_up and "intent.open" not in after.told
+        if over and now.record == DELETED and "RecordsExplained" not in after.told:
+            return "deleted, and the next listing is short for it (L3)"
+        return None
+
+
+def explored() -> Explored:
+    return Explorer(TinyPrune()).explore()
+
+
+def test_no_record_that_anybody_has_is_deleted_whatever_happens(record_property: Any) -> None:
+    found = explored()
+    record_property("explored", str(found))
+    print(found)
+    assert found.wrong == []
+    assert found.states == {one.__name__ for one in Prune.states}
+    assert found.scenes > 100
+
+
+def _trusts_the_plan(*given: Any) -> Verdict:
+    order = given[0]
+    return Verdict(prune.Kind.PRUNE, order.reason, order.uuid)
+
+
+@pytest.mark.parametrize(
+    ("guard", "without"),
+    [
+        pytest.param("confirm_prune", _trusts_the_plan, id="the-last-look"),
+        pytest.param("_explained", lambda *given: CloudPollBegun(0.0), id="explained"),
+    ],
+)
+def test_the_exploration_notices_a_guard_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
+) -> None:
+    monkeypatch.setattr(prune, guard, without)
+    assert explored().wrong
+
+
+def test_the_exploration_notices_a_delete_that_the_journal_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prune.Deleting, "is_written", False)
+    assert any("before the journal had it" in one for one in explored().wrong)
