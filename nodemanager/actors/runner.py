@@ -7,7 +7,7 @@ restart reads it from the journal and goes on.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ from nodemanager.core.facts import Fact
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
-from nodemanager.journal.api import OpenIntent
+from nodemanager.journal.api import Conclusion, OpenIntent
 from nodemanager.log import WARNING, Logger
 
 
@@ -74,6 +74,10 @@ class Running:
     serial: int
 
 
+Begun = Sequence[tuple[Key, Step[Any]]]
+"""Workflows that a step begins, each with its own first step."""
+
+
 class Runner:
     """All workflows under way, by key."""
 
@@ -95,8 +99,7 @@ class Runner:
     def begin(self, action: Action, order: Any, plan_id: str, now: float) -> None:
         """Carry out an order. One whose worker is still at an earlier one of its key waits for
         the next plan."""
-        about = self._workflows[action].about(order)
-        key = Key(action, about.record or about.node or "")
+        key = self._key(action, order)
         if key in self._running:
             return
         step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
@@ -164,9 +167,7 @@ class Runner:
                     **fields_of(one),
                 )
                 continue
-            about = workflow.about(state.order)
-            key = Key(workflow.action, about.record or about.node or "")
-            self._left[key] = (one, state)
+            self._left[self._key(workflow.action, state.order)] = (one, state)
 
     def resume(self, now: float) -> None:
         """Go on with it, once the cloud and the store are known to be the right ones (L5)."""
@@ -223,14 +224,25 @@ class Runner:
         now: float,
         at: Crew | None = None,
     ) -> bool:
+        begun = self._begun(step)
+        if not self._commit(key, before, step, begun):
+            if before is None:
+                # It is not begun: the next plan orders it again, if that still stands.
+                return False
+            return self._apply(key, before, self._refused(key, before), now, at)
+        return self._enter(key, step, now, before, at, begun)
+
+    def _enter(
+        self,
+        key: Key,
+        step: Step[Any],
+        now: float,
+        before: Running | None = None,
+        at: Crew | None = None,
+        begun: Begun = (),
+    ) -> bool:
+        """Go on from a step that is on the disk."""
         after: State | None = step.state
-        opens = after is not None and after.is_written
-        if opens and (before is None or after != before.state):
-            assert after is not None
-            if not self._scribe.intend([entry_of(key, after, self._about(key, after))]):
-                assert before is not None, "what is begun writes nothing yet"
-                refused = self._refused(key, before)
-                return self._apply(key, before, refused, now, at)
         running = None
         if after is not None:
             since, serial = (before.since, before.serial) if before else (now, next(self._serials))
@@ -241,26 +253,45 @@ class Runner:
             self._shell.fold(fact)
         for told in step.tell:
             self._log.event(told.event, level=told.level, **told.fields)
-        if before is not None:
-            self._after(key, before, step)
+        blocks = after is not None and after.is_under_way
+        if before is not None and before.state.is_under_way and not blocks:
+            self._shell.ended(key.action, self._about(key, before.state))
         went_on = False
         for effect in step.effects:
             assert running is not None, "what is over asks for nothing"
             went_on |= self._send(key, running, effect, at)
+        for other, first in begun:
+            self._enter(other, first, now)
         return went_on
 
-    def _after(self, key: Key, before: Running, step: Step[Any]) -> None:
-        """What an end, or a giving up, leaves behind."""
+    def _commit(self, key: Key, before: Running | None, step: Step[Any], begun: Begun) -> bool:
+        """Whether the step is on the disk: its state, what it begins, and what it concludes."""
         after: State | None = step.state
-        if before.state.is_under_way and (after is None or not after.is_under_way):
-            self._shell.ended(key.action, self._about(key, before.state))
-        is_written = after is not None and after.is_written
-        if not before.state.is_written or is_written or step.ended is None:
-            return
-        self._scribe.conclude(str(key), step.ended.name, **step.ended.details)
-        left = self._resumed.pop(key, None)
+        opened, ended = [], []
+        if after is not None and after.is_written:
+            if before is None or after != before.state:
+                opened.append(entry_of(key, after, self._about(key, after)))
+        elif before is not None and before.state.is_written and step.ended is not None:
+            ended.append(Conclusion(str(key), step.ended.name, step.ended.details))
+        for other, first in begun:
+            if first.state is not None and first.state.is_written:
+                opened.append(entry_of(other, first.state, self._about(other, first.state)))
+        if not self._scribe.commit(opened, ended):
+            return False
+        left = self._resumed.pop(key, None) if ended else None
         if left is not None:
-            self._log.event(Name.INTENT_ENDED, outcome=step.ended.name, **fields_of(left))
+            self._log.event(Name.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
+        return True
+
+    def _begun(self, step: Step[Any]) -> Begun:
+        """The workflows that a step begins, each with its first step."""
+        begun = []
+        for one in step.begin:
+            key = self._key(one.action, one.order)
+            if key not in self._running:
+                seen = self._shell.seen(key, one.order.plan_id)
+                begun.append((key, self._workflows[one.action].start(one.order, seen)))
+        return begun
 
     def _refused(self, key: Key, before: Running) -> Step[Any]:
         problem = self._scribe.problem or "the journal can't be written"
@@ -278,6 +309,9 @@ class Runner:
             return True
         crew.give(key.id, order)
         return False
+
+    def _key(self, action: Action, order: Any) -> Key:
+        return Key(action, self._workflows[action].id(order))
 
     def _about(self, key: Key, state: State) -> About:
         return self._workflows[key.action].about(state.order)

@@ -23,7 +23,15 @@ from nodemanager.core.model import Leftover, Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
-from nodemanager.journal.api import Hold, Intent, IntentKind, Journal, OpenIntent, PreImage
+from nodemanager.journal.api import (
+    Conclusion,
+    Hold,
+    Intent,
+    IntentKind,
+    Journal,
+    OpenIntent,
+    PreImage,
+)
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING, Logger
 
@@ -163,11 +171,45 @@ class Scribe:
         except JournalError as error:
             self._failed(error)
             return False
+        self._opened(intents)
+        return True
+
+    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> bool:
+        """Whether what is begun is written down, and in one with it what became of what led to it.
+
+        What only ends is owed while it can't be written.
+        """
+        ended = [one for one in ended if one.key in self._open]
+        if not opened:
+            for key, outcome, details in ended:
+                self.conclude(key, outcome, **details)
+            return True
+        if not ended:
+            return self.intend(opened)
+        if self.problem is not None:
+            return False
+        try:
+            self._journal.commit(opened, ended)
+        except JournalError as error:
+            self._failed(error)
+            return False
+        self._opened(opened)
+        for key, outcome, _ in ended:
+            intent = self._open.pop(key)
+            if _is_gone(intent, outcome):
+                self._ground(intent)
+        return True
+
+    def _opened(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
             known = self._open.get(intent.key)
             image = intent.pre_image or (known.pre_image if known is not None else None)
             self._open[intent.key] = replace(intent, pre_image=image)
-        return True
+
+    def _ground(self, destroy: Intent) -> None:
+        """The cleans under way that rest on a destroy which ended in gone (C20)."""
+        cleans = (one for one in self._open.values() if one.kind in _FREEING)
+        self._grounds |= {one.key: destroy for one in cleans if one.node == destroy.node}
 
     def is_open(self, key: str) -> bool:
         return key in self._open
@@ -184,8 +226,7 @@ class Scribe:
             return
         self._owed[key] = (intent, outcome, details)
         if _is_gone(intent, outcome):
-            cleans = (one for one in self._open.values() if one.kind in _FREEING)
-            self._grounds |= {one.key: intent for one in cleans if one.node == intent.node}
+            self._ground(intent)
         if self._failure is not None:
             return
         try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.facts import Fact
@@ -60,6 +61,14 @@ class OpenIntent:
     failures: int = 0
     parked: bool = False
     error: str | None = None
+
+
+class Conclusion(NamedTuple):
+    """What became of the open intent of that key."""
+
+    key: str
+    outcome: str
+    details: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,10 @@ class Journal(Protocol):
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
         """What became of it; its pre-image gets the same outcome. An unknown key is no error."""
+        ...
+
+    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
+        """Both at once: what is about to be done, and what became of what led to it."""
         ...
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:

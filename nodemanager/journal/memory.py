@@ -23,6 +23,7 @@ from nodemanager.journal import durable
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
+    Conclusion,
     Hold,
     Intent,
     OpenIntent,
@@ -113,6 +114,12 @@ class MemoryJournal:
         if known.image is not None:
             reason = (details or {}).get("reason")
             known.image = replace(known.image, outcome=outcome, ended_at=now, reason=reason)
+
+    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
+        self._call("commit")
+        self.intend(opened)
+        for conclusion in ended:
+            self.conclude(*conclusion)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         self._call("recovery_failed")

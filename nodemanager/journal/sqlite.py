@@ -20,7 +20,7 @@ from nodemanager.core.model import Leftover
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
-from nodemanager.journal.api import Concluded, Hold, Intent, OpenIntent, PreImage
+from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import tidy
@@ -79,6 +79,14 @@ class SqliteJournal:
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
         with self._writing() as connection:
             durable.conclude(connection, key, outcome, details or {}, self._clock.wall())
+
+    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
+        now = self._clock.wall()
+        with self._writing() as connection:
+            for intent in opened:
+                durable.write_intent(connection, intent, now)
+            for key, outcome, details in ended:
+                durable.conclude(connection, key, outcome, details, now)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         with self._writing() as connection:

@@ -14,7 +14,7 @@ fails any more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from nodemanager.core.execute.effects import Effect, Wait, Write
 from nodemanager.core.execute.workflow import About, Action, Key, Seen, State, Workflow
 from nodemanager.core.facts import Fact
 from nodemanager.errors import RemoteError, StoreError
-from nodemanager.journal.api import Intent, OpenIntent
+from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
 W = TypeVar("W")
 NOW = 100_000.0
@@ -158,15 +158,15 @@ class _Stand:
     def problem(self) -> str | None:
         return None if self.scene.journal_works else "the disk is full"
 
-    def intend(self, intents: Iterable[Intent]) -> bool:
-        if not self.scene.journal_works:
+    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> bool:
+        if opened and not self.scene.journal_works:
             return False
-        (self.kept,) = intents
+        for conclusion in ended:
+            # Owed where the journal does not work; the scribe has tests of its own for that.
+            self.kept, self.ended_as = None, conclusion.outcome
+        for intent in opened:
+            self.kept = intent
         return True
-
-    def conclude(self, key: str, outcome: str, **details: object) -> None:
-        # Owed where the journal does not work; the scribe has tests of its own for that.
-        self.kept, self.ended_as = None, outcome
 
     # The log.
 
@@ -178,9 +178,8 @@ class _Stand:
     def run(self) -> Runner:
         """The runner as it stands in this scene."""
         if self.scene.running is not None:
-            about = self.tiny.workflow.about(self.scene.running.order)
-            key = Key(self.tiny.workflow.action, about.record or about.node or "")
-            self.key = key
+            workflow = self.tiny.workflow
+            key = self.key = Key(workflow.action, workflow.id(self.scene.running.order))
             self.runner._running[key] = Running(self.scene.running, NOW, 1)
         return self.runner
 

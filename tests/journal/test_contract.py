@@ -13,7 +13,7 @@ from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock
-from nodemanager.journal.api import Hold, Intent, IntentKind, Journal
+from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
 
@@ -108,6 +108,14 @@ def test_the_newest_intent_of_a_key_is_found_ended_or_not_with_its_pre_image(
     still_open = again().newest("clean:r-2")
     assert still_open is not None
     assert still_open.pre_image is not None
+
+
+def test_what_is_begun_is_written_in_one_with_the_end_of_what_led_to_it(again: Again) -> None:
+    again().intend([destroy()])
+    again().commit([clean()], [Conclusion("destroy:i-1", "gone", {"asked": 2})])
+    assert [one.intent.key for one in again().open_intents()] == ["clean:r-1"]
+    (ended,) = again().concluded()
+    assert (ended.intent.key, ended.outcome, ended.details) == ("destroy:i-1", "gone", {"asked": 2})
 
 
 def test_the_same_thing_may_be_done_again_once_it_ended(again: Again) -> None:

@@ -19,7 +19,7 @@ from tests.simulation.engine import Killed, SimClock
 
 WRITES = frozenset(
     {
-        *("intend", "conclude", "recovery_failed", "save_breaker", "save_store_clock"),
+        *("intend", "conclude", "commit", "recovery_failed", "save_breaker", "save_store_clock"),
         *("save_late_writes", "hold", "release", "save_leftovers", "forget_leftovers"),
         *("remember", "decided", "retry"),
     }

@@ -226,6 +226,9 @@ class Prune:
     action = Action.PRUNE
     states = (Looking, Deleting, Checking, GivenUp)
 
+    def id(self, order: PruneOrder) -> str:
+        return order.uuid
+
     def about(self, order: PruneOrder) -> About:
         return About(record=order.uuid)
 

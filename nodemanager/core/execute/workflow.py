@@ -26,6 +26,8 @@ class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
     PRUNE = "prune"
+    SHUTDOWN = "destroy"
+    CLEAN = "clean"
 
 
 class Key(NamedTuple):
@@ -123,6 +125,14 @@ class Ended:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A workflow that another one begins: a clean, once a node is gone."""
+
+    action: Action
+    order: Any
+
+
 class State(Protocol):
     """Where a workflow stands; frozen data that the journal can keep.
 
@@ -155,7 +165,7 @@ class Step(Generic[S]):
     """What one event does to one workflow. On the disk before any effect leaves.
 
     Without a `state` it is over. `ended` is written where the journal has it as begun and the
-    next state needs no entry.
+    next state needs no entry. What it begins is on the disk with it, or neither is.
     """
 
     state: S | None
@@ -163,6 +173,7 @@ class Step(Generic[S]):
     tell: tuple[Told, ...] = ()
     facts: tuple[Fact, ...] = ()
     ended: Ended | None = None
+    begin: tuple[Begin, ...] = ()
 
 
 class Workflow(Protocol[S]):
@@ -174,6 +185,10 @@ class Workflow(Protocol[S]):
     @property
     def states(self) -> tuple[type[Any], ...]:
         """Its states, the first one first: what the journal reads back and the manual draws."""
+        ...
+
+    def id(self, order: Any) -> str:
+        """What tells its workflow from all others of the action: mostly a record or a node."""
         ...
 
     def about(self, order: Any) -> About:
