@@ -62,6 +62,16 @@ def test_whatever_is_owed_when_the_calm_ends_is_a_failure(world: World) -> None:
     assert [one.rule for one in world.violations] == ["PROGRESS"]
 
 
+def test_the_calm_lasts_until_all_is_due_that_was_owed_within_its_limit(world: World) -> None:
+    """A hundred records that are freed one by one may take longer than the limit."""
+    debts, begun = Debts(world), world.engine.now
+    debts.look([_owed("a slot", within=7000.0), _owed("at rest", within=NEVER)])
+    assert debts.due_by(begun + 6000.0) == begun + 7000.0
+    world.engine.run(begun + 6500.0)
+    debts.look([_owed("a node", within=7000.0), _owed("at rest", within=NEVER)])
+    assert debts.due_by(begun + 6000.0) == begun + 6000.0
+
+
 def test_the_docs_state_each_bound() -> None:
     page = (table.ROOT / "doc" / "fault-model.rst").read_text(encoding="utf-8")
     assert table.bounds() in page, "its table is that of `tests.simulation.table.bounds`"

@@ -43,9 +43,10 @@ class Wants:
 
     `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
     `unsatisfiable` says of each job that can't be had, by its id, why (U12);
-    `surplus` are idle nodes that may go, and `unwanted` those and the ones that may not go yet; of
-    these, demand still wants those `over_max`, which are more than max_nodes allows;
-    `unmet` are the sizes still wanted after what is up; `price` is per hour, of all there is.
+    `surplus` are idle nodes that may go, and `unwanted` those, the ones that may not go yet, and
+    those on their way out; of these, demand still wants those `over_max`, which are more than
+    max_nodes allows; `unmet` are the sizes still wanted after what is up, of which a node on its
+    way out may stay; `price` is per hour, of all there is.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -278,7 +279,10 @@ class Market:
         self.spare: Counter[str] = Counter()
         self.just_busy: Counter[str] = Counter()
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
-        self.existing = self.pending + len(_leaving(snapshot) - pending)
+        leaving = _leaving(snapshot)
+        self.existing = self.pending + len(leaving - pending)
+        self.going = len(leaving)
+        """Of the existing, those on their way out."""
         self.untagged = untagged & pending
         """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
         and nothing drains or ends it (D11)."""
@@ -299,6 +303,7 @@ class Market:
             self.existing += 1
             self.price += price
             self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
+            self.going += reason is Reason.SHUTTING_DOWN
             if not view.counts:
                 continue
             self.up += 1
@@ -363,16 +368,21 @@ class Market:
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
+        wanted = frozenset(lot.size.name for lot in lots if lot.count)
         unwanted, over_max = self._unwanted(wishes)
+        # Where max_nodes has no room for one more, none of those on their way out may stay.
+        unmet = wanted if self._over_max() < 0 else frozenset()
+        going = [view for view in self._going_as_unwanted() if view.size not in unmet]
+        over_max += [view.node.id for view in going if view.size in wanted]
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
             surplus=frozenset(view.node.id for view in unwanted if view.surplus_if_idle),
-            unmet=frozenset(lot.size.name for lot in lots if lot.count),
+            unmet=unmet,
             wishlist=sum(wishes.values()),
             price=self.price,
             unsatisfiable=tuple(unsatisfiable),
-            unwanted=frozenset(view.node.id for view in unwanted),
+            unwanted=frozenset(view.node.id for view in (*unwanted, *going)),
             over_max=frozenset(over_max),
         )
 
@@ -516,7 +526,7 @@ class Market:
                 view.node.id,
             )
         )
-        over_max = self.existing - self.settings.max_nodes
+        over_max = self._over_max()
         may_go = self.up - self.settings.min_nodes
         spare = Counter(self.spare)
         unwanted: list[NodeView] = []
@@ -533,6 +543,19 @@ class Market:
             spare[name] -= 1
             unwanted.append(view)
         return unwanted, only_over_max
+
+    def _over_max(self) -> int:
+        """How many more than max_nodes there are once all have gone that are on their way out."""
+        return self.existing - self.going - self.settings.max_nodes
+
+    def _going_as_unwanted(self) -> list[NodeView]:
+        """Nodes on their way out that a former plan found unwanted (D12)."""
+        known = self.snapshot.history.unwanted
+        return [
+            view
+            for view in self.views
+            if view.verdict.reason is Reason.SHUTTING_DOWN and view.node.id in known
+        ]
 
     def _is_idle(self, view: NodeView) -> bool:
         """Whether demand decides about it: it is idle, or was unwanted before something of ours for

@@ -60,4 +60,4 @@ def _is_news(record: Record, history: History, now: float) -> bool:
 
 def can_drain(record: Record, settings: Settings) -> bool:
     """Whether the record's node can be told to take no more work: it says that it has a hook."""
-    return settings.tells_drain and record.drain_hook and record.claim is not None
+    return settings.tells_drain and record.drain_hook

@@ -183,7 +183,9 @@ def _still_stale(
     within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
     if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    state = word_of(record, snapshot, settings)
+    # A fence is a new version; but the word behind it is no younger than it was.
+    told_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
+    state = word_of(record, snapshot, settings, told_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at

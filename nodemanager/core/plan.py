@@ -282,22 +282,9 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
 
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
-    """D12: who demand wants no more, or an operator, and since when.
-
-    One that is being shut down stays what it was, unless demand lacks one of its size.
-    """
-    before = snapshot.history.unwanted
-    others = [
-        view.node.id
-        for view in views
-        if of_node(snapshot.drains, view.node) is not None
-        or (
-            view.node.id in before
-            and view.verdict.reason is Reason.SHUTTING_DOWN
-            and view.size not in wants.unmet
-        )
-    ]
-    unwanted = wants.unwanted | frozenset(others)
+    """D12: who demand wants no more, or an operator, and since when."""
+    drained = [view.node.id for view in views if of_node(snapshot.drains, view.node) is not None]
+    unwanted = wants.unwanted | frozenset(drained)
     history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return replace(snapshot, history=history)
 

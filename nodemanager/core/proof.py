@@ -20,7 +20,6 @@ from nodemanager.core.store_clock import StoreClock
 UNPROVEN = "proof"
 """In the place of a rule's id: the journal has no proof of the clean."""
 CLAIM_MARGIN_S = 120.0
-_FUTURE_S = 60.0
 _SEEN_AGAIN_S = 60.0
 _AGREEING_READINGS = 3
 _BREAKABLE = frozenset({"C2", "C3", "C5"})
@@ -234,7 +233,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     terms = look.terms
-    yield from _word(look)
+    yield from _word(grounds, look)
     yield from _trust(grounds, look)
     quiet_s = _quiet(grounds.signs, grounds.reading)
     if not order.fenced and quiet_s is not None:
@@ -273,8 +272,8 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
             return
 
 
-def _word(look: Look) -> Iterator[Violation]:
-    """C2: its own word, unless that is old by the stamps or by our watch, or not to be dated."""
+def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """C2: its own word, unless that is old by the stamps or by our watch."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
         return
@@ -282,7 +281,12 @@ def _word(look: Look) -> Iterator[Violation]:
     if signs.last_ping_at is None or clock is None or reading.silent_s > limit_s:
         return
     age_s = _age(signs.last_ping_at, reading)
-    if -_FUTURE_S - clock.error_s <= age_s <= limit_s:
+    # Before a fence or behind it: one that was ahead of the clock counts from its first sighting.
+    same = signs.last_ping_at == grounds.signs.last_ping_at
+    watched_from = grounds.reading.future_at if same else reading.future_at
+    if watched_from is not None:
+        age_s = max(age_s, reading.at - watched_from)
+    if age_s <= limit_s:
         yield Violation("C2", {"worker_state": signs.worker_state.value, "age_s": age_s})
 
 

@@ -89,17 +89,26 @@ def worker_state(
     return record.worker_state
 
 
-def word_of(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
-    """The same, by what we saw, too: a ping that stayed the newest for the whole window is old,
-    though the store's clock was set back since and its stamp looks young."""
+def word_of(
+    record: Record, snapshot: Snapshot, settings: Settings, at_least_s: float = 0.0
+) -> WorkerState:
+    """The node's own word, unless it is known to be old: what keeps its record (C2).
+
+    It is old by its stamp, or by how long we saw no newer one, though the store's clock was set
+    back since; one from the future counts from when we first saw it (T1). `at_least_s` is an age
+    that was told before.
+    """
     history = snapshot.history
-    heard = history.heard.get(record.uuid)
-    silent_s = 0.0
-    if heard is not None and heard.last_ping_at == record.last_ping_at:
-        silent_s = history.answered_s - heard.answered_s
-    if silent_s > settings.node_stale_after:
+    clock, stamp, word = history.clock, record.last_ping_at, record.worker_state
+    if clock is None or stamp is None or word is None:
         return WorkerState.UNKNOWN
-    return worker_state(record, history.clock, snapshot.now, settings)
+    age_s = max(at_least_s, clock.age(stamp, snapshot.now))
+    heard, future = history.heard.get(record.uuid), history.future.get(record.uuid)
+    if heard is not None and heard.last_ping_at == stamp:
+        age_s = max(age_s, history.answered_s - heard.answered_s)
+    if future is not None and future.version == record.version and stamp <= future.stamp:
+        age_s = max(age_s, snapshot.now - future.seen_at)
+    return word if age_s <= settings.node_stale_after else WorkerState.UNKNOWN
 
 
 Measures = dict[str, Any]

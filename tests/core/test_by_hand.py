@@ -78,9 +78,16 @@ def blind() -> World:
     return settled(claimed=False, instance_id=None)
 
 
+def with_a_word_from_ahead() -> World:
+    """The store's clock was set back by an hour since it pinged: its stamp can't be dated."""
+    first = {"first_ping_at": EPOCH + START - 9000.0}
+    return settled(quiet=-3600.0, worker_state=WorkerState.BUSY, **first)
+
+
 KEPT = [
     pytest.param(in_the_window, Reason.WITHIN_WINDOW, ("C3",), id="C3"),
     pytest.param(with_a_word, Reason.BUSY, ("C3", "C2"), id="C2"),
+    pytest.param(with_a_word_from_ahead, Reason.BUSY, ("C3", "C2"), id="C2-ahead"),
     pytest.param(unsettled, Reason.NOT_SETTLED, ("C5",), id="C5"),
     pytest.param(backlog, Reason.BACKLOG_HELD, ("S5",), id="S5"),
     pytest.param(blind, Reason.UNVERIFIABLE, (UNVERIFIABLE,), id="unverifiable"),
@@ -235,6 +242,14 @@ def test_o3_a_claim_that_never_pinged_waits_for_c21_whatever_is_forced() -> None
     made = settled(quiet=1000.0, pinged=False, slot=None)
     wanted(made, *ALL)
     assert verdict(made) == (Kind.KEEP, Reason.CLAIM_WITHIN_WINDOW)
+
+
+def test_o3_a_word_from_ahead_is_old_once_it_was_watched_for_the_window_t1_t6() -> None:
+    made = with_a_word_from_ahead()
+    made.advance(7300.0)
+    made.settle()
+    wanted(made, "C5")
+    assert verdict(made) == (Kind.CLEAN, Reason.CLEAN_BY_HAND)
 
 
 def test_a_forced_clean_goes_before_the_others_and_counts_against_the_cap() -> None:

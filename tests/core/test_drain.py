@@ -113,7 +113,6 @@ def test_an_order_that_nobody_stands_for_is_taken_back_r4() -> None:
     ("fields", "settings"),
     [
         pytest.param({"drain_hook": False}, {}, id="no-hook"),
-        pytest.param({"claim": None}, {}, id="a-record-without-a-life"),
         pytest.param({}, {"tells_drain": False}, id="a-store-that-can-not-tell"),
     ],
 )
@@ -126,6 +125,21 @@ def test_where_nothing_can_be_told_the_time_rule_stands_alone(
     says(made, WorkerState.IDLE)
     assert orders(made) == []
     assert of_node(made)[1] is not Reason.DRAIN_AWAITED
+
+
+def test_one_that_was_adopted_is_told_too_though_its_record_has_no_claim_d11() -> None:
+    """It pairs by its instance id, and hears the answers to its pings like any other."""
+    made = world(tells_drain=True, ids_unique=True)
+    made.add_record("r1", quiet=100.0, claimed=False, drain_hook=True)
+    made.add_node(id=NODE)
+    for _ in range(3):
+        says(made, WorkerState.IDLE)
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.DRAIN_AWAITED), [True])
+    told(made)
+    says(made, WorkerState.IDLE)
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.DRAIN_AWAITED), [])
+    says(made, WorkerState.IDLE, drained=ORDER)
+    assert (of_node(made), orders(made)) == ((Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), [])
 
 
 def test_it_is_not_told_before_it_might_go() -> None:

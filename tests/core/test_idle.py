@@ -249,6 +249,63 @@ def test_demand_that_falls_while_one_over_max_nodes_is_on_its_way_is_news_d12_d2
     assert (said.kind, said.reason) == (Kind.KEEP, Reason.IDLE_WORD_OLD)
 
 
+def test_one_over_max_nodes_goes_though_demand_wants_more_than_may_be_d2() -> None:
+    """A plan comes between the order and its last look: what lacks then may not come back."""
+    made = idle_pool()
+    one_over_max(made)
+    made.flags |= {"demand": tuple(Job(f"j{number}") for number in range(NODES + 3))}
+    made.plan()
+    (node_id,) = made.destroyed
+    order = made.shutdown_order(node_id)
+    flights = {node_id: Flight("shutdown:idle", made.now)}
+    wants = made.plan(node_flights=flights).wants
+    assert wants is not None
+    found = ShutdownEvidence(made.record(node_id.removeprefix("i-")))
+    snapshot = made.snapshot(node_flights=flights)
+    wanted = order.size in wants.unmet
+    assert confirm_shutdown(order, found, snapshot, made.settings, wanted=wanted).kind is (
+        Kind.SHUTDOWN
+    )
+
+
+def test_demand_that_falls_after_a_plan_that_lacked_one_is_news_d12_d2() -> None:
+    made = idle_pool()
+    one_over_max(made)
+    made.plan()
+    (node_id,) = made.destroyed
+    order = made.shutdown_order(node_id)
+    flights = {node_id: Flight("shutdown:idle", made.now)}
+    made.plan(node_flights=flights)
+    made.flags |= waiting(NODES - 1)
+    made.plan(node_flights=flights)
+    found = ShutdownEvidence(made.record(node_id.removeprefix("i-")))
+    snapshot = made.snapshot(node_flights=flights)
+    said = confirm_shutdown(order, found, snapshot, made.settings, wanted=False)
+    assert (said.kind, said.reason) == (Kind.KEEP, Reason.IDLE_WORD_OLD)
+
+
+def test_one_on_its_way_out_stays_where_max_nodes_leaves_room_again_d2() -> None:
+    made = idle_pool()
+    one_over_max(made)
+    made.plan()
+    (node_id,) = made.destroyed
+    made.with_settings(max_nodes=NODES)
+    wants = made.plan(node_flights={node_id: Flight("shutdown:idle", made.now)}).wants
+    assert wants is not None
+    assert wants.unmet == {"small"}
+
+
+def test_while_one_over_max_nodes_is_on_its_way_out_no_other_goes_for_it_d1() -> None:
+    made = idle_pool()
+    one_over_max(made)
+    made.plan()
+    (node_id,) = made.destroyed
+    made.flags |= {"node_flights": {node_id: Flight("shutdown:idle", made.now)}}
+    pinging(made, WorkerState.IDLE, polls=3)
+    assert made.destroyed == []
+    assert reasons(made) == {Reason.NEEDED, Reason.SHUTTING_DOWN}
+
+
 def listed_without_a_ping(made: World) -> None:
     made.advance(EVERY)
     made.poll_records()

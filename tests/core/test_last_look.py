@@ -218,6 +218,21 @@ def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:
     assert last_look(made, order=behind) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
 
 
+def test_behind_the_fence_a_word_from_ahead_is_as_old_as_it_was_t1_c12() -> None:
+    """The fence's version is a new one: how long the former was watched for is remembered."""
+    made = world()
+    ahead = {"quiet": -1e9, "worker_state": WorkerState.BUSY}
+    made.add_record("r1", **ahead, first_ping_at=EPOCH + START - 9000.0)
+    made.round(1)
+    made.advance(7300.0)
+    made.settle()
+    order, before = made.clean_order("r1"), made.records[0]
+    after = made.change("r1", version="fenced", modified_at=made.store_now)
+    behind = fenced_order(order, before, after, made.now)
+    assert behind is not None
+    assert last_look(made, order=behind) == STALE
+
+
 @pytest.mark.parametrize(
     "moved", [{"last_ping_at": NOW}, {"slot_number": 9}, {"claim": None}, {"ip_address": "x"}]
 )

@@ -95,9 +95,9 @@ def stale(**fields: Any) -> Evidence:
     return looked(made, made.clean_order("r1"))
 
 
-def fenced(stood_s: float = 40.0) -> Evidence:
+def fenced(stood_s: float = 40.0, made: World | None = None) -> Evidence:
     """Behind a fence that stood for so long."""
-    made = gone()
+    made = made or gone()
     judged, now = made.record("r1"), made.now
     behind = replace(judged, version="v1-fenced", modified_at=EPOCH + now, fenced=True)
     order = fenced_order(made.clean_order("r1"), judged, behind, now)
@@ -132,11 +132,23 @@ def in_vain_evidence(**fields: Any) -> Evidence:
     return looked(made, made.clean_order("r1"))
 
 
+def long_ahead() -> World:
+    """Busy, by a word that is ahead of the clock for ever, and was watched for the window."""
+    first = {"first_ping_at": EPOCH + START - 9000.0}
+    made = world()
+    made.add_record("r1", quiet=-1e9, worker_state=WorkerState.BUSY, **first)
+    made.round(1)
+    made.advance(7300.0)
+    made.settle()
+    return made
+
+
 def test_a_right_clean_is_proven() -> None:
     assert in_vain_evidence().broken() == []
     assert stale().broken() == []
     assert stale(pinged=False, slot=None).broken() == []
     assert fenced().broken() == []
+    assert fenced(made=long_ahead()).broken() == []
     assert released(Reason.AFTER_SHUTDOWN).broken() == []
     assert released(Reason.CREATE_REFUSED, pinged=False).broken() == []
 
@@ -161,6 +173,7 @@ BREAKS: list[tuple[str, str, Change]] = [
     ),
     ("C2", "busy", lambda one: _word(one, WorkerState.BUSY)),
     ("C2", "idle", lambda one: _word(one, WorkerState.IDLE)),
+    ("C2", "ahead-of-the-clock", lambda one: _word(one, WorkerState.BUSY, ago=-3600.0)),
     ("C3", "inside-the-window", lambda one: one.with_terms(node_stale_after=1e6)),
     ("C3", "just-written", lambda one: one.with_signs(modified_at=EPOCH + START + 100)),
     ("C3", "just-claimed", lambda one: one.with_signs(claimed_at=EPOCH + START + 100)),
@@ -226,10 +239,10 @@ def _clock(one: Evidence, **fields: Any) -> Evidence:
     return one.with_look(reading=replace(one.look.reading, clock=replace(clock, **fields)))
 
 
-def _word(one: Evidence, word: WorkerState) -> Evidence:
+def _word(one: Evidence, word: WorkerState, ago: float = 60.0) -> Evidence:
     """Told a moment ago by a node whose ping no other stamp shows."""
     assert one.look.reading.clock is not None
-    fresh_at = one.look.reading.clock.now(one.look.reading.at) - 60
+    fresh_at = one.look.reading.clock.now(one.look.reading.at) - ago
     signs = replace(one.look.signs, worker_state=word, last_ping_at=fresh_at)
     fenced_off = one.with_look(signs=signs)
     # The quiet is that of the plan, so that nothing but the word speaks.

@@ -48,6 +48,15 @@ class Debts:
                 )
         return not self._owed
 
+    def due_by(self, at: float) -> float:
+        """When all is due that is owed now and was first owed by `at`; `at` where nothing is."""
+        ends = [
+            max(one.since, self._first[one.key]) + one.within
+            for one in self._owed
+            if one.within < NEVER and self._first[one.key] <= at
+        ]
+        return max(ends, default=at)
+
     def end(self) -> None:
         """The calm is over: whatever is owed now does not come."""
         for one in self._owed:

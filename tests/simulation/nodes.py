@@ -479,7 +479,10 @@ class NodeRules:
         lately: tuple[str, str] | None,
     ) -> None:
         by = manager.name
-        if before is not None and before.incarnation != after.incarnation:
+        if before is not None and before.incarnation == after.incarnation:
+            # Renewed, or its node's id written in: no more of them wait for that.
+            return
+        if before is not None:
             if before.holds_anything:
                 self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
             judged = self.memory[by].boots.get(before.uuid)

@@ -32,6 +32,7 @@ LOOK_EVERY_S = 15.0
 CALM_S = 300.0
 """The calm lasts this long at least, and at most:"""
 CALM_LIMIT_S = 6000.0
+"""Or until all is due that was owed by then: a backlog freed one by one may take longer."""
 
 
 @dataclass
@@ -144,7 +145,8 @@ def _play(world: World, scenario: Scenario) -> None:
     fair.begin()
     debts = Debts(world)
     begun = engine.now
-    while engine.now < begun + CALM_LIMIT_S and not world.violations:
+    limit = begun + CALM_LIMIT_S
+    while engine.now < max(limit, debts.due_by(limit)) and not world.violations:
         engine.run(engine.now + LOOK_EVERY_S)
         if not world.shape.proven:
             # No bound where an adapter may not authorise cleans (L2).
