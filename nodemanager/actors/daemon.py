@@ -54,9 +54,11 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
+from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
+from nodemanager.core.execute.workflow import State as WorkflowState
 from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -534,8 +536,11 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
     def throttled(self, error: RemoteError) -> None:
         self._throttled(error)
 
-    def ended(self, action: Action, about: About) -> None:
-        self._flights.workflow_ended(action, about, self._clock.boottime())
+    def learn(self, one: Learned) -> None:
+        raise NotImplementedError
+
+    def ended(self, key: Key, state: WorkflowState, about: About, since: float) -> None:
+        self._flights.workflow_ended(key.action, about, self._clock.boottime())
 
     def settled(self) -> None:
         self._settled()

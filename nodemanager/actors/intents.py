@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.evidence import Look
-from nodemanager.core.execute.workflow import About, Action, Key, State, Workflow
+from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.model import Claim, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder
@@ -30,34 +30,37 @@ def clean_key(uuid: str) -> str:
 
 
 _WRITTEN_BEFORE = {Action.PRUNE: "Deleting"}
-"""The state of an intent that was written down before states were."""
+"""The state of an entry that was written down before states were."""
 
 
-def entry_of(key: Key, state: State, about: About) -> Intent:
+def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
     """What the journal keeps of a workflow: its state, with the record as it was beside it."""
     data = codec_of(type(state)).encode(state)
     data.pop("before", None)
+    about = workflow.about(state)
     return Intent(
         IntentKind(key.action.value),
         str(key),
         state.order.plan_id,
         record=about.record,
         node=about.node,
-        details={**data, "state": type(state).__name__},
+        details={**workflow.details(state), **data, "state": type(state).__name__},
         pre_image=state.before,
     )
 
 
 def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     """The state that was kept. Raises ValueError for what is none."""
-    details = dict(intent.details)
-    name = details.pop("state", _WRITTEN_BEFORE.get(workflow.action))
+    details = intent.details
+    name = details.get("state", _WRITTEN_BEFORE.get(workflow.action))
     kind = next((one for one in workflow.states if one.__name__ == name), None)
     if kind is None:
         raise ValueError(f"no state {name} of {workflow.action.value}")
-    if intent.pre_image is not None:
-        details["before"] = codec_of(Record).encode(intent.pre_image)
-    return decoded(kind, details)
+    names = {one.name for one in fields(kind)}
+    data = {key: one for key, one in details.items() if key in names}
+    if intent.pre_image is not None and "before" in names:
+        data["before"] = codec_of(Record).encode(intent.pre_image)
+    return decoded(kind, data)
 
 
 def create_intent(boot: BootOrder, claim: Claim) -> Intent:

@@ -15,6 +15,7 @@ from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import entry_of, fields_of, state_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.scribe import Scribe
+from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Wait, Write
 from nodemanager.core.execute.workflow import (
     About,
@@ -25,6 +26,7 @@ from nodemanager.core.execute.workflow import (
     Expired,
     Failed,
     Key,
+    News,
     Refused,
     Seen,
     State,
@@ -58,8 +60,11 @@ class Shell(Protocol):
 
     def throttled(self, error: RemoteError) -> None: ...
 
-    def ended(self, action: Action, about: About) -> None:
-        """It blocks its record and node no more."""
+    def learn(self, one: Learned) -> None:
+        """Enter it into the books."""
+
+    def ended(self, key: Key, state: State, about: About, since: float) -> None:
+        """It blocks its record and node no more, from that state on."""
 
     def settled(self) -> None:
         """Something came to an end."""
@@ -148,6 +153,12 @@ class Runner:
             )
             self._take(key, Expired(), now)
 
+    def news(self, now: float) -> None:
+        """A decision was taken on new listings."""
+        for key, running in list(self._running.items()):
+            if running.state.listens:
+                self._take(key, News(), now)
+
     # A former run's.
 
     def load(self, intents: Iterable[OpenIntent]) -> None:
@@ -192,7 +203,8 @@ class Runner:
             if key == without or not running.state.is_under_way:
                 continue
             about = self._about(key, running.state)
-            flight = Flight(key.action.value, running.since)
+            kind = self._workflows[key.action].flight(running.state)
+            flight = Flight(kind, running.since)
             if about.record is not None:
                 records[about.record] = flight
             if about.node is not None:
@@ -251,11 +263,14 @@ class Runner:
             self._running.pop(key, None)
         for fact in step.facts:
             self._shell.fold(fact)
+        for one in step.learn:
+            self._shell.learn(one)
         for told in step.tell:
             self._log.event(told.event, level=told.level, **told.fields)
         blocks = after is not None and after.is_under_way
         if before is not None and before.state.is_under_way and not blocks:
-            self._shell.ended(key.action, self._about(key, before.state))
+            about = self._about(key, before.state)
+            self._shell.ended(key, before.state, about, before.since)
         went_on = False
         for effect in step.effects:
             assert running is not None, "what is over asks for nothing"
@@ -270,12 +285,12 @@ class Runner:
         opened, ended = [], []
         if after is not None and after.is_written:
             if before is None or after != before.state:
-                opened.append(entry_of(key, after, self._about(key, after)))
+                opened.append(entry_of(key, after, self._workflows[key.action]))
         elif before is not None and before.state.is_written and step.ended is not None:
             ended.append(Conclusion(str(key), step.ended.name, step.ended.details))
         for other, first in begun:
             if first.state is not None and first.state.is_written:
-                opened.append(entry_of(other, first.state, self._about(other, first.state)))
+                opened.append(entry_of(other, first.state, self._workflows[other.action]))
         if not self._scribe.commit(opened, ended):
             return False
         left = self._resumed.pop(key, None) if ended else None
@@ -314,7 +329,7 @@ class Runner:
         return Key(action, self._workflows[action].id(order))
 
     def _about(self, key: Key, state: State) -> About:
-        return self._workflows[key.action].about(state.order)
+        return self._workflows[key.action].about(state)
 
 
 def _action_of(one: OpenIntent) -> Any:

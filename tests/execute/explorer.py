@@ -22,8 +22,9 @@ from nodemanager import log
 from nodemanager.actors.intents import fields_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.runner import Runner, Running
+from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Wait, Write
-from nodemanager.core.execute.workflow import About, Action, Key, Seen, State, Workflow
+from nodemanager.core.execute.workflow import About, Key, Seen, State, Workflow
 from nodemanager.core.facts import Fact
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
@@ -136,7 +137,10 @@ class _Stand:
 
     def throttled(self, error: RemoteError) -> None: ...
 
-    def ended(self, action: Action, about: About) -> None: ...
+    def learn(self, one: Learned) -> None:
+        self.told.append(type(one).__name__)
+
+    def ended(self, key: Key, state: State, about: About, since: float) -> None: ...
 
     def settled(self) -> None: ...
 
@@ -297,6 +301,10 @@ class Explorer(Generic[W]):
             return
         yield "kill -9", True, _killed(scene)
         yield from self._answers(scene)
+        if scene.running is not None and scene.running.listens:
+            stand = _Stand(self.tiny, scene)
+            stand.run().news(NOW)
+            yield from self._and_killed("news", False, stand)
         if scene.running is not None and scene.running.is_under_way:
             stand = _Stand(self.tiny, scene)
             stand.run().expire(NOW + 1e6, 1.0)

@@ -185,6 +185,7 @@ class Looking:
     before = None
     is_written = False
     is_under_way = True
+    listens = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,7 @@ class Deleting:
     before: Record
     is_written = True
     is_under_way = True
+    listens = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class Checking:
     before: Record
     is_written = True
     is_under_way = True
+    listens = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ class GivenUp:
     before = None
     is_written = False
     is_under_way = False
+    listens = False
 
 
 State = Looking | Deleting | Checking | GivenUp
@@ -229,8 +233,14 @@ class Prune:
     def id(self, order: PruneOrder) -> str:
         return order.uuid
 
-    def about(self, order: PruneOrder) -> About:
-        return About(record=order.uuid)
+    def about(self, state: State) -> About:
+        return About(record=state.order.uuid)
+
+    def flight(self, state: State) -> str:
+        return "prune"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
 
     def start(self, order: PruneOrder, seen: Seen) -> Step[State]:
         return Step(Looking(order), (LookAtRecord(order.uuid),))

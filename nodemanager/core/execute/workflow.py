@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Guarantee, Record
@@ -26,6 +27,7 @@ class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
     PRUNE = "prune"
+    SETUP = "create"
     SHUTDOWN = "destroy"
     CLEAN = "clean"
 
@@ -101,17 +103,28 @@ class Expired:
     """It has been under way for longer than `action_timeout`: it no longer blocks anything (C8)."""
 
 
-Event = Answered | Failed | Refused | Due | Expired
+@dataclass(frozen=True, slots=True)
+class News:
+    """A decision was taken on new listings: told to the states that wait for one (`listens`)."""
+
+
+Event = Answered | Failed | Refused | Due | Expired | News
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What stands when an event comes. `snapshot` leaves the workflow's own flight out."""
+    """What stands when an event comes. `snapshot` leaves the workflow's own flight out.
+
+    `needless` are the nodes to be, by size, that demand wants no more since the newest plan;
+    `repeats_creates` says that the cloud takes one client token for one node (U9).
+    """
 
     snapshot: Snapshot
     settings: Settings
     guarantee: Guarantee
     stopping: bool = False
+    needless: Mapping[str, int] = field(default_factory=dict)
+    repeats_creates: bool = False
 
 
 # What a workflow makes of it.
@@ -156,6 +169,11 @@ class State(Protocol):
         """Whether it blocks what it is about: one that was given up only waits for its worker."""
         ...
 
+    @property
+    def listens(self) -> bool:
+        """Whether it waits for what the listings show."""
+        ...
+
 
 S = TypeVar("S", bound=State)
 
@@ -165,7 +183,8 @@ class Step(Generic[S]):
     """What one event does to one workflow. On the disk before any effect leaves.
 
     Without a `state` it is over. `ended` is written where the journal has it as begun and the
-    next state needs no entry. What it begins is on the disk with it, or neither is.
+    next state needs no entry. `learn` is for the books (see `books`). What it begins is on the
+    disk with it, or neither is.
     """
 
     state: S | None
@@ -173,6 +192,7 @@ class Step(Generic[S]):
     tell: tuple[Told, ...] = ()
     facts: tuple[Fact, ...] = ()
     ended: Ended | None = None
+    learn: tuple[Learned, ...] = ()
     begin: tuple[Begin, ...] = ()
 
 
@@ -191,8 +211,16 @@ class Workflow(Protocol[S]):
         """What tells its workflow from all others of the action: mostly a record or a node."""
         ...
 
-    def about(self, order: Any) -> About:
-        """Whom the order names."""
+    def about(self, state: S) -> About:
+        """Whom it blocks for all others."""
+        ...
+
+    def flight(self, state: S) -> str:
+        """What a snapshot calls it."""
+        ...
+
+    def details(self, state: S) -> Mapping[str, Any]:
+        """What the journal's entry tells its readers beside the state itself."""
         ...
 
     def start(self, order: Any, seen: Seen) -> Step[S]:
