@@ -97,6 +97,12 @@ class LeftAlone(CloudError):
     definite = True
 
 
+class TooLate(CloudError):
+    """What was decided may not be sent any more: too much time passed since (C11)."""
+
+    definite = True
+
+
 class Unauthorized(CloudError):
     """The credentials are refused."""
 

@@ -459,6 +459,7 @@ def start_actors(
         mode="dry-run" if dry_run else "apply",
         guarantee=store.guarantee,
         fence_wait=store.settle_wait,
+        repeats_creates=cloud.takes_client_tokens,
         identity=identity,
         backlog=backlog,
         holds_lease=holds_lease,
@@ -517,7 +518,9 @@ def start_actors(
         for _ in range(SETUPS)
     )
     shutdowns = tuple(
-        NodeShutdownActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
+        NodeShutdownActor.start(
+            cloud=cloud, store=store, daemon=daemon, clock=clock, on_death=on_death
+        )
         for _ in range(SHUTDOWNS)
     )
     cleaner = RecordCleanerActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)

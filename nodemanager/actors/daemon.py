@@ -7,6 +7,7 @@ anything is destroyed or freed. There is no `if` about freeing or destroying in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,13 +17,11 @@ from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import (
     clean_key,
-    destroy_key,
     may_be_under_way,
 )
 from nodemanager.actors.messages import (
     ApplySettings,
     AskAccount,
-    AskGone,
     AskNodes,
     AskTagged,
     Begin,
@@ -34,7 +33,6 @@ from nodemanager.actors.messages import (
     Fence,
     LiftFence,
     LookBeforeClean,
-    LookBeforeShutdown,
     NodesAsked,
     Poll,
     PollFailed,
@@ -53,11 +51,21 @@ from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
-from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.execute.books import Learned
+from nodemanager.core.execute.books import Learned, NodeGone, PinsCalledOff, PinsDoubted
 from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.effects import Effect
+from nodemanager.core.execute.effects import (
+    AskNode,
+    CheckImage,
+    ClaimRecord,
+    CreateNode,
+    DestroyNode,
+    Effect,
+    FindByTag,
+    LookAtNode,
+    RenewClaim,
+)
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
+from nodemanager.core.execute.workflow import Begin as Begun
 from nodemanager.core.execute.workflow import State as WorkflowState
 from nodemanager.core.facts import (
     BreakerSet,
@@ -74,12 +82,11 @@ from nodemanager.core.facts import (
 from nodemanager.core.fold import Decision, Start, State, after_fact
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.late import NEVER, Unknown, still_late
-from nodemanager.core.model import CloudNode, Guarantee, Record
+from nodemanager.core.model import CloudNode, Guarantee, Leftover, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.log import DEBUG, WARNING, Logger
 
@@ -105,8 +112,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             log=log,
             on_death=on_death,
         )
-        self._recovery = Recovery(self, self._scribe, log)
         self._runner = Runner(WORKFLOWS, self, self._scribe, log)
+        self._recovery = Recovery(self, self._runner, self._scribe, log)
 
     def on_Begin(self, message: Begin) -> None:
         team = message.team
@@ -393,6 +400,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         for what in self._flights.expire(now, self._settings.action_timeout):
             self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
             self._took_too_long(what, now)
+        if self._scribe.problem is None:
+            self._runner.heal(now)
         self._runner.expire(now, self._settings.action_timeout)
         self._recover()
         plan_id = f"{self._role.run_id}-{next(self._plan_numbers)}"
@@ -401,7 +410,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         new_records, self._new_records = self._new_records, False
         self._history = made.history
         self._set_breaker(made.breaker)
-        self._plan = made
+        self._plan, self._taken_back = made, Counter()
         if made.aborted is None:
             self._forget_expected(made, now)
         self._keep_backlog(made)
@@ -476,9 +485,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         for prune in made.prunes:
             self._runner.begin(Action.PRUNE, prune, prune.plan_id, now)
         for shutdown in made.shutdowns:
-            self._flights.shutdown_begun(shutdown, now)
-            pins = self._asks_pins(shutdown.node_id)
-            self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown, pins))
+            self._runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
         for drain in made.drains:
             self._begin_drain(drain)
         for life in made.restores:
@@ -493,9 +500,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         if history.cloud is None or history.records is None or self._read_only:
             return
         if self._stopping is None and self._role.mode == "apply":
-            self._recovery.begin()
+            # Nodes before records (R1).
             self._runner.resume(self._clock.boottime())
-            self._recovery.watch_creates(history)
+            self._recovery.begin()
+            self._runner.news(self._clock.boottime())
 
     # The workflows of core, and what they need of us.
 
@@ -512,7 +520,18 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             self._settings,
             self._role.guarantee,
             stopping=self._stopping is not None,
+            needless=self._needless,
+            repeats_creates=self._role.repeats_creates,
+            unmet=self._plan.wants.unmet if self._plan and self._plan.wants else frozenset(),
+            undecided=self._deciding,
+            pins_failed=self._pins_failed,
         )
+
+    @property
+    def _needless(self) -> Mapping[str, int]:
+        """The nodes to be, by size, that demand wants no more, less those withdrawn since."""
+        wants = self._plan.wants if self._plan is not None else None
+        return {} if wants is None else Counter(wants.needless) - self._taken_back
 
     def fold(self, fact: Fact) -> None:
         self._scribe.note(fact)
@@ -522,7 +541,27 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._set_breaker(after.breaker)
 
     def crew_for(self, effect: Effect) -> Crew:
+        match effect:
+            case CheckImage() | ClaimRecord() | RenewClaim() | CreateNode() | FindByTag():
+                return self._setups
+            case LookAtNode() | DestroyNode() | AskNode():
+                return self._shutdowns
         return self._cleaner
+
+    def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
+        return self._leftovers.enter(pins, self._clock.boottime())
+
+    def learn(self, one: Learned) -> None:
+        super().learn(one)
+        match one:
+            case NodeGone():
+                self._node_gone(one)
+                self._forget_marks(frozenset({one.node_id}))
+            case PinsCalledOff(node_id):
+                self._leftovers.called_off(node_id)
+            case PinsDoubted(node_id):
+                now = self._clock.boottime()
+                self._leftovers.doubted(node_id, now, self._settings.visible_after)
 
     def remind(self, seconds: float, message: WaitOver) -> None:
         self._timer.after(seconds, self.actor_ref, message)
@@ -536,20 +575,18 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
     def throttled(self, error: RemoteError) -> None:
         self._throttled(error)
 
-    def learn(self, one: Learned) -> None:
-        raise NotImplementedError
+    def begin_elsewhere(self, one: Begun) -> None:
+        self._narrator.clean_ordered(one.order)
+        self._begin_clean(one.order)
 
     def ended(self, key: Key, state: WorkflowState, about: About, since: float) -> None:
-        self._flights.workflow_ended(key.action, about, self._clock.boottime())
+        now = self._clock.boottime()
+        self._flights.workflow_ended(key.action, state, about, since, now)
+        if key.action is Action.SHUTDOWN:
+            self._recovery.go_on()
 
     def settled(self) -> None:
         self._settled()
-
-    def resume_destroy(self, order: ShutdownOrder) -> None:
-        now = self._clock.boottime()
-        self._flights.shutdown_begun(order, now)
-        self._flights.destroy_sent(Destroyed(order, now))
-        self._shutdowns.give(order.node_id, AskGone(order))
 
     def resume_clean(self, order: CleanOrder, before: Record | None) -> None:
         if order.uuid in self._flights.cleans:
@@ -577,9 +614,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
                 self._flights.unknown[order.uuid] = Unknown(past, fence.judged, now)
         self._cleaner.give(order.uuid, LookBeforeClean(past, fence))
 
-    def ask_tagged(self, records: tuple[str, ...]) -> None:
-        tell(self._team.cloud_list, AskTagged(records))
-
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
         now = self._clock.boottime()
         asked_at = message.asked_at
@@ -594,29 +628,14 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
                 asked_at=asked_at,
             )
         )
-        self._recovery.tagged(message.answers, self._history)
-
-    def may_be_late(self, uuid: str, at: float) -> None:
-        self._may_be_late(uuid, at)
-
-    def expect(self, record: Record, node: CloudNode, size: str) -> None:
-        self._flights.sizes[record.uuid] = size
-        if node.id not in self._history.present:
-            now = self._clock.boottime()
-            self._expected[record.uuid] = Expected(node.id, size, now, record.incarnation)
 
     def _took_too_long(self, what: Mapping[str, Any], now: float) -> None:
         """Nobody waits for it any more."""
-        for order_id in [one for one in self._creates if not self._flights.is_setup(one)]:
-            self._doubt_create(order_id, now)
-        node_id, uuid = what.get("node"), what.get("record")
-        if uuid is not None:
-            self._may_be_late(str(uuid), now)
-        if node_id is not None:
-            self._leftovers.doubted(str(node_id), now, self._settings.visible_after)
-        if what["action"] == "setup" or self._stopping is not None:
+        uuid = str(what["record"])
+        self._may_be_late(uuid, now)
+        if self._stopping is not None:
             return
-        key = destroy_key(str(node_id)) if node_id is not None else clean_key(str(uuid))
+        key = clean_key(uuid)
         if not self._recovery.goes_on(key):
             self._conclude(key, "expired")
 
@@ -624,10 +643,9 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
-        self._withdraw_setups("stopped")
+        self._withdraw_setups()
         self._setups.drop_waiting()
-        for key in self._shutdowns.drop_waiting():
-            self._flights.shutdown_ended(key, self._clock.boottime())
+        self._runner.drop(Action.SHUTDOWN, self._shutdowns.drop_waiting())
         self._cleaner.drop_waiting()
         for uuid, (fence, order) in list(self._flights.fences.items()):
             # A step under way ends by itself; a lift behind a finished clean would undo it. One

@@ -96,7 +96,6 @@ class Desk(RoleActor):
         self._tags_asked_after: Nodes | None = None
         self._stopping: Stop | None = None
         self._scribe = Scribe(role.journal, log)
-        self._creates: dict[int, tuple[str, str]] = {}
         self._leftovers = LeftoverBook(self._scribe, log, role.observer, mode=role.mode)
         self._pins_failed: dict[str, int] = {}
         self._find_at = 0.0
@@ -133,10 +132,11 @@ class Desk(RoleActor):
             demand_at=self._demand_at,
             slots=self._slots,
             record_flights=flights.by_record(without) | records,
-            node_flights=flights.by_node(without) | nodes,
+            node_flights=nodes,
             cleaned_lately=flights.cleaned_lately,
             destroyed_lately=flights.destroyed_lately,
-            boots_unclaimed=flights.unclaimed(),
+            boots_unclaimed=(*flights.unclaimed, *self._runner.unclaimed(besides)),
+            unclear=self._runner.unclear(),
             claimed_sizes=dict(flights.sizes),
             expected=dict(self._expected),
             holds=self._scribe.holds,

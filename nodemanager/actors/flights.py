@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.messages import Fence
-from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.drain import DrainOrder
-from nodemanager.core.execute.workflow import About, Action
+from nodemanager.core.execute.workflow import About, Action, State
 from nodemanager.core.history import History, Records
 from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import BootOrder
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 
 FIRST_QUESTION_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class SetUp:
-    boot: BootOrder
-    since: float
-    record: str | None = None
 
 
 class Flights:
@@ -37,13 +26,9 @@ class Flights:
     """
 
     def __init__(self) -> None:
-        self._order_ids = itertools.count(1)
-        self._setups: dict[int, SetUp] = {}
-        self._shutdowns: dict[str, tuple[ShutdownOrder, float]] = {}
         self._landed: dict[str, tuple[Flight, float]] = {}
         self._cleaned_at: list[float] = []
         self._destroyed_at: list[float] = []
-        self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
@@ -61,31 +46,19 @@ class Flights:
 
     @property
     def is_empty(self) -> bool:
-        under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
+        under_way = (self.cleans, self.fences, self.restores)
         others = (self.binds, self._drains)
         return not any(under_way) and not any(others)
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
         known = self.cleans.keys() - self.unknown.keys()
-        others = any((self._setups, self._shutdowns, self.binds, known))
+        others = any((self.binds, known))
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
         """Drop what takes longer than action_timeout: it is judged afresh. Says what it was."""
         expired: list[Mapping[str, Any]] = []
-        for order_id, setup in list(self._setups.items()):
-            if now - setup.since > action_timeout:
-                self.setup_lands(order_id, now)
-                self.setup_ended(order_id, now)
-                uuid = setup.record
-                if uuid is None and setup.boot.record is not None:
-                    uuid = setup.boot.record.uuid
-                expired.append({"action": "setup", "record": uuid, "age_s": now - setup.since})
-        for node_id, (_, since) in list(self._shutdowns.items()):
-            if now - since > action_timeout:
-                self.shutdown_ended(node_id, now)
-                expired.append({"action": "shutdown", "node": node_id, "age_s": now - since})
         for uuid, (_, since) in list(self.cleans.items()):
             if now - since > action_timeout and uuid not in self.fences:
                 self.clean_ended(uuid, now)
@@ -124,20 +97,6 @@ class Flights:
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """By record uuid; `without` is the record or node whose own flight is left out."""
         flights = {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
-        flights |= {
-            setup.record: Flight("setup", setup.since)
-            for setup in self._setups.values()
-            if setup.record is not None
-        }
-        # A reused record is spoken for before its claim is back.
-        flights |= {
-            setup.boot.record.uuid: Flight("setup", setup.since)
-            for setup in self._setups.values()
-            if setup.boot.record is not None
-        }
-        for node_id, (order, since) in self._shutdowns.items():
-            if order.record is not None and node_id != without:
-                flights[order.record] = Flight("shutdown", since)
         for uuid, (clean, since) in self.cleans.items():
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
@@ -146,24 +105,10 @@ class Flights:
         flights |= {uuid: Flight("bind", since) for uuid, since in self.binds.items()}
         return flights
 
-    def by_node(self, without: str | None) -> dict[str, Flight]:
-        return {
-            node_id: Flight(
-                "shutdown:idle" if order.reason is Reason.IDLE_BEYOND_DEMAND else "shutdown:bad",
-                since,
-            )
-            for node_id, (order, since) in self._shutdowns.items()
-            if node_id != without
-        }
-
+    @property
     def unclaimed(self) -> tuple[str, ...]:
-        """The sizes of set-ups that no record stands for yet, or that nobody knows of."""
-        under_way = (
-            setup.boot.size.name
-            for setup in self._setups.values()
-            if setup.record is None and setup.boot.record is None
-        )
-        return (*under_way, *(size for size, _ in self._doubtful))
+        """The sizes of set-ups of which nobody knows whether a record was claimed for them."""
+        return tuple(size for size, _ in self._doubtful)
 
     # What the listings show.
 
@@ -185,75 +130,12 @@ class Flights:
     def destroyed_lately(self) -> int:
         return len(self._destroyed_at)
 
-    # Set-ups.
-
-    def setup_begun(self, boot: BootOrder, now: float) -> int:
-        order_id = next(self._order_ids)
-        self._setups[order_id] = SetUp(boot, now)
-        if boot.record is not None:
-            self.sizes[boot.record.uuid] = boot.size.name
-        return order_id
-
-    def setup_lands(self, order_id: int, now: float, *, in_doubt: bool = False) -> None:
-        """It ends now; its record is a node to be until it is listed with the claim.
-
-        Where nobody knows whether it was claimed (`in_doubt`), it may be one all the same.
-        """
-        setup = self._setups.get(order_id)
-        if setup is None:
-            return
-        uuid = setup.record
-        if uuid is None and in_doubt and setup.boot.record is not None:
-            uuid = setup.boot.record.uuid
-        if uuid is not None:
-            self._landed[uuid] = (Flight("setup", setup.since), now)
-        elif in_doubt:
-            self._doubtful.append((setup.boot.size.name, now))
-
-    def is_setup(self, order_id: int) -> bool:
-        return order_id in self._setups
-
-    def claimed(self, order_id: int, record: Record) -> None:
-        setup = self._setups.get(order_id)
-        if setup is not None:
-            self._setups[order_id] = replace(setup, record=record.uuid)
-            self.sizes[record.uuid] = setup.boot.size.name
-
-    def setup_ended(self, order_id: int, now: float) -> SetUp | None:
-        setup = self._setups.pop(order_id, None)
-        if setup is not None:
-            if setup.boot.record is not None:
-                self.touched[setup.boot.record.uuid] = now
-            if setup.record is not None:
-                self.touched[setup.record] = now
-        return setup
-
     # Shutdowns.
 
-    def shutdown_begun(self, order: ShutdownOrder, now: float) -> None:
-        self._shutdowns[order.node_id] = (order, now)
-
-    def shut_down(self, order: ShutdownOrder, now: float) -> None:
+    def shut_down(self, reason: Reason, now: float) -> None:
         """The node is gone."""
-        if order.reason is not Reason.IDLE_BEYOND_DEMAND:
+        if reason is not Reason.IDLE_BEYOND_DEMAND:
             self._destroyed_at.append(now)
-
-    def is_shutdown(self, order: ShutdownOrder) -> bool:
-        under_way = self._shutdowns.get(order.node_id)
-        return under_way is not None and under_way[0] is order
-
-    def destroy_sent(self, destroyed: Destroyed) -> None:
-        node_id = destroyed.order.node_id
-        known = self.destroyed.get(node_id)
-        if known is not None:
-            destroyed = replace(destroyed, sent_at=known.sent_at)
-        self.destroyed[node_id] = destroyed
-
-    def shutdown_ended(self, node_id: str, now: float) -> None:
-        self.touched[node_id] = now
-        self._shutdowns.pop(node_id, None)
-        self.destroyed.pop(node_id, None)
-        self._questions.pop(node_id, None)
 
     def next_question_s(self, id: str, longest: float) -> float:
         """How long to wait before the next question about `id`: doubling."""
@@ -296,13 +178,21 @@ class Flights:
 
     # Workflows.
 
-    def workflow_ended(self, action: Action, about: About, now: float) -> None:
+    def workflow_ended(
+        self, action: Action, state: State, about: About, since: float, now: float
+    ) -> None:
         """It blocks its record and node no more; a listing that began before shows what was."""
         for id in about:
             if id is not None:
                 self.touched[id] = now
         if action is Action.PRUNE:
             self._cleaned_at.append(now)
+        elif action is Action.SETUP and state.is_written:
+            # A node to be until it is listed with the claim (U6).
+            if about.record is not None:
+                self._landed[about.record] = (Flight("setup", since), now)
+            else:
+                self._doubtful.append((state.order.size.name, now))
 
     # Drains.
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.evidence import Look
+from nodemanager.core.execute import setup
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import BootOrder
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
-
-
-def create_key(incarnation: str) -> str:
-    return f"create:{incarnation}"
 
 
 def destroy_key(node_id: str) -> str:
@@ -29,7 +25,7 @@ def clean_key(uuid: str) -> str:
     return f"clean:{uuid}"
 
 
-_WRITTEN_BEFORE = {Action.PRUNE: "Deleting"}
+_WRITTEN_BEFORE = {Action.PRUNE: "Deleting", Action.SHUTDOWN: "Destroying"}
 """The state of an entry that was written down before states were."""
 
 
@@ -52,6 +48,8 @@ def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
 def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     """The state that was kept. Raises ValueError for what is none."""
     details = intent.details
+    if workflow.action is Action.SETUP and "state" not in details:
+        return setup.left_by_older(details, intent.record, intent.plan_id)
     name = details.get("state", _WRITTEN_BEFORE.get(workflow.action))
     kind = next((one for one in workflow.states if one.__name__ == name), None)
     if kind is None:
@@ -61,33 +59,6 @@ def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     if intent.pre_image is not None and "before" in names:
         data["before"] = codec_of(Record).encode(intent.pre_image)
     return decoded(kind, data)
-
-
-def create_intent(boot: BootOrder, claim: Claim) -> Intent:
-    """A claim and the create on it; what record is claimed is not known yet where it is new."""
-    return Intent(
-        IntentKind.CREATE,
-        create_key(claim.incarnation),
-        boot.plan_id,
-        record=boot.record.uuid if boot.record is not None else None,
-        details={
-            "incarnation": claim.incarnation,
-            "name": claim.node_name,
-            "size": boot.size.name,
-            "reason": boot.reason.value,
-        },
-    )
-
-
-def destroy_intent(order: ShutdownOrder) -> Intent:
-    return Intent(
-        IntentKind.DESTROY,
-        destroy_key(order.node_id),
-        order.plan_id,
-        record=order.record,
-        node=order.node_id,
-        details={"order": codec_of(ShutdownOrder).encode(order)},
-    )
 
 
 def clean_intent(
@@ -129,26 +100,6 @@ def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]
             except ValueError:
                 fenced = True
             yield intent.record, fenced
-
-
-@dataclass(slots=True)
-class LooseCreate:
-    """A create of which nobody knows what became. `since` is CLOCK_BOOTTIME."""
-
-    key: str
-    incarnation: str
-    size: str
-    since: float
-    asked: bool = False
-
-
-def loose_create(intent: Intent, since: float) -> LooseCreate:
-    """Raises ValueError for details that no `create_intent` has."""
-    details = intent.details
-    incarnation, size = details.get("incarnation"), details.get("size")
-    if not isinstance(incarnation, str) or not isinstance(size, str):
-        raise ValueError("a create without incarnation or size")
-    return LooseCreate(intent.key, incarnation, size, since)
 
 
 def destroy_order(intent: Intent) -> ShutdownOrder:

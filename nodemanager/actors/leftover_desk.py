@@ -14,20 +14,16 @@ from nodemanager.actors.messages import (
     LeftoverReleased,
     LeftoversFound,
     ReleaseLeftover,
-    ShutdownLooked,
     TendLeftovers,
 )
 from nodemanager.core import leftovers
-from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.leftovers import Turn
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.reasons import Event
 from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 
 FIND_EVERY_S = 3600.0
 """EC2 forgets a terminated instance within the hour, and what it left costs by the hour."""
-PINS_TRIES = 3
-"""So many looks without an answer, and a node costs more than what it may leave behind."""
 ROOM_AGAIN_S = 5.0
 """How soon to look again for a free worker."""
 LEFTOVERS = "leftovers"
@@ -37,69 +33,19 @@ LEFTOVERS = "leftovers"
 class LeftoverDesk(CleanDesk):
     """Asks what nodes pin before they go, finds what was left, and releases it in order."""
 
-    # Before a destroy.
-
-    def _asks_pins(self, node_id: str) -> bool:
-        return self._pins_failed.get(node_id, 0) < PINS_TRIES
-
-    def _count_look(self, message: ShutdownLooked, *, too_late: bool) -> None:
-        """One more look that did not tell in time what the node pins, or all that is forgotten."""
-        node_id = message.order.node_id
-        if message.pins is not None and not too_late:
-            self._pins_failed.pop(node_id, None)
-            return
-        if message.pins is None and message.error is None:
-            return
-        self._pins_failed[node_id] = self._pins_failed.get(node_id, 0) + 1
-        if isinstance(message.error, Throttled):
-            self._throttled(message.error)
-        self._leftovers_unknown(
-            message.error or "the answer came too late",
-            order=message.order,
-            attempt=self._pins_failed[node_id],
-            retry_s=None,
-        )
-
-    def _enter_pins(self, message: ShutdownLooked) -> tuple[Reason, dict[str, object]] | None:
-        """Write down what the node pins; None when it may go, else why not yet."""
-        order = message.order
-        if message.pins is None and self._asks_pins(order.node_id):
-            return Reason.PINS_UNKNOWN, {
-                "error": message.error,
-                "attempt": self._pins_failed.get(order.node_id, 0),
-                "limit": PINS_TRIES,
-            }
-        if message.pins is None:
-            self._log.event(
-                Event.LEFTOVER_UNKNOWN,
-                level=WARNING,
-                node=order.node_id,
-                detail="its shutdown goes on: what it leaves is found by its tags",
-                attempt=self._pins_failed.pop(order.node_id),
-                limit=PINS_TRIES,
-                plan=order.plan_id,
-            )
-        if not self._leftovers.enter(message.pins or (), self._clock.boottime()):
-            return Reason.READ_ONLY, {"detail": self._scribe.problem}
-        return None
-
     def _leftovers_unknown(
         self,
-        error: Exception | str,
+        error: Exception,
         *,
-        order: ShutdownOrder | None,
         attempt: int,
-        retry_s: float | None,
+        retry_s: float,
     ) -> None:
         self._log.event(
             Event.LEFTOVER_UNKNOWN,
             level=WARNING,
-            node=None if order is None else order.node_id,
             error=error,
             attempt=attempt,
-            limit=None if order is None else PINS_TRIES,
             retry_s=retry_s,
-            plan=None if order is None else order.plan_id,
         )
         self._role.observer.leftovers_unknown()
 
@@ -161,9 +107,7 @@ class LeftoverDesk(CleanDesk):
         if message.error is not None:
             self._finds_failed += 1
             wait_s = min(FIND_EVERY_S, leftovers.retry_delay(self._finds_failed))
-            self._leftovers_unknown(
-                message.error, order=None, attempt=self._finds_failed, retry_s=wait_s
-            )
+            self._leftovers_unknown(message.error, attempt=self._finds_failed, retry_s=wait_s)
         else:
             self._finds_failed = 0
             wait_s = FIND_EVERY_S

@@ -9,14 +9,12 @@ from typing import Any, Protocol
 from nodemanager.core.adoption import AdoptOrder
 from nodemanager.core.binding import BindOrder
 from nodemanager.core.commands import Reply
-from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.drain import DrainOrder
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
-    Claim,
     CloudNode,
     FreedLife,
     Job,
@@ -27,7 +25,6 @@ from nodemanager.core.model import (
     StoreTime,
 )
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import BootOrder
 from nodemanager.core.settings import Settings
 from nodemanager.errors import RemoteError
 
@@ -187,50 +184,6 @@ class TaggedAsked:
     asked_at: float
 
 
-# Set-up.
-
-
-@dataclass(frozen=True, slots=True)
-class SetUpNode:
-    """Claim a record and create a node on it. `claim.at` is left for the worker to stamp.
-
-    `store_offset` turns CLOCK_BOOTTIME into the store's clock; nothing is begun after
-    `not_after`, nor in another store than `store_id` (L5).
-    """
-
-    order_id: int
-    boot: BootOrder
-    claim: Claim
-    store_id: str
-    store_offset: float
-    not_after: float
-
-
-@dataclass(frozen=True, slots=True)
-class RecordClaimed:
-    order_id: int
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCreated:
-    order_id: int
-    record: Record
-    node: CloudNode
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class SetupFailed:
-    """`record` is the claimed one, if it came that far; a `definite` error made no node (U6)."""
-
-    order_id: int
-    record: Record | None
-    error: Exception
-    definite: bool
-    stage: str
-
-
 # Adoption.
 
 
@@ -261,60 +214,6 @@ class AdoptNode:
 class NodeAdopted:
     order: AdoptOrder
     error: RemoteError | None = None
-
-
-# Shut-down.
-
-
-@dataclass(frozen=True, slots=True)
-class LookBeforeShutdown:
-    """Read the record, after asking the cloud what the node pins unless told not to (D2, D4)."""
-
-    order: ShutdownOrder
-    pins: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ShutdownLooked:
-    """`pins` is None where that was not asked, or `error` was the answer."""
-
-    order: ShutdownOrder
-    found: ShutdownEvidence
-    pins: tuple[Leftover, ...] | None = None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DestroyNode:
-    order: ShutdownOrder
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDestroyed:
-    """The answer to a destroy; `outcome` is not yet the last word unless it is GONE (D3)."""
-
-    order: ShutdownOrder
-    outcome: Outcome
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AskGone:
-    order: ShutdownOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GoneAsked:
-    order: ShutdownOrder
-    node: CloudNode | None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckGone:
-    """The timer's reminder that a destroyed node is to be asked for again."""
-
-    order: ShutdownOrder
 
 
 # Leftovers.

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
     AdoptLooked,
     AdoptNode,
+    CarryOut,
     LookBeforeAdopt,
     NodeAdopted,
-    NodeCreated,
-    RecordClaimed,
     Ref,
-    SetupFailed,
-    SetUpNode,
 )
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.core.model import Record, Tags
-from nodemanager.core.settings import CREATE_WITHIN_S
+from nodemanager.core.execute.effects import (
+    CheckImage,
+    ClaimRecord,
+    Created,
+    CreateNode,
+    Effect,
+    FindByTag,
+    RenewClaim,
+)
+from nodemanager.core.model import Claim, Record, Tags
 from nodemanager.errors import RemoteError, StoreRefused, before_writing
 from nodemanager.records.api import RecordStore
 
@@ -29,7 +36,7 @@ UserData = Callable[[Record, str], str]
 
 
 class NodeSetupActor(RoleActor):
-    """Carries out one SetUpNode at a time and ends each in NodeCreated or SetupFailed (D5)."""
+    """Carries out one step of a set-up at a time; the daemon decides in between (D5, U10)."""
 
     def __init__(
         self,
@@ -48,23 +55,22 @@ class NodeSetupActor(RoleActor):
         self._clock = clock
         self._user_data = user_data
 
-    def on_SetUpNode(self, order: SetUpNode) -> None:
-        if self._clock.boottime() > order.not_after:
-            error = RemoteError("its order expired before it was begun")
-            self._daemon.tell(SetupFailed(order.order_id, None, error, True, "claim"))
-            return
-        try:
-            self._cloud.check_image()
-        except RemoteError as error:
-            self._daemon.tell(SetupFailed(order.order_id, None, error, True, "image"))
-            return
-        try:
-            record = self._claim(order)
-        except RemoteError as error:
-            self._daemon.tell(SetupFailed(order.order_id, None, error, error.definite, "claim"))
-            return
-        self._daemon.tell(RecordClaimed(order.order_id, record))
-        self._create(order, record)
+    def on_CarryOut(self, message: CarryOut) -> None:
+        self._daemon.tell(carried_out(message, self._carry_out))
+
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case CheckImage():
+                return self._cloud.check_image()
+            case ClaimRecord():
+                return self._claim(effect)
+            case RenewClaim(record=record, claim=claim, offset=offset):
+                return self._store.claim(record, self._stamped(claim, offset))
+            case CreateNode():
+                return self._create(effect)
+            case FindByTag(uuid=uuid):
+                return self._cloud.find_by_record(uuid)
+        raise not_mine(self, effect)
 
     def on_LookBeforeAdopt(self, message: LookBeforeAdopt) -> None:
         order = message.order
@@ -84,42 +90,28 @@ class NodeSetupActor(RoleActor):
             return
         self._daemon.tell(NodeAdopted(order))
 
-    def _claim(self, order: SetUpNode) -> Record:
+    def _claim(self, effect: ClaimRecord) -> Record:
         with before_writing():
             found = self._store.store_id()
-        if found != order.store_id:
-            raise StoreRefused(f"the store is {found} now, and was {order.store_id} (L5)")
-        claim = replace(order.claim, at=order.store_offset + self._clock.boottime())
-        if order.boot.record is not None:
-            return self._store.claim(order.boot.record, claim)
+        if found != effect.store_id:
+            raise StoreRefused(f"the store is {found} now, and was {effect.store_id} (L5)")
+        claim = self._stamped(effect.claim, effect.offset)
+        if effect.record is not None:
+            return self._store.claim(effect.record, claim)
         return self._store.create(claim)
 
-    def _create(self, order: SetUpNode, record: Record) -> None:
-        began_at = self._clock.boottime()
-        stage = "claim"
-        try:
-            record = self._renewed(order, record)
-            stage = "create"
-            create = CreateOrder(
-                name=record.hostname or order.claim.node_name,
-                size=order.boot.size,
-                tags=Tags(
-                    order.claim.pool, record.uuid, order.claim.incarnation, order.boot.size.name
-                ),
-                client_token=order.claim.incarnation,
-                user_data=self._user_data(record, self._store.ping_url(record)),
-            )
-            node = self._cloud.create(create)
-        except RemoteError as error:
-            self._daemon.tell(SetupFailed(order.order_id, record, error, error.definite, stage))
-            return
-        took_s = self._clock.boottime() - began_at
-        self._daemon.tell(NodeCreated(order.order_id, record, node, took_s))
+    def _stamped(self, claim: Claim, offset: float) -> Claim:
+        return replace(claim, at=offset + self._clock.boottime())
 
-    def _renewed(self, order: SetUpNode, record: Record) -> Record:
-        """The claim renewed where it is too old to send a create on (U5, A2)."""
-        assert record.claim is not None
-        now = order.store_offset + self._clock.boottime()
-        if now - record.claim.at <= CREATE_WITHIN_S:
-            return record
-        return self._store.claim(record, replace(record.claim, at=now))
+    def _create(self, effect: CreateNode) -> Created:
+        began_at = self._clock.boottime()
+        record, claim = effect.record, effect.claim
+        order = CreateOrder(
+            name=record.hostname or claim.node_name,
+            size=effect.size,
+            tags=Tags(claim.pool, record.uuid, claim.incarnation, effect.size.name),
+            client_token=claim.incarnation,
+            user_data=self._user_data(record, self._store.ping_url(record)),
+        )
+        node = self._cloud.create(order)
+        return Created(node, self._clock.boottime() - began_at)

@@ -5,24 +5,30 @@ It never touches the record.
 
 from __future__ import annotations
 
+from typing import Any
+
 from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
-    AskGone,
-    DestroyNode,
+    CarryOut,
     FindLeftovers,
-    GoneAsked,
     LeftoverReleased,
     LeftoversFound,
-    LookBeforeShutdown,
-    NodeDestroyed,
     Ref,
     ReleaseLeftover,
-    ShutdownLooked,
 )
+from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.destroy import ShutdownEvidence
+from nodemanager.core.execute.effects import (
+    AskNode,
+    DestroyNode,
+    Effect,
+    LookAtNode,
+    NodeLooked,
+)
 from nodemanager.core.model import Outcome
-from nodemanager.errors import RemoteError
+from nodemanager.errors import RemoteError, TooLate
 from nodemanager.records.api import RecordStore
 
 
@@ -30,45 +36,50 @@ class NodeShutdownActor(RoleActor):
     """Each command is one or two remote calls and one answer; waiting is the timer's (D3)."""
 
     def __init__(
-        self, *, cloud: CloudDriver, store: RecordStore, daemon: Ref, on_death: OnDeath
+        self,
+        *,
+        cloud: CloudDriver,
+        store: RecordStore,
+        daemon: Ref,
+        clock: Clock,
+        on_death: OnDeath,
     ) -> None:
         super().__init__(on_death)
         self._cloud = cloud
         self._store = store
         self._daemon = daemon
+        self._clock = clock
 
-    def on_LookBeforeShutdown(self, message: LookBeforeShutdown) -> None:
-        uuid = message.order.record
+    def on_CarryOut(self, message: CarryOut) -> None:
+        self._daemon.tell(carried_out(message, self._carry_out))
+
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case LookAtNode():
+                return self._look(effect)
+            case DestroyNode(node_id=node_id, not_after=not_after):
+                late_s = self._clock.boottime() - not_after
+                if late_s > 0:
+                    raise TooLate(f"its order expired {late_s:.0f} s before it could be sent")
+                return self._cloud.destroy(node_id)
+            case AskNode(node_id=node_id):
+                return self._cloud.ask(node_id)
+        raise not_mine(self, effect)
+
+    def _look(self, effect: LookAtNode) -> NodeLooked:
         pins, failed = None, None
-        if message.pins:
+        if effect.pins:
             # Before the record is read: the destroy is decided on what was read last.
             try:
-                pins = self._cloud.pins(message.order.node_id)
+                pins = self._cloud.pins(effect.node_id)
             except RemoteError as error:
                 failed = error
         try:
-            record = self._store.read(uuid) if uuid is not None else None
+            record = self._store.read(effect.record) if effect.record is not None else None
             found = ShutdownEvidence(record)
         except RemoteError as error:
             found = ShutdownEvidence(None, error=str(error))
-        self._daemon.tell(ShutdownLooked(message.order, found, pins, failed))
-
-    def on_DestroyNode(self, message: DestroyNode) -> None:
-        order = message.order
-        try:
-            answer = NodeDestroyed(order, self._cloud.destroy(order.node_id))
-        except RemoteError as error:
-            outcome = Outcome.FAILED if error.definite else Outcome.UNKNOWN
-            answer = NodeDestroyed(order, outcome, error)
-        self._daemon.tell(answer)
-
-    def on_AskGone(self, message: AskGone) -> None:
-        order = message.order
-        try:
-            answer = GoneAsked(order, self._cloud.ask(order.node_id))
-        except RemoteError as error:
-            answer = GoneAsked(order, None, error)
-        self._daemon.tell(answer)
+        return NodeLooked(found, pins, failed)
 
     def on_FindLeftovers(self, message: FindLeftovers) -> None:
         try:

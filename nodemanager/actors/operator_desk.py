@@ -27,7 +27,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Reply, Result, Verb
-from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.facts import BreakerSet, CommandGiven
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.marks import HandClean, Mark, Marks
@@ -111,10 +111,6 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         self._drains = {id: one for id, one in self._drains.items() if id not in ended}
         self._kills = {id: one for id, one in self._kills.items() if id not in ended}
         self._save_marks()
-
-    def _gone(self, order: ShutdownOrder) -> None:
-        super()._gone(order)
-        self._forget_marks(frozenset({order.node_id}))
 
     # Whom a command names.
 
@@ -249,7 +245,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if named is None:
             return
         node_id = named.node or named.id
-        if node_id in self._flights.destroyed:
+        if self._runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answer(said, commands.too_late(named))
             return
         drain, kill = self._drains.pop(node_id, None), self._kills.pop(node_id, None)
@@ -321,7 +317,6 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             self._paused = None
             self._not_written(said, None)
             return
-        self._withdraw_setups("paused")
         self._decide_soon()
         text = (
             "the pool is paused: nothing is created, destroyed or freed; what was sent already "

@@ -64,7 +64,8 @@ class Once:
 class Role:
     """What the daemon actor is given once and for all.
 
-    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token.
+    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates`
+    says that the cloud makes one node of creates with one client token (U9).
     """
 
     manager: str
@@ -74,6 +75,7 @@ class Role:
     identity: Identity
     observer: Observer
     backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
+    repeats_creates: bool = False
     holds_lease: Callable[[], bool] = lambda: True
     token: int = 0
     once: Once | None = None

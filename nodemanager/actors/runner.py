@@ -7,8 +7,9 @@ restart reads it from the journal and goes on.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nodemanager.actors.crew import Crew
@@ -16,11 +17,13 @@ from nodemanager.actors.intents import entry_of, fields_of, state_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core.execute.books import Learned
-from nodemanager.core.execute.effects import Effect, Wait, Write
+from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
+from nodemanager.core.execute.setup import is_unclear
 from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
+    Begin,
     Due,
     Event,
     Expired,
@@ -34,6 +37,7 @@ from nodemanager.core.execute.workflow import (
     Workflow,
 )
 from nodemanager.core.facts import Fact
+from nodemanager.core.model import Leftover
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
@@ -62,6 +66,12 @@ class Shell(Protocol):
 
     def learn(self, one: Learned) -> None:
         """Enter it into the books."""
+
+    def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
+        """Whether what a node may leave behind is on the disk (D4)."""
+
+    def begin_elsewhere(self, one: Begin) -> None:
+        """Begin what is no workflow yet."""
 
     def ended(self, key: Key, state: State, about: About, since: float) -> None:
         """It blocks its record and node no more, from that state on."""
@@ -98,6 +108,8 @@ class Runner:
         self._left: dict[Key, tuple[OpenIntent, State]] = {}
         """What a former run left, until it is gone on with."""
         self._resumed: dict[Key, OpenIntent] = {}
+        self._held: dict[Key, tuple[Event, ...]] = {}
+        """What the journal could not take the step of: it happens again once it can."""
 
     # What comes in.
 
@@ -108,14 +120,17 @@ class Runner:
         if key in self._running:
             return
         step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
-        self._apply(key, None, step, now)
+        # One that the journal can't take is not begun: the next plan orders it again.
+        begun = self._begun(step)
+        if self._commit(key, None, step, begun):
+            self._enter(key, step, now, begun=begun)
 
     def carried_out(self, message: CarriedOut, now: float) -> None:
         """A worker answered."""
         crew = self._shell.crew_for(message.effect)
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
-        if isinstance(message.effect, Write):
+        if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.error)
         event: Event = Answered(message.effect, message.answer)
         if message.error is not None:
@@ -146,7 +161,7 @@ class Runner:
             self._log.event(
                 Name.FLIGHT_EXPIRED,
                 level=WARNING,
-                action=key.action.value,
+                action=self._workflows[key.action].flight(running.state).partition(":")[0],
                 record=about.record,
                 node=about.node,
                 age_s=age_s,
@@ -159,24 +174,29 @@ class Runner:
             if running.state.listens:
                 self._take(key, News(), now)
 
+    def drop(self, action: Action, ids: Iterable[str]) -> None:
+        """Forget those whose effect no worker has begun: the next run finds what was written."""
+        for id in ids:
+            running = self._running.pop(Key(action, id), None)
+            if running is not None and running.state.is_under_way:
+                key, about = Key(action, id), self._about(Key(action, id), running.state)
+                self._shell.ended(key, running.state, about, running.since)
+
     # A former run's.
 
     def load(self, intents: Iterable[OpenIntent]) -> None:
         """Take in what a former run left; nothing is done yet. What can't be read is parked."""
         for one in intents:
             workflow = self._workflows.get(_action_of(one))
-            if workflow is None or one.parked:
+            if workflow is None:
+                continue
+            if one.parked:
+                self._tell_parked(one, one.error)
                 continue
             try:
                 state = state_of(workflow, one.intent)
             except ValueError as error:
-                self._log.event(
-                    Name.INTENT_PARKED,
-                    level=WARNING,
-                    error=str(error),
-                    clear="see what became of it by hand; it is in the journal, and blocks nothing",
-                    **fields_of(one),
-                )
+                self._tell_parked(one, str(error))
                 continue
             self._left[self._key(workflow.action, state.order)] = (one, state)
 
@@ -188,10 +208,15 @@ class Runner:
                 continue
             self._log.event(Name.INTENT_OPEN, **fields_of(one))
             self._resumed[key] = one
-            self._running[key] = running = Running(state, now, next(self._serials))
-            seen = self._shell.seen(key, state.order.plan_id)
-            step = self._workflows[key.action].resume(state, seen)
-            self._apply(key, running, step, now)
+            step = self._workflows[key.action].resume(
+                state, self._shell.seen(key, state.order.plan_id)
+            )
+            # It blocked nothing of this run so far.
+            left_off = Running(state, now, 0)
+            if self._commit(key, left_off, step, begun := self._begun(step)):
+                self._enter(key, step, now, begun=begun)
+            else:
+                self._left[key] = (one, state)
 
     # What it knows.
 
@@ -204,12 +229,41 @@ class Runner:
                 continue
             about = self._about(key, running.state)
             kind = self._workflows[key.action].flight(running.state)
-            flight = Flight(kind, running.since)
             if about.record is not None:
-                records[about.record] = flight
+                records[about.record] = Flight(kind.partition(":")[0], running.since)
             if about.node is not None:
-                nodes[about.node] = flight
+                nodes[about.node] = Flight(kind, running.since)
         return records, nodes
+
+    def unclaimed(self, without: Key | None = None) -> tuple[str, ...]:
+        """The sizes of set-ups that no record stands for yet; `without` one of them."""
+        return tuple(
+            running.state.order.size.name
+            for key, running in self._running.items()
+            if key.action is Action.SETUP and key != without and running.state.is_under_way
+            if self._about(key, running.state).record is None
+        )
+
+    def unclear(self) -> Mapping[str, int]:
+        """By size, the set-ups whose create got no clear answer."""
+        return Counter(
+            running.state.order.size.name
+            for key, running in self._running.items()
+            if key.action is Action.SETUP and is_unclear(running.state)
+        )
+
+    def destroys_of(self) -> set[str]:
+        """The records whose node is being destroyed, or asked for: nodes go before records (R1)."""
+        return {
+            running.state.order.record
+            for key, running in self._running.items()
+            if key.action is Action.SHUTDOWN and running.state.order.record is not None
+        }
+
+    def is_written(self, key: Key) -> bool:
+        """Whether a write of it was sent, or may have been."""
+        running = self._running.get(key)
+        return running is not None and running.state.is_written
 
     @property
     def is_empty(self) -> bool:
@@ -226,23 +280,46 @@ class Runner:
         running = self._running[key]
         seen = self._shell.seen(key, running.state.order.plan_id)
         step = self._workflows[key.action].on(running.state, event, seen)
-        return self._apply(key, running, step, now, at)
-
-    def _apply(
-        self,
-        key: Key,
-        before: Running | None,
-        step: Step[Any],
-        now: float,
-        at: Crew | None = None,
-    ) -> bool:
+        if step.attempt_failed is not None and self._parked(key, running, step.attempt_failed):
+            return False
+        for one in step.begin:
+            if one.action not in self._workflows:
+                # Before the end of what led to it is written.
+                self._shell.begin_elsewhere(one)
+        if step.begin and self._scribe.problem and key.action is Action.SHUTDOWN:
+            step = replace(step, ended=None)
         begun = self._begun(step)
-        if not self._commit(key, before, step, begun):
-            if before is None:
-                # It is not begun: the next plan orders it again, if that still stands.
-                return False
-            return self._apply(key, before, self._refused(key, before), now, at)
-        return self._enter(key, step, now, before, at, begun)
+        if self._commit(key, running, step, begun):
+            return self._enter(key, step, now, running, at, begun)
+        problem = self._scribe.problem or "the journal can't be written"
+        refused = self._workflows[key.action].on(running.state, Refused(problem), seen)
+        if refused.state == running.state and not refused.effects:
+            self._held[key] = (*self._held.get(key, ()), event)
+            return False
+        begun = self._begun(refused)
+        committed = self._commit(key, running, refused, begun)
+        assert committed, "what the journal refused leads to nothing that it must have"
+        return self._enter(key, refused, now, running, at, begun)
+
+    def _parked(self, key: Key, running: Running, error: str) -> bool:
+        """Count one more failed attempt to finish what a former run left; whether it is parked."""
+        counted = self._scribe.recovery_failed(str(key), error)
+        if counted is None or not counted.parked:
+            return False
+        del self._running[key]
+        self._resumed.pop(key, None)
+        about = self._about(key, running.state)
+        self._shell.ended(key, running.state, about, running.since)
+        self._tell_parked(counted, error)
+        return True
+
+    def heal(self, now: float) -> None:
+        """Go on with what the journal refused, now that it can be written."""
+        held, self._held = self._held, {}
+        for key, events in held.items():
+            for event in events:
+                if key in self._running:
+                    self._take(key, event, now)
 
     def _enter(
         self,
@@ -258,6 +335,8 @@ class Runner:
         running = None
         if after is not None:
             since, serial = (before.since, before.serial) if before else (now, next(self._serials))
+            if step.attempt_failed is not None:
+                since = now
             running = self._running[key] = Running(after, since, serial)
         else:
             self._running.pop(key, None)
@@ -281,10 +360,14 @@ class Runner:
 
     def _commit(self, key: Key, before: Running | None, step: Step[Any], begun: Begun) -> bool:
         """Whether the step is on the disk: its state, what it begins, and what it concludes."""
+        if step.pins and not self._shell.enter_pins(step.pins):
+            return False
         after: State | None = step.state
         opened, ended = [], []
         if after is not None and after.is_written:
-            if before is None or after != before.state:
+            was_written = before is not None and before.state.is_written
+            writes = any(isinstance(effect, Write) for effect in step.effects)
+            if not was_written or writes or begun:
                 opened.append(entry_of(key, after, self._workflows[key.action]))
         elif before is not None and before.state.is_written and step.ended is not None:
             ended.append(Conclusion(str(key), step.ended.name, step.ended.details))
@@ -302,16 +385,22 @@ class Runner:
         """The workflows that a step begins, each with its first step."""
         begun = []
         for one in step.begin:
+            if one.action not in self._workflows:
+                continue
             key = self._key(one.action, one.order)
             if key not in self._running:
                 seen = self._shell.seen(key, one.order.plan_id)
                 begun.append((key, self._workflows[one.action].start(one.order, seen)))
         return begun
 
-    def _refused(self, key: Key, before: Running) -> Step[Any]:
-        problem = self._scribe.problem or "the journal can't be written"
-        seen = self._shell.seen(key, before.state.order.plan_id)
-        return self._workflows[key.action].on(before.state, Refused(problem), seen)
+    def _tell_parked(self, one: OpenIntent, error: str | None) -> None:
+        self._log.event(
+            Name.INTENT_PARKED,
+            level=WARNING,
+            error=error,
+            clear="see what became of it by hand; it is in the journal, and blocks nothing",
+            **fields_of(one),
+        )
 
     def _send(self, key: Key, running: Running, effect: Effect, at: Crew | None) -> bool:
         if isinstance(effect, Wait):

@@ -39,6 +39,8 @@ class CloudDriver(Protocol):
     """Seconds after a create until an unfiltered question about the node is answered truly (A1)."""
     ids_unique: bool
     """Node ids are never used again, so that a record may pair by instance id (P1)."""
+    takes_client_tokens: bool
+    """Creates with one `client_token` make one node, however often they are sent (U9)."""
     may_authorise: bool
     """The contract suite proves its listings complete; without that it frees nothing (L2)."""
 

@@ -57,6 +57,7 @@ class DummyCloud(LibcloudCloud):
     provider = "dummy"
     visible_after = 0.0
     ids_unique = True
+    takes_client_tokens = True
     may_authorise = True
     raw_states: ClassVar[Mapping[str, CloudState]] = {
         "running": CloudState.RUNNING,

@@ -52,6 +52,7 @@ class Ec2Cloud(LibcloudCloud):
     provider = "ec2"
     visible_after = 300.0
     ids_unique = True
+    takes_client_tokens = True
     may_authorise = True
     raw_states: ClassVar[Mapping[str, CloudState]] = {
         "pending": CloudState.PENDING,

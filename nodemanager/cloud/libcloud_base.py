@@ -76,6 +76,7 @@ class LibcloudCloud(ABC):
     provider: str = ""
     visible_after: float = 300.0
     ids_unique: bool = False
+    takes_client_tokens: bool = False
     may_authorise: bool = False
     raw_states: ClassVar[Mapping[str, CloudState]] = {}
     """The cloud's own words for states (T4); one that is missing here is `unknown`."""

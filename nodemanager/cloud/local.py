@@ -40,6 +40,7 @@ class LocalCloud(LibcloudCloud):
     provider = "local"
     visible_after = 0.0
     ids_unique = True
+    takes_client_tokens = True
     may_authorise = True
     raw_states: ClassVar[Mapping[str, CloudState]] = {
         "pending": CloudState.PENDING,

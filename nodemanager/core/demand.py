@@ -7,9 +7,9 @@ min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nodemanager.core.bearers import node_of
 from nodemanager.core.history import History
@@ -58,6 +58,7 @@ class Wants:
     unsatisfiable: tuple[Verdict, ...] = ()
     unwanted: frozenset[str] = frozenset()
     over_max: frozenset[str] = frozenset()
+    needless: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +279,8 @@ class Market:
         self.views = views
         self.spare: Counter[str] = Counter()
         self.just_busy: Counter[str] = Counter()
+        self.booting: Counter[str] = Counter()
+        """Nodes to be, by size; they are among the spare ones."""
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         leaving = _leaving(snapshot)
         self.existing = self.pending + len(leaving - pending)
@@ -355,6 +358,7 @@ class Market:
             size = self.sizes.by_price[0]
         if size is not None:
             self.spare[size.name] += spare
+            self.booting[size.name] += spare
             self.price += size.price or 0.0
 
     def trade(self) -> Wants:
@@ -369,6 +373,8 @@ class Market:
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
         wanted = frozenset(lot.size.name for lot in lots if lot.count)
+        for name, count in self.snapshot.unclear.items():
+            refused[name, Reason.CREATE_UNCLEAR] += count
         unwanted, over_max = self._unwanted(wishes)
         # Where max_nodes has no room for one more, none of those on their way out may stay.
         unmet = wanted if self._over_max() < 0 else frozenset()
@@ -384,7 +390,19 @@ class Market:
             unsatisfiable=tuple(unsatisfiable),
             unwanted=frozenset(view.node.id for view in (*unwanted, *going)),
             over_max=frozenset(over_max),
+            needless=self._needless(wishes),
         )
+
+    def _needless(self, wishes: Counter[str]) -> dict[str, int]:
+        """The nodes to be beyond demand, by size: never below min_nodes."""
+        may_go = self.up - self.settings.min_nodes
+        needless: dict[str, int] = {}
+        for name, booting in self.booting.items():
+            count = min(booting, self.spare[name] - wishes[name], may_go)
+            if count > 0:
+                needless[name] = count
+                may_go -= count
+        return needless
 
     def _weigh_demand(self) -> tuple[Counter[str], list[Lot], list[Verdict]]:
         """The nodes that the queue wants by size, those that lack in its order, and what can't be.

@@ -128,6 +128,10 @@ class Reason(Told):
         "It keeps pinging, and the cloud has denied its node, by tag and by id, for longer than "
         "`node_stale_after`: somebody has its secret, and no node (P6).",
     )
+    CREATE_UNCLEAR = (
+        "create_unclear",
+        "A create got no clear answer: it counts as a node to be until that is known (U9).",
+    )
     CREATE_REFUSED = (
         "create_refused",
         "The cloud refused the create by its own error code; the claim is released (U6).",
@@ -182,7 +186,10 @@ class Reason(Told):
     )
     EVIDENCE_MISSING = "evidence_missing", "The last look could not be taken (L1)."
     STOPPING = "stopping", "The daemon stops: what had not begun is left to the next one."
-    NO_LONGER_WANTED = "no_longer_wanted", "The shutdown's reason is gone at the last look (D2)."
+    NO_LONGER_WANTED = (
+        "no_longer_wanted",
+        "The shutdown's reason is gone at the last look (D2); or demand for a node to be (U10).",
+    )
 
     PINS_UNKNOWN = (
         "pins_unknown",
@@ -353,6 +360,10 @@ class Event(Told):
     NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
     NODE_CREATED = "node.created", "The cloud created it."
     NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
+    NODE_SETUP_WITHDRAWN = (
+        "node.setup_withdrawn",
+        "A set-up under way goes no further: why it may not, or is wanted no more (U10).",
+    )
     NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that we may not boot now."
     JOB_UNSATISFIABLE = (
         "job.unsatisfiable",

@@ -90,6 +90,8 @@ class Snapshot:
     destroyed_lately: int = 0
     """How many nodes were destroyed in this round for anything but idle (D9)."""
     boots_unclaimed: tuple[str, ...] = ()
+    unclear: Mapping[str, int] = field(default_factory=dict)
+    """By size name: set-ups whose create got no clear answer yet (U9)."""
     claimed_sizes: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
     holds: frozenset[str] = frozenset()

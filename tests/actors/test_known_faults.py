@@ -17,17 +17,13 @@ import pytest
 
 from nodemanager.actors.messages import ApplySettings, Beat
 from nodemanager.core.model import Job, WorkerState
-from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes import FakeCloud, FakeStore, TickingClock, first
 
 HOUR = 3600.0
-POLL_S = 30.0
-AT_ONCE = 3
-"""How many set-ups are under way at once."""
 WITHIN_S = 30.0
 PAGE = Path(__file__).parents[2] / "doc" / "fault-model.rst"
 
@@ -36,46 +32,10 @@ def known_fault(id: str, what: str) -> pytest.MarkDecorator:
     return pytest.mark.xfail(strict=True, reason=f"{id}: {what}", raises=AssertionError)
 
 
-def amid_creates(rig: Rig, happens: Callable[[], None]) -> None:
-    """Let `happens` happen during the first create, while those beside it wait for it."""
-    happened = threading.Event()
-
-    def happen() -> None:
-        happens()
-        happened.set()
-
-    waits = first(lambda: happened.wait(WITHIN_S))
-    rig.cloud.on("create", first(happen), *[waits] * (AT_ONCE - 1))
-
-
 def heard_by(*actors: Any) -> None:
     """Return when these have handled all that was told them before."""
     for actor in actors:
         actor.ask(Beat(lambda: None), timeout=WITHIN_S)
-
-
-@known_fault("N5", "creates of unknown outcome count as demand served until their claims expire")
-def test_booting_goes_on_within_two_polls_of_the_clouds_recovery(make_rig: MakeRig) -> None:
-    """U9: eight creates were answered 500 within a minute."""
-    rig = make_rig(min_nodes=0, max_nodes=8, poll_time=POLL_S)
-    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
-    rig.cloud.always("create", fail(CloudError("HTTP 500")))
-    rig.start()
-    rig.turn(60)
-    rig.cloud.always("create", None)
-    rig.turn(2 * POLL_S + 1)
-    assert rig.nodes
-
-
-@known_fault("N5", "nothing says what booting waits for meanwhile")
-def test_what_booting_waits_for_after_unclear_creates_is_said(make_rig: MakeRig) -> None:
-    """U9."""
-    rig = make_rig(min_nodes=0, max_nodes=8)
-    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
-    rig.cloud.always("create", fail(CloudError("HTTP 500")))
-    rig.start()
-    rig.turn(300)
-    assert rig.lines("node.boot_refused")
 
 
 @known_fault("N6", "a created node that no listing shows and that never pings is never ended")
@@ -91,32 +51,6 @@ def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: Mak
     rig.jobs = ()
     rig.turn(2 * HOUR)
     assert rig.nodes == []
-
-
-@known_fault("N7", "set-ups that wait for a worker are not asked about again")
-def test_no_set_up_that_waits_goes_out_after_the_lease_is_lost(make_rig: MakeRig) -> None:
-    """U10."""
-    rig = make_rig(min_nodes=8, max_nodes=8)
-    amid_creates(rig, lambda: setattr(rig, "lease", False))
-    rig.start()
-    assert rig.cloud.calls["create"] <= AT_ONCE
-
-
-@known_fault("N30", "set-ups are not withdrawn when demand ends")
-def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: MakeRig) -> None:
-    """U10."""
-    rig = make_rig(min_nodes=0, max_nodes=20, poll_time=POLL_S)
-    rig.jobs = tuple(Job(f"job-{number}") for number in range(15))
-
-    def demand_ends() -> None:
-        rig.jobs = ()
-        rig.clock.advance(POLL_S + 15)
-        rig.timer.fire()
-        heard_by(rig.system.team.demand, rig.system.daemon)
-
-    amid_creates(rig, demand_ends)
-    rig.start()
-    assert rig.cloud.calls["create"] <= AT_ONCE
 
 
 @known_fault("N9", "a clean is held against the settings of its last look, not of its plan")
@@ -154,7 +88,6 @@ class StopsBeforeDestroy(MemoryJournal):
             self.meanwhile()
 
 
-@known_fault("N27", "a destroy that was confirmed has no not-after")
 def test_a_destroy_that_was_confirmed_long_ago_is_not_sent(
     make_rig: MakeRig, clock: TickingClock
 ) -> None:

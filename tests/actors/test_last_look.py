@@ -159,6 +159,7 @@ def test_what_was_skipped_is_asked_again_once_a_listing_and_not_in_a_loop(
 def test_a_record_that_never_pinged_is_freed_by_its_claims_window(make_rig: MakeRig) -> None:
     """Issue A: a record that never pinged (C21)."""
     rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, backlog="clean")
+    rig.cloud.takes_client_tokens = False
     rig.cloud.always("create", fail(CloudError("timeout")))
     rig.start()
     claimed = rig.lines("record.claimed")[0]["record"]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.actors.leftover_desk import FIND_EVERY_S, PINS_TRIES
+from nodemanager.actors.leftover_desk import FIND_EVERY_S
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.execute.shutdown import PINS_TRIES
 from nodemanager.core.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.core.model import (
     CloudNode,

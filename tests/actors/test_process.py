@@ -408,6 +408,7 @@ def test_a_reload_changes_the_expiry_of_no_claim_that_was_made(
 ) -> None:
     """S6, C21, A2, N16: its create may take effect as late as the claim allowed."""
     rig = make_rig(min_nodes=1, max_nodes=1, backlog="clean", boot_fail_after=1800)
+    rig.cloud.takes_client_tokens = False
     rig.cloud.on("create", fail(CloudError("timed out")))
     rig.start()
     rig.turn(60)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodemanager import log
-from nodemanager.actors.intents import LooseCreate, create_key
-from nodemanager.actors.recovery import Recovery
-from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.history import History
-from nodemanager.core.model import CloudNode, Guarantee, Job, Listing, Record, WorkerState
-from nodemanager.core.orders import CleanOrder
+from nodemanager.core.model import Guarantee, Job, WorkerState
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import IntentKind
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_recovery import Idle, idle, killed, killed_in, restart, until
-from tests.core.build import record
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
 
 HOUR = 3600.0
@@ -93,56 +85,6 @@ def test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1(idle: Idle) -
     assert rig.store.calls["read"] == rig.cloud.calls["find_by_record"] == 0
     rig.cloud.always("ask", None)
     until(rig, "record.cleaned", within=600, record=uuid)
-
-
-class Nothing:
-    """Deeds that no test here wants."""
-
-    def resume_destroy(self, order: ShutdownOrder) -> None: ...
-
-    def resume_clean(self, order: CleanOrder, before: Record | None) -> None: ...
-
-    def ask_tagged(self, records: tuple[str, ...]) -> None: ...
-
-    def may_be_late(self, uuid: str, at: float) -> None: ...
-
-    def expect(self, record: Record, node: CloudNode, size: str) -> None: ...
-
-
-class Concluding:
-    """Stands for the journal's writer: everything is open, and what is concluded is kept."""
-
-    def __init__(self) -> None:
-        self.concluded: list[tuple[str, str]] = []
-
-    def is_open(self, key: str) -> bool:
-        return True
-
-    def conclude(self, key: str, outcome: str, **details: object) -> None:
-        self.concluded.append((key, outcome))
-
-
-@pytest.mark.parametrize(
-    ("began", "claimed", "concluded"),
-    [
-        pytest.param(-1.0, False, [], id="a-listing-older-than-it-tells-nothing"),
-        pytest.param(1.0, False, ["released"], id="a-newer-one-that-lacks-its-claim"),
-        pytest.param(1.0, True, [], id="a-newer-one-with-its-claim"),
-    ],
-)
-def test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5(
-    began: float, claimed: bool, concluded: list[str]
-) -> None:
-    writer = Concluding()
-    recovery = Recovery(Nothing(), writer, log.get("test"))  # type: ignore[arg-type]  # two calls
-    life = record("r1", at=1000.0, pinged=False)
-    assert life.incarnation is not None
-    key = create_key(life.incarnation)
-    recovery.doubt(LooseCreate(key, life.incarnation, "small", since=100.0))
-    shown = (life,) if claimed else (replace(life, claim=None),)
-    listing = Listing(shown, 100.0 + began, 110.0, complete=True)
-    recovery.watch_creates(replace(History(), records=listing))
-    assert writer.concluded == [(key, outcome) for outcome in concluded]
 
 
 def test_a_late_write_is_remembered_over_a_restart_c12_u2(make_rig: MakeRig) -> None:

@@ -24,8 +24,9 @@ from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.runner import Runner, Running
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Wait, Write
-from nodemanager.core.execute.workflow import About, Key, Seen, State, Workflow
+from nodemanager.core.execute.workflow import About, Begin, Event, Key, Seen, State, Workflow
 from nodemanager.core.facts import Fact
+from nodemanager.core.model import Leftover
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
@@ -61,6 +62,14 @@ class Tiny(Protocol[W]):
         """What may happen by itself, or by another's hand."""
         ...
 
+    def progress(self, world: W) -> Iterable[tuple[str, W]]:
+        """What others bring about in the end: it is no fault."""
+        ...
+
+    def expires(self, state: Any) -> bool:
+        """Whether it is left by `action_timeout` alone: where nothing more will be heard."""
+        ...
+
     def wrong(self, before: Scene[W], after: Scene[W]) -> str | None:
         """What must not be; None where all is well."""
         ...
@@ -79,10 +88,14 @@ class Scene(Generic[W]):
     """On their way, or waited for."""
     loose: tuple[Write, ...] = ()
     """Writes that nobody waits for any more, and that may still take effect."""
+    held: tuple[Event, ...] = ()
+    """What the journal could not take the step of."""
     is_up: bool = True
     journal_works: bool = True
     ended: str | None = None
     """What the journal says became of it."""
+    begun: tuple[str, ...] = ()
+    """The actions that it began."""
     told: tuple[str, ...] = ()
     faults: int = 0
 
@@ -115,6 +128,7 @@ class _Stand:
         self.kept = scene.kept
         self.ended_as = scene.ended
         self.told: list[str] = []
+        self.begun: list[str] = []
         self.unwritten: list[Effect] = []
         self.runner = Runner((tiny.workflow,), self, self, self)  # type: ignore[arg-type]
         self.key = Key(tiny.workflow.action, "")
@@ -140,6 +154,17 @@ class _Stand:
     def learn(self, one: Learned) -> None:
         self.told.append(type(one).__name__)
 
+    def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
+        if self.scene.journal_works:
+            self.told.append("pins entered")
+        return self.scene.journal_works
+
+    def begin_elsewhere(self, one: Begin) -> None:
+        self.begun.append(one.action.name)
+        if self.problem is not None and self.kept is not None:
+            # Whoever carries it out concludes what led to it, once that can be written.
+            self.kept, self.ended_as = None, "gone"
+
     def ended(self, key: Key, state: State, about: About, since: float) -> None: ...
 
     def settled(self) -> None: ...
@@ -148,8 +173,7 @@ class _Stand:
 
     def give(self, key: str, order: CarryOut) -> None:
         self.out.append(order.effect)
-        written = self.kept is not None and self.kept.pre_image is not None
-        if isinstance(order.effect, Write) and not written:
+        if isinstance(order.effect, Write) and self.kept is None:
             self.unwritten.append(order.effect)
 
     go_on = give
@@ -172,6 +196,9 @@ class _Stand:
             self.kept = intent
         return True
 
+    def recovery_failed(self, key: str, error: str) -> None:
+        return None
+
     # The log.
 
     def event(self, event: log.Event, /, *, level: int = 0, **fields: object) -> None:
@@ -185,6 +212,7 @@ class _Stand:
             workflow = self.tiny.workflow
             key = self.key = Key(workflow.action, workflow.id(self.scene.running.order))
             self.runner._running[key] = Running(self.scene.running, NOW, 1)
+            self.runner._held = {key: self.scene.held} if self.scene.held else {}
         return self.runner
 
     def after(self, **changes: Any) -> Scene[Any]:
@@ -193,8 +221,10 @@ class _Stand:
             self.scene,
             running=running,
             kept=self.kept,
+            held=tuple(event for one in self.runner._held.values() for event in one),
             out=tuple(self.out),
             ended=self.ended_as,
+            begun=(*self.scene.begun, *self.begun),
             told=tuple(sorted({*self.scene.told, *self.told})),
             **changes,
         )
@@ -292,9 +322,14 @@ class Explorer(Generic[W]):
             return
         for label, world in self.tiny.changes(scene.world):
             yield label, True, replace(scene, world=world)
-        works = not scene.journal_works
-        label = "the journal heals" if works else "the journal fails"
-        yield label, not works, replace(scene, journal_works=works)
+        for label, world in self.tiny.progress(scene.world):
+            yield label, False, replace(scene, world=world)
+        if scene.journal_works:
+            yield "the journal fails", True, replace(scene, journal_works=False)
+        else:
+            stand = _Stand(self.tiny, replace(scene, journal_works=True))
+            stand.run().heal(NOW)
+            yield from self._and_killed("the journal heals", False, stand)
         if not scene.is_up:
             if scene.journal_works:
                 yield "restart", False, self._restarted(scene)
@@ -308,7 +343,8 @@ class Explorer(Generic[W]):
         if scene.running is not None and scene.running.is_under_way:
             stand = _Stand(self.tiny, scene)
             stand.run().expire(NOW + 1e6, 1.0)
-            yield from self._and_killed("it takes too long", True, stand)
+            is_fault = not self.tiny.expires(scene.running)
+            yield from self._and_killed("it takes too long", is_fault, stand)
 
     def _answers(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
         for number, effect in enumerate(scene.out):
@@ -367,7 +403,7 @@ class Explorer(Generic[W]):
 def _killed(scene: Scene[W]) -> Scene[W]:
     """What was on its way may still take effect."""
     loose = tuple(one for one in scene.out if isinstance(one, Write))
-    return replace(scene, is_up=False, running=None, out=(), loose=(*scene.loose, *loose))
+    return replace(scene, is_up=False, running=None, out=(), held=(), loose=(*scene.loose, *loose))
 
 
 def _name(effect: Effect) -> str:

@@ -49,6 +49,7 @@ class FakeCloud(Scripted):
         self.pool = pool
         self.visible_after = visible_after
         self.ids_unique = True
+        self.takes_client_tokens = True
         self.may_authorise = True
         self.account_name = "fake:account-1"
         self.machines: dict[str, Machine] = {}

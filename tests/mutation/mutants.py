@@ -9,7 +9,7 @@ MUTANTS = (
         "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
         "actors/node_setup.py",
-        "client_token=order.claim.incarnation",
+        "client_token=claim.incarnation",
         "client_token=record.uuid",
         "tests/actors/test_write_ahead.py::test_a_record_used_again_boots_a_new_instance_u5",
     ),

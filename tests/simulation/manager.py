@@ -112,6 +112,7 @@ class Manager:
             mode=mode,
             guarantee=store.guarantee,
             fence_wait=store.settle_wait,
+            repeats_creates=cloud.takes_client_tokens,
             identity=wiring.RememberedIdentity(facts, writes=mode == "apply"),
             backlog=wiring.RememberedBacklog(facts),
             holds_lease=lambda: self.lease,
@@ -155,7 +156,10 @@ class Manager:
             self.record_list,
             self.demand,
             tuple(self._actor(NodeSetupActor, **setups) for _ in range(wiring.SETUPS)),
-            tuple(self._actor(NodeShutdownActor, **workers) for _ in range(wiring.SHUTDOWNS)),
+            tuple(
+                self._actor(NodeShutdownActor, clock=self.clock, **workers)
+                for _ in range(wiring.SHUTDOWNS)
+            ),
             self._actor(RecordCleanerActor, **workers),
         )
         self.daemon.tell(Begin(team))

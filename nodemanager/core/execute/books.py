@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.demand import after_refusal, after_success
+from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits
 from nodemanager.errors import RemoteError
@@ -54,7 +55,56 @@ class Withdrawn:
     size: str
 
 
-Learned = Claimed | CreateRefused | NodeExpected | WriteInDoubt | Withdrawn
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node that we destroyed is gone."""
+
+    node_id: str
+    reason: Reason
+    size: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PinsFailed:
+    """Once more the cloud did not tell in time what a node pins."""
+
+    node_id: str
+    error: RemoteError | None
+
+
+@dataclass(frozen=True, slots=True)
+class PinsTold:
+    """It did, or nobody asks any more."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PinsCalledOff:
+    """A node is not destroyed after all: what it pins is not left behind."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PinsDoubted:
+    """Nobody knows whether a node is gone: what it pins may be left behind."""
+
+    node_id: str
+
+
+Learned = (
+    Claimed
+    | CreateRefused
+    | NodeExpected
+    | WriteInDoubt
+    | Withdrawn
+    | NodeGone
+    | PinsFailed
+    | PinsTold
+    | PinsCalledOff
+    | PinsDoubted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +116,7 @@ class Books:
     created: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Counter[str] = field(default_factory=Counter)
+    pins_failed: Mapping[str, int] = field(default_factory=dict)
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
@@ -89,5 +140,11 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, created=created, limits=limits)
         case Withdrawn(size):
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
-        case WriteInDoubt():
+        case PinsFailed(node_id):
+            failed = books.pins_failed.get(node_id, 0) + 1
+            return replace(books, pins_failed={**books.pins_failed, node_id: failed})
+        case PinsTold(node_id):
+            left = {id: count for id, count in books.pins_failed.items() if id != node_id}
+            return replace(books, pins_failed=left)
+        case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted():
             return books

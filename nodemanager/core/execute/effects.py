@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.model import Record
+from nodemanager.core.destroy import ShutdownEvidence
+from nodemanager.core.model import Claim, CloudNode, Leftover, Record, Size
+from nodemanager.errors import RemoteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,93 @@ class LookAtRecord:
     """
 
     uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckImage:
+    """Ask the cloud whether the image that nodes boot from is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindByTag:
+    """Ask the cloud which nodes bear the record's tag. Answered with these."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """Claim the record, or a new one, in the store of that id (L5). Answered with the record.
+
+    `claim.at` is left to the worker: its CLOCK_BOOTTIME, and `offset`, is the store's time.
+    """
+
+    record: Record | None
+    claim: Claim
+    store_id: str
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenewClaim:
+    """Claim it again, as of now. Answered with the record."""
+
+    record: Record
+    claim: Claim
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNode:
+    """Create a node on the claimed record. Answered with Created."""
+
+    record: Record
+    claim: Claim
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The cloud's answer to a create, and how long it took."""
+
+    node: CloudNode
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtNode:
+    """Read the node's record, after asking the cloud what the node pins unless told not to (D2).
+
+    Answered with NodeLooked.
+    """
+
+    node_id: str
+    record: str | None
+    pins: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLooked:
+    """`pins` is None where that was not asked, or `pins_error` was the answer (D4)."""
+
+    found: ShutdownEvidence
+    pins: tuple[Leftover, ...] | None = None
+    pins_error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskNode:
+    """Ask the cloud for the node by its id. Answered with it, None for "no such node"."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyNode:
+    """Ask for the node's end, not after that CLOCK_BOOTTIME (C11). Answered with an Outcome."""
+
+    node_id: str
+    not_after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +123,8 @@ class Wait:
     seconds: float
 
 
-Question = LookAtRecord
-Write = DeleteRecord
+Question = LookAtRecord | CheckImage | FindByTag | LookAtNode | AskNode
+StoreWrite = DeleteRecord | ClaimRecord | RenewClaim
+CloudWrite = CreateNode | DestroyNode
+Write = StoreWrite | CloudWrite
 Effect = Question | Write | Wait

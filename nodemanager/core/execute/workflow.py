@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.facts import Fact
-from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.model import Guarantee, Leftover, Record
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -116,7 +116,9 @@ class Seen:
     """What stands when an event comes. `snapshot` leaves the workflow's own flight out.
 
     `needless` are the nodes to be, by size, that demand wants no more since the newest plan;
-    `repeats_creates` says that the cloud takes one client token for one node (U9).
+    `repeats_creates` says that the cloud takes one client token for one node (U9). `unmet` are the
+    sizes that the newest plan would boot more of, `undecided` that there are news which no plan has
+    weighed. `pins_failed` says, by node, how often the cloud did not tell what it pins.
     """
 
     snapshot: Snapshot
@@ -125,6 +127,9 @@ class Seen:
     stopping: bool = False
     needless: Mapping[str, int] = field(default_factory=dict)
     repeats_creates: bool = False
+    unmet: frozenset[str] = frozenset()
+    undecided: bool = False
+    pins_failed: Mapping[str, int] = field(default_factory=dict)
 
 
 # What a workflow makes of it.
@@ -192,6 +197,10 @@ class Step(Generic[S]):
     tell: tuple[Told, ...] = ()
     facts: tuple[Fact, ...] = ()
     ended: Ended | None = None
+    pins: tuple[Leftover, ...] = ()
+    """What a node to be destroyed may leave behind: on the disk before the step is (D4)."""
+    attempt_failed: str | None = None
+    """One more attempt to finish what a former run left failed: the fifth parks it (R1)."""
     learn: tuple[Learned, ...] = ()
     begin: tuple[Begin, ...] = ()
 

@@ -1,0 +1,557 @@
+"""Setting a node up: a claim, a create on it, and what an unclear or refused one leads to.
+
+The plan orders boots; each becomes a workflow of its own, which asks anew whether it may go on
+right before its claim and right before its create (U10). An unclear create is repeated with the
+same client token where the cloud knows such tokens (U9); elsewhere, and once it took too long, what
+became of it is read from the record listing and asked for by tag (U5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.core.execute.books import (
+    Claimed,
+    CreateRefused,
+    Learned,
+    NodeExpected,
+    Withdrawn,
+    WriteInDoubt,
+)
+from nodemanager.core.execute.effects import (
+    CheckImage,
+    ClaimRecord,
+    Created,
+    CreateNode,
+    FindByTag,
+    RenewClaim,
+    Wait,
+)
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Begin,
+    Due,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    News,
+    Refused,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.model import Claim, Record, Size
+from nodemanager.core.orders import order_release
+from nodemanager.core.plan import BootOrder
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import CREATE_WITHIN_S, ORDER_TTL_S
+from nodemanager.core.standing import Block, standing_block
+from nodemanager.errors import RemoteError, Throttled
+
+FIRST_REPEAT_S = 2.0
+LONGEST_REPEAT_S = 30.0
+"""How long to wait before an unclear create is repeated: doubling, up to this (U9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpOrder:
+    """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
+
+    `claim.at` is not said yet. Nothing is written in another store than `store_id` (L5).
+    """
+
+    size: Size
+    reason: Reason
+    plan_id: str
+    claim: Claim
+    store_id: str
+    not_after: float
+    record: Record | None = None
+
+
+def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:
+    """The order of a boot that a plan called for; `claim` has a life of its own."""
+    not_after = now + ORDER_TTL_S
+    return SetUpOrder(boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record)
+
+
+def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) -> Doubtful:
+    """What is left of a set-up that was written down before states were.
+
+    Raises ValueError for details that none had.
+    """
+    incarnation, size = details.get("incarnation"), details.get("size")
+    if not isinstance(incarnation, str) or not isinstance(size, str):
+        raise ValueError("a create without incarnation or size")
+    claim = Claim("", "", 0, 0.0, str(details.get("name", "")), incarnation, size=size)
+    order = SetUpOrder(Size(size, size, 0, 0), Reason.WANTED, plan_id, claim, "", 0.0)
+    return Doubtful(order, record, since=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """It waits for a worker, who asks for the image first; nothing is written yet."""
+
+    order: SetUpOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """The claim was sent, or may have been."""
+
+    order: SetUpOrder
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Renewing:
+    """The claim is too old to send a create on, and is written again (U5, A2)."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int = 0
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Creating:
+    """The create was sent, or may have been: so often before without a clear answer."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int = 0
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An unclear create is repeated soon."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """Nobody knows what became of it: a record listing begun after `since` and the tag tell.
+
+    `record` is the uuid of the claimed record, where it is known. `since` is CLOCK_BOOTTIME, None
+    until a restart has gone on with it.
+    """
+
+    order: SetUpOrder
+    record: str | None
+    since: float | None
+    sent: bool = True
+    """Whether a create was sent, or may have been."""
+    asked: bool = False
+    before = None
+    is_written = True
+    is_under_way = False
+    listens = True
+
+
+State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
+
+
+def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
+    """What forbids the claim or the create at this moment (U10); None where it may go out."""
+    snapshot = seen.snapshot
+    if seen.stopping:
+        return Reason.STOPPING, {}
+    block = standing_block(snapshot, seen.settings, breaker=snapshot.breaker.stops_booting)
+    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
+        return block
+    wait_s = snapshot.limits.throttled_until - snapshot.now
+    if wait_s > 0:
+        return Reason.THROTTLED, {"retry_s": wait_s}
+    if seen.needless.get(order.size.name, 0) > 0:
+        return Reason.NO_LONGER_WANTED, {}
+    return None
+
+
+def is_unclear(state: object) -> bool:
+    """Whether its create was sent, and nobody knows what came of it."""
+    match state:
+        case Waiting():
+            return True
+        case Creating() | Renewing():
+            return state.tries > 0
+        case Doubtful():
+            return state.sent
+    return False
+
+
+class SetUp:
+    """Claim, create; repeat, release or look for what came of it."""
+
+    action = Action.SETUP
+    states = (Checking, Claiming, Renewing, Creating, Waiting, Doubtful)
+
+    def id(self, order: SetUpOrder) -> str:
+        return order.claim.incarnation
+
+    def about(self, state: State) -> About:
+        match state:
+            case Checking() | Claiming():
+                reused = state.order.record
+                return About(record=reused.uuid if reused is not None else None)
+            case Doubtful():
+                return About(record=state.record)
+        return About(record=state.record.uuid)
+
+    def flight(self, state: State) -> str:
+        return "setup"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        order = state.order
+        return {
+            "incarnation": order.claim.incarnation,
+            "name": order.claim.node_name,
+            "size": order.size.name,
+            "reason": order.reason.value,
+        }
+
+    def start(self, order: SetUpOrder, seen: Seen) -> Step[State]:
+        reused = order.record
+        learn = () if reused is None else (Claimed(reused.uuid, order.size.name),)
+        return Step(Checking(order), (CheckImage(),), learn=learn)
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        match state:
+            case Checking():
+                return Step(None)
+            case Doubtful():
+                return Step(replace(state, since=seen.snapshot.now, asked=False))
+        return Step(_doubtful(state, seen))
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        match state:
+            case Checking():
+                return _checking(state, event, seen)
+            case Claiming():
+                return _claiming(state, event, seen)
+            case Renewing():
+                return _renewing(state, event, seen)
+            case Creating():
+                return _creating(state, event, seen)
+            case Waiting():
+                return _waiting(state, event, seen)
+            case Doubtful():
+                return _in_doubt(state, event, seen)
+
+
+def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered():
+            if seen.snapshot.now > order.not_after:
+                late_s = seen.snapshot.now - order.not_after
+                return _withdrawn(order, (Reason.ORDER_EXPIRED, {"late_s": late_s}))
+            block = confirm_setup(order, seen)
+            if block is not None:
+                return _withdrawn(order, block)
+            offset = _offset(seen)
+            claim = ClaimRecord(order.record, order.claim, order.store_id, offset)
+            return Step(Claiming(order), (claim,))
+        case Failed(error=error):
+            # The image is every size's.
+            sizes = tuple(size.name for size in seen.settings.sizes)
+            told = _failed(order, None, "image", error, definite=True)
+            return Step(None, tell=(told,), learn=(CreateRefused(sizes, error),))
+        case Refused(problem=problem):
+            return _withdrawn(order, (Reason.READ_ONLY, {"detail": problem}))
+        case Expired():
+            return _withdrawn(order, (Reason.ORDER_EXPIRED, {}))
+    return Step(state)
+
+
+def _claiming(state: Claiming, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(answer=Record() as record):
+            return _claimed(order, record, seen)
+        case Failed(error=error) if error.definite:
+            told = _failed(order, None, "claim", error)
+            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
+        case Failed(error=error):
+            told = _failed(order, None, "claim", error)
+            learn = () if error.unsent else _in_doubt_of(order.record)
+            return Step(_doubtful(state, seen), tell=(told,), learn=learn)
+        case Expired():
+            return Step(_doubtful(state, seen), learn=_in_doubt_of(order.record))
+    return Step(state)
+
+
+def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
+    fields = {**_whose(record), "incarnation": record.incarnation}
+    told = (Told(Name.RECORD_CLAIMED, fields),)
+    learn = (Claimed(record.uuid, order.size.name),)
+    step = _go_on(order, record, 0, seen)
+    return replace(step, tell=(*told, *step.tell), learn=(*learn, *step.learn))
+
+
+def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
+    """The create, if it may be sent now; its claim again where that is too old to send it on."""
+    block = confirm_setup(order, seen)
+    if block is not None and tries:
+        # It may have made a node, and its claim stands for that.
+        if block[0] in (Reason.NO_LONGER_WANTED, Reason.NO_LEASE):
+            return Step(_doubtful(Waiting(order, record, tries), seen))
+        return _again(order, record, tries, seen)
+    if block is not None:
+        return _released(order, record, _withdrawn(order, block), "withdrawn", seen)
+    claim = record.claim or order.claim
+    clock = seen.snapshot.history.clock
+    age_s = 0.0 if clock is None else clock.now(seen.snapshot.now) - claim.at
+    if age_s > CREATE_WITHIN_S:
+        renew = RenewClaim(record, claim, _offset(seen))
+        return Step(Renewing(order, record, tries), (renew,))
+    return Step(Creating(order, record, tries), (CreateNode(record, claim, order.size),))
+
+
+def _renewing(state: Renewing, event: Event, seen: Seen) -> Step[State]:
+    order, record = state.order, state.record
+    match event:
+        case Answered(answer=Record() as renewed):
+            return _go_on(order, renewed, state.tries, seen)
+        case Failed(error=error) if error.definite and not state.tries:
+            step: Step[State] = Step(None, tell=(_failed(order, record, "claim", error),))
+            return _released(order, record, step, "refused", seen, stage="claim")
+        case Failed(error=error):
+            told = _failed(order, record, "claim", error, definite=False)
+            learn = () if error.unsent or error.definite else _in_doubt_of(record)
+            return Step(_doubtful(state, seen), tell=(told,), learn=learn)
+        case Expired():
+            return Step(_doubtful(state, seen), learn=_in_doubt_of(record))
+    return Step(state)
+
+
+def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
+    order, record = state.order, state.record
+    match event:
+        case Answered(answer=Created() as created):
+            return _created(order, record, created)
+        case Failed(error=error) if error.definite and not state.tries:
+            return _refused(order, record, error, seen)
+        case Failed(error=error):
+            # A later no says nothing of the earlier create that was not clear.
+            news = not state.tries
+            told = _failed(order, record, "create", error, definite=False, is_news=news)
+            learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
+            step = _again(order, record, state.tries + 1, seen)
+            if error.definite and not isinstance(error, Throttled):
+                step = Step(_doubtful(state, seen))
+            return replace(step, tell=(told,), learn=(*learn, _perhaps(order, record)))
+        case Expired():
+            return Step(_doubtful(state, seen), learn=(_perhaps(order, record),))
+    return Step(state)
+
+
+def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
+    """The unclear create again, later; or the listings and the tag have to tell (U9)."""
+    state = Waiting(order, record, tries)
+    if not seen.repeats_creates:
+        return Step(_doubtful(state, seen))
+    wait_s = min(LONGEST_REPEAT_S, FIRST_REPEAT_S * 2.0 ** min(tries - 1, 16))
+    wait_s = max(wait_s, seen.snapshot.limits.throttled_until - seen.snapshot.now)
+    return Step(state, (Wait(wait_s),))
+
+
+def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
+    match event:
+        case Due():
+            return _go_on(state.order, state.record, state.tries, seen)
+        case Refused():
+            return _again(state.order, state.record, state.tries, seen)
+        case Expired():
+            return Step(_doubtful(state, seen))
+    return Step(state)
+
+
+def _in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case News():
+            return _listed(state, seen)
+        case Answered(effect=FindByTag(), answer=nodes):
+            for node in nodes:
+                if not node.is_absent and node.tags.incarnation == order.claim.incarnation:
+                    uuid, life = state.record or "", order.claim.incarnation
+                    found = NodeExpected(uuid, life, order.size.name, node.id, is_new=False)
+                    details = {"node": node.id, "record": state.record}
+                    return Step(None, learn=(found,), ended=Ended("created", details))
+            return Step(state)
+        case Failed(effect=FindByTag()):
+            return Step(replace(state, asked=False))
+        # Whoever was given up answers after all.
+        case Answered(effect=CreateNode(record=record), answer=Created() as created):
+            return _created(order, record, created)
+        case Answered(effect=ClaimRecord() | RenewClaim(), answer=Record() as record):
+            if state.sent:
+                return Step(state)
+            return _released(order, record, Step(None), "withdrawn", seen)
+        case Failed(effect=CreateNode(record=record), error=error):
+            told = _failed(order, record, "create", error, definite=False)
+            return Step(state, tell=(told,))
+        case Failed(effect=ClaimRecord(), error=error) if error.definite:
+            told = _failed(order, None, "claim", error)
+            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
+        case Failed(effect=ClaimRecord(), error=error):
+            return Step(state, tell=(_failed(order, None, "claim", error),))
+    return Step(state)
+
+
+def _listed(state: Doubtful, seen: Seen) -> Step[State]:
+    """What the listings tell of it; where they don't the cloud is asked by tag, once it can be."""
+    history = seen.snapshot.history
+    listing, incarnation = history.records, state.order.claim.incarnation
+    if listing is None or state.since is None or listing.started_at <= state.since:
+        return Step(state)
+    claimed = (one for one in listing.items if one.incarnation == incarnation)
+    record = next((one for one in claimed if one.claim is not None), None)
+    if record is None:
+        # Never claimed, or freed since: by C21 at the latest.
+        return Step(None, ended=Ended("released"))
+    doubt = _in_doubt_of(record)
+    nodes = history.bearers.get(record.uuid, ())
+    borne = any(node.tags.incarnation == incarnation for node in nodes)
+    if record.last_ping_at is not None or borne:
+        return Step(None, learn=doubt, ended=Ended("created", _whose(record)))
+    if state.asked:
+        return Step(state)
+    asking = replace(state, record=record.uuid, asked=True)
+    return Step(asking, (FindByTag(record.uuid),), learn=doubt)
+
+
+# Its ends.
+
+
+def _created(order: SetUpOrder, record: Record, created: Created) -> Step[State]:
+    node, life = created.node, record.incarnation
+    fields = {
+        "node": node.id,
+        "name": node.name,
+        **_whose(record),
+        "size": order.size.name,
+        "took_s": created.took_s,
+    }
+    return Step(
+        None,
+        tell=(Told(Name.NODE_CREATED, fields),),
+        learn=(NodeExpected(record.uuid, life, order.size.name, node.id),),
+        ended=Ended("created", {"node": node.id, **_whose(record)}),
+    )
+
+
+def _refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[State]:
+    """By the cloud's own error code: nothing was made, and the claim is released at once (U6)."""
+    step: Step[State] = Step(
+        None,
+        tell=(_failed(order, record, "create", error),),
+        learn=(CreateRefused((order.size.name,), error),),
+    )
+    return _released(order, record, step, "refused", seen, stage="create")
+
+
+def _released(
+    order: SetUpOrder, record: Record, step: Step[State], outcome: str, seen: Seen, **more: Any
+) -> Step[State]:
+    """That end, and the claim is given back."""
+    clean = order_release(
+        record.uuid,
+        Reason.CREATE_REFUSED,
+        replace(seen.snapshot, plan_id=order.plan_id),
+        incarnation=record.incarnation,
+        instance_id=None,
+        slot=record.slot_number,
+        hostname=record.hostname,
+    )
+    ended = Ended(outcome, {**more, **_whose(record)})
+    return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
+
+
+def _withdrawn(order: SetUpOrder, block: Block) -> Step[State]:
+    fields = {
+        **block[1],
+        "reason": block[0],
+        "size": order.size.name,
+        "record": order.record.uuid if order.record is not None else None,
+        "plan": order.plan_id,
+    }
+    told = Told(Name.NODE_SETUP_WITHDRAWN, fields)
+    return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
+
+
+def _doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Doubtful:
+    sent = isinstance(state, Creating | Waiting) or (
+        isinstance(state, Renewing) and state.tries > 0
+    )
+    if isinstance(state, Claiming):
+        uuid = state.order.record.uuid if state.order.record is not None else None
+    else:
+        uuid = state.record.uuid
+    return Doubtful(state.order, uuid, seen.snapshot.now, sent)
+
+
+def _perhaps(order: SetUpOrder, record: Record) -> NodeExpected:
+    """A later listing that is older than the claim must not hide the node that may be."""
+    return NodeExpected(record.uuid, record.incarnation, order.size.name)
+
+
+def _in_doubt_of(record: Record | None) -> tuple[Learned, ...]:
+    return () if record is None else (WriteInDoubt(record.uuid),)
+
+
+def _failed(
+    order: SetUpOrder,
+    record: Record | None,
+    stage: str,
+    error: RemoteError,
+    *,
+    definite: bool | None = None,
+    is_news: bool = True,
+) -> Told:
+    fields = {
+        **(_whose(record) if record is not None else {}),
+        "size": order.size.name,
+        "action": stage,
+        "definite": error.definite if definite is None else definite,
+        "error": error,
+    }
+    return Told(Name.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
+
+
+def _whose(record: Record) -> dict[str, Any]:
+    return {"record": record.uuid, "slot": record.slot_number, "host": record.hostname}
+
+
+def _offset(seen: Seen) -> float:
+    clock = seen.snapshot.history.clock
+    assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
+    return clock.offset

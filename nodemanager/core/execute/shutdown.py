@@ -1,0 +1,351 @@
+"""Shutting a node down: the last look, the destroy, the wait until it is gone (D2-D4, C20).
+
+What is gone has its record cleaned at once; that clean is written down with the end of the destroy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.core.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
+from nodemanager.core.execute.books import (
+    Learned,
+    NodeGone,
+    PinsCalledOff,
+    PinsDoubted,
+    PinsFailed,
+    PinsTold,
+)
+from nodemanager.core.execute.effects import (
+    AskNode,
+    DestroyNode,
+    LookAtNode,
+    NodeLooked,
+    Wait,
+)
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Begin,
+    Due,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Refused,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.facts import NodesExplained
+from nodemanager.core.model import CloudNode, Outcome
+from nodemanager.core.orders import order_release
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import ASK_AGAIN_S
+from nodemanager.core.verdict import keep
+
+PINS_TRIES = 3
+"""So many looks without an answer, and a node costs more than what it may leave behind."""
+FIRST_QUESTION_S = 2.0
+"""How soon to ask whether it is gone; each time twice as long after, up to max_poll_time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """The last look was asked for; nothing is written yet."""
+
+    order: ShutdownOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Destroying:
+    """The destroy was sent, or may have been."""
+
+    order: ShutdownOrder
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """It was sent: the node is asked for by its id until it is gone. Times are CLOCK_BOOTTIME."""
+
+    order: ShutdownOrder
+    sent_at: float
+    denied_at: float | None = None
+    """When the cloud first called it unknown (D3)."""
+    questions: int = 0
+    """How often the wait for the next one was doubled."""
+    inherited: bool = False
+    """A former run sent it: it is never given up, but parked (R1)."""
+    error: str | None = None
+    """The newest answer, where it was none."""
+    before = None
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long and is judged afresh; its worker may still answer."""
+
+    order: ShutdownOrder
+    before = None
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = Looking | Destroying | Asking | GivenUp
+
+
+class ShutDown:
+    """Look, write down what the node pins, destroy, ask until it is gone."""
+
+    action = Action.SHUTDOWN
+    states = (Looking, Destroying, Asking, GivenUp)
+
+    def id(self, order: ShutdownOrder) -> str:
+        return order.node_id
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.record, node=state.order.node_id)
+
+    def flight(self, state: State) -> str:
+        idle = state.order.reason is Reason.IDLE_BEYOND_DEMAND
+        return "shutdown:idle" if idle else "shutdown:bad"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: ShutdownOrder, seen: Seen) -> Step[State]:
+        asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
+        return Step(Looking(order), (LookAtNode(order.node_id, order.record, asks_pins),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        match state:
+            case Destroying() | Asking():
+                asking = Asking(state.order, seen.snapshot.now, inherited=True)
+                return Step(asking, (AskNode(state.order.node_id),))
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        match state:
+            case Looking():
+                return _looking(state, event, seen)
+            case Destroying():
+                return _destroying(state, event, seen)
+            case Asking():
+                return _asking(state, event, seen)
+            case GivenUp():
+                return _given_up(state, event, seen)
+
+
+def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(answer=NodeLooked() as looked):
+            return _looked(order, looked, seen)
+        case Failed(error=error):
+            return _skipped(order, Reason.EVIDENCE_MISSING, {"error": str(error)})
+        case Refused(problem=problem):
+            step = _skipped(order, Reason.READ_ONLY, {"detail": problem})
+            return replace(step, learn=(PinsCalledOff(order.node_id),))
+        case Expired():
+            return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),))
+    return Step(state)
+
+
+def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]:
+    snapshot = seen.snapshot
+    verdict = confirm_shutdown(
+        order, looked.found, snapshot, seen.settings, wanted=order.size in seen.unmet
+    )
+    if seen.undecided and order.cancellable and verdict.kind is Kind.SHUTDOWN:
+        detail = "news that no plan has weighed yet"
+        verdict = keep(order.node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
+    learn, tell, failed = _count_look(order, looked, seen, verdict.reason)
+    if verdict.kind is not Kind.SHUTDOWN:
+        step = _skipped(order, verdict.reason, verdict.measures or {})
+    elif seen.stopping:
+        step = _skipped(order, Reason.STOPPING, {})
+    elif looked.pins is None and failed < PINS_TRIES:
+        measures = {"error": looked.pins_error, "attempt": failed, "limit": PINS_TRIES}
+        step = _skipped(order, Reason.PINS_UNKNOWN, measures)
+    else:
+        destroy = DestroyNode(order.node_id, order.not_after)
+        step = Step(Destroying(order), (destroy,), pins=looked.pins or ())
+        if looked.pins is None:
+            fields = {
+                "node": order.node_id,
+                "detail": "its shutdown goes on: what it leaves is found by its tags",
+                "attempt": failed,
+                "limit": PINS_TRIES,
+                "plan": order.plan_id,
+            }
+            tell = (*tell, Told(Name.LEFTOVER_UNKNOWN, fields, Level.WARNING))
+            learn = (*learn, PinsTold(order.node_id))
+    return replace(step, tell=(*tell, *step.tell), learn=(*learn, *step.learn))
+
+
+def _count_look(
+    order: ShutdownOrder, looked: NodeLooked, seen: Seen, reason: Reason
+) -> tuple[tuple[Learned, ...], tuple[Told, ...], int]:
+    """One more look that did not tell in time what the node pins, or all that is forgotten."""
+    before = seen.pins_failed.get(order.node_id, 0)
+    if looked.pins is not None and reason is not Reason.ORDER_EXPIRED:
+        return ((PinsTold(order.node_id),) if before else ()), (), 0
+    if looked.pins is None and looked.pins_error is None:
+        return (), (), before
+    fields = {
+        "node": order.node_id,
+        "error": looked.pins_error or "the answer came too late",
+        "attempt": before + 1,
+        "limit": PINS_TRIES,
+        "plan": order.plan_id,
+    }
+    told = Told(Name.LEFTOVER_UNKNOWN, fields, Level.WARNING)
+    return (PinsFailed(order.node_id, looked.pins_error),), (told,), before + 1
+
+
+def _destroying(state: Destroying, event: Event, seen: Seen) -> Step[State]:
+    order, now = state.order, seen.snapshot.now
+    match event:
+        case Answered(answer=Outcome.GONE):
+            return _gone(order, seen)
+        case Answered():
+            return _ask_later(Asking(order, now), seen)
+        case Failed(error=error) if error.definite:
+            return Step(
+                None,
+                tell=(_failed(order, Outcome.FAILED, error),),
+                learn=(PinsCalledOff(order.node_id),),
+                ended=Ended(Outcome.FAILED.value),
+            )
+        case Failed(error=error):
+            step = _ask_later(Asking(order, now), seen)
+            return replace(step, tell=(_failed(order, Outcome.UNKNOWN, error),))
+        case Expired():
+            return _too_long(order)
+    return Step(state)
+
+
+def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
+    order, snapshot = state.order, seen.snapshot
+    match event:
+        case Due():
+            wait_s = snapshot.limits.throttled_until - snapshot.now
+            if wait_s > 0:
+                return Step(state, (Wait(wait_s),))
+            return Step(state, (AskNode(order.node_id),))
+        case Answered(effect=AskNode(), answer=node):
+            return _answered(replace(state, error=None), node, seen)
+        case Failed(effect=AskNode(), error=error):
+            step = _ask_later(replace(state, error=str(error)), seen)
+            return replace(step, tell=(_failed(order, Outcome.UNKNOWN, error),))
+        case Expired() if state.inherited and state.error is not None:
+            # Its next question is on its way, or is waited for.
+            return Step(replace(state, questions=0), attempt_failed=state.error)
+        case Expired():
+            return _too_long(order)
+    return Step(state)
+
+
+def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
+    snapshot, order = seen.snapshot, state.order
+    wall, clock = snapshot.wall, snapshot.history.clock
+    if clock is not None:
+        # A wall clock that stepped ahead makes no node old enough.
+        wall = min(wall, clock.now(snapshot.now))
+    destroyed = Destroyed(order, state.sent_at, state.denied_at)
+    outcome, destroyed = judge_gone(destroyed, node, snapshot.now, wall, seen.settings)
+    if outcome is Outcome.GONE:
+        return _gone(order, seen)
+    return _ask_later(replace(state, denied_at=destroyed.denied_at), seen)
+
+
+def _ask_later(state: Asking, seen: Seen) -> Step[State]:
+    now, longest = seen.snapshot.now, seen.settings.max_poll_time
+    wait_s = min(longest, FIRST_QUESTION_S * 2.0**state.questions)
+    asked = state.questions + (wait_s < longest)
+    if state.denied_at is not None:
+        # A second "no such node" settles it (D3).
+        wait_s = max(1.0, state.denied_at + ASK_AGAIN_S - now)
+    return Step(replace(state, questions=asked), (Wait(wait_s),))
+
+
+def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(effect=DestroyNode(), answer=Outcome.GONE):
+            return _gone(order, seen)
+        case Failed(effect=DestroyNode(), error=error):
+            return Step(None, tell=(_failed(order, Outcome.UNKNOWN, error),))
+        case Answered() | Failed() | Due():
+            return Step(None)
+    return Step(state)
+
+
+# Its ends.
+
+
+def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
+    fields = {
+        "node": order.node_id,
+        "reason": order.reason,
+        "record": order.record,
+        "host": order.hostname,
+        "outcome": Outcome.GONE,
+        "plan": order.plan_id,
+    }
+    step: Step[State] = Step(
+        None,
+        tell=(Told(Name.NODE_GONE, fields),),
+        facts=(NodesExplained((order.node_id,), seen.snapshot.now),),
+        learn=(NodeGone(order.node_id, order.reason, order.size),),
+        ended=Ended(Outcome.GONE.value),
+    )
+    if order.record is None or order.reason is Reason.UNPAIRED:
+        return step
+    clean = order_release(
+        order.record,
+        Reason.AFTER_SHUTDOWN,
+        replace(seen.snapshot, plan_id=order.plan_id),
+        incarnation=order.incarnation,
+        instance_id=order.node_id,
+        slot=order.slot,
+        hostname=order.hostname,
+    )
+    return replace(step, begin=(Begin(Action.CLEAN, clean),))
+
+
+def _too_long(order: ShutdownOrder) -> Step[State]:
+    """It is judged afresh, and what it pins may be left or not."""
+    return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),), ended=Ended("expired"))
+
+
+def _skipped(order: ShutdownOrder, reason: Reason, measures: Mapping[str, Any]) -> Step[State]:
+    fields = {"node": order.node_id, "reason": reason, **measures, "plan": order.plan_id}
+    return Step(None, tell=(Told(Name.NODE_SHUTDOWN_SKIPPED, fields),))
+
+
+def _failed(order: ShutdownOrder, outcome: Outcome, error: Exception) -> Told:
+    fields = {
+        "node": order.node_id,
+        "outcome": outcome,
+        "error": error,
+        "plan": order.plan_id,
+    }
+    return Told(Name.NODE_SHUTDOWN_FAILED, fields, Level.WARNING)

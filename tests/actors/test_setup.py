@@ -1,0 +1,83 @@
+"""Set-ups while things change around them: unclear creates, a lease lost, demand that ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nodemanager.actors.messages import Beat
+from nodemanager.core.model import Job
+from nodemanager.errors import CloudError
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig
+from tests.fakes import fail, first
+
+POLL_S = 30.0
+AT_ONCE = 3
+"""How many set-ups are under way at once."""
+WITHIN_S = 30.0
+
+
+def amid_creates(rig: Rig, happens: Callable[[], None]) -> None:
+    """Let `happens` happen during the first create, while those beside it wait for it."""
+    happened = threading.Event()
+
+    def happen() -> None:
+        happens()
+        happened.set()
+
+    waits = first(lambda: happened.wait(WITHIN_S))
+    rig.cloud.on("create", first(happen), *[waits] * (AT_ONCE - 1))
+
+
+def heard_by(*actors: Any) -> None:
+    """Return when these have handled all that was told them before."""
+    for actor in actors:
+        actor.ask(Beat(lambda: None), timeout=WITHIN_S)
+
+
+def test_booting_goes_on_within_two_polls_of_the_clouds_recovery(make_rig: MakeRig) -> None:
+    """U9: eight creates were answered 500 within a minute."""
+    rig = make_rig(min_nodes=0, max_nodes=8, poll_time=POLL_S)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
+    rig.cloud.always("create", fail(CloudError("HTTP 500")))
+    rig.start()
+    rig.turn(60)
+    rig.cloud.always("create", None)
+    rig.turn(2 * POLL_S + 1)
+    assert rig.nodes
+
+
+def test_what_booting_waits_for_after_unclear_creates_is_said(make_rig: MakeRig) -> None:
+    """U9."""
+    rig = make_rig(min_nodes=0, max_nodes=8)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(8))
+    rig.cloud.always("create", fail(CloudError("HTTP 500")))
+    rig.start()
+    rig.turn(300)
+    assert rig.lines("node.boot_refused")
+
+
+def test_no_set_up_that_waits_goes_out_after_the_lease_is_lost(make_rig: MakeRig) -> None:
+    """U10."""
+    rig = make_rig(min_nodes=8, max_nodes=8)
+    amid_creates(rig, lambda: setattr(rig, "lease", False))
+    rig.start()
+    assert rig.cloud.calls["create"] <= AT_ONCE
+
+
+def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: MakeRig) -> None:
+    """U10."""
+    rig = make_rig(min_nodes=0, max_nodes=20, poll_time=POLL_S)
+    rig.jobs = tuple(Job(f"job-{number}") for number in range(15))
+
+    def demand_ends() -> None:
+        rig.jobs = ()
+        rig.clock.advance(POLL_S + 15)
+        rig.timer.fire()
+        heard_by(rig.system.team.demand, rig.system.daemon)
+
+    amid_creates(rig, demand_ends)
+    rig.start()
+    assert rig.cloud.calls["create"] <= AT_ONCE

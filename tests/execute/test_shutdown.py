@@ -1,0 +1,188 @@
+"""Shutting down, whatever happens: no node that works is sent away, and none that lives is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
+from nodemanager.core.execute import shutdown
+from nodemanager.core.execute.effects import AskNode, DestroyNode, Effect, LookAtNode, NodeLooked
+from nodemanager.core.execute.shutdown import ShutDown
+from nodemanager.core.execute.workflow import Seen, Step
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    Guarantee,
+    Leftover,
+    LeftoverKind,
+    Outcome,
+    WorkerState,
+)
+from nodemanager.core.verdict import Verdict
+from tests.core.build import SMALL, World, node, world
+from tests.core.nodes import pinging
+from tests.execute.explorer import Explored, Explorer, Scene
+
+STEP_S = 40.0
+"""How far time passes at once: longer than two denials have to lie apart (D3)."""
+RUNNING, ENDING, GONE = "running", "ending", "gone"
+VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", "i-r")
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One node that is idle and wanted no more; its record; what the manager may do."""
+
+    node: str = RUNNING
+    busy: bool = False
+    lease: bool = True
+    wanted: bool = False
+    pins_work: bool = True
+    time: int = 0
+
+
+class TinyShutdown:
+    workflow = ShutDown()
+
+    def __init__(self) -> None:
+        made: World = world(max_nodes=4, sizes=(SMALL,), max_poll_time=4.0)
+        made.add_record("r", quiet=100.0)
+        made.add_node("r")
+        pinging(made, WorkerState.IDLE, polls=6, every=30.0)
+        assert made.last is not None
+        (self._order,) = made.last.shutdowns
+        self._made = made
+        self._snapshot = made.snapshot()
+
+    def begins(self) -> Iterable[tuple[ShutdownOrder, Tiny]]:
+        yield self._order, Tiny()
+
+    @cache  # noqa: B019 - one exploration long
+    def seen(self, world: Tiny) -> Seen:
+        now = self._snapshot.now + STEP_S * world.time
+        wall = self._snapshot.wall + STEP_S * world.time
+        snapshot = replace(self._snapshot, now=now, wall=wall, lease=world.lease)
+        unmet = frozenset({SMALL.name}) if world.wanted else frozenset[str]()
+        return Seen(snapshot, self._made.settings, Guarantee.CAS, unmet=unmet)
+
+    def _record(self, world: Tiny) -> Any:
+        (record,) = self._made.records
+        state = WorkerState.BUSY if world.busy else WorkerState.IDLE
+        return replace(record, worker_state=state)
+
+    def _node(self, world: Tiny) -> CloudNode | None:
+        states = {RUNNING: CloudState.RUNNING, ENDING: CloudState.STOPPING}
+        return None if world.node == GONE else node("r", state=states[world.node])
+
+    def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
+        match effect:
+            case LookAtNode(pins=asks):
+                pins = (VOLUME,) if asks and world.pins_work else None
+                failed = shutdown_error() if asks and not world.pins_work else None
+                return NodeLooked(ShutdownEvidence(self._record(world)), pins, failed), world
+            case DestroyNode() if world.node == GONE:
+                return Outcome.UNKNOWN, world
+            case DestroyNode():
+                return Outcome.ACCEPTED, replace(world, node=ENDING)
+            case AskNode():
+                return self._node(world), world
+        raise AssertionError(f"a shutdown asks for no {effect}")
+
+    def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
+        if not world.busy and world.node == RUNNING:
+            yield "a job begins", replace(world, busy=True)
+        if world.lease:
+            yield "lease lost", replace(world, lease=False)
+        if not world.wanted:
+            yield "demand comes back", replace(world, wanted=True)
+        if world.pins_work:
+            yield "the cloud tells no pins", replace(world, pins_work=False)
+
+    def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
+        if world.node == ENDING:
+            yield "it ends", replace(world, node=GONE)
+        if world.node == GONE and world.time < 3:
+            yield "time passes", replace(world, time=world.time + 1)
+
+    def expires(self, state: Any) -> bool:
+        # A destroy that never took effect: the node is there, and is judged afresh.
+        return isinstance(state, shutdown.Asking)
+
+    def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
+        sent = [one for one in after.out if one not in before.out]
+        if any(isinstance(one, DestroyNode) for one in sent):
+            if before.world.busy:
+                return "a busy node is destroyed as idle (D12)"
+            if not before.world.lease:
+                return "destroyed without a lease (C10)"
+            if before.world.wanted:
+                return "destroyed though demand came back (D2)"
+            if "pins entered" not in after.told and before.world.pins_work:
+                return "destroyed before what it pins is written down (D4)"
+        for said in ("node.gone", "NodeGone"):
+            if said in after.told and after.world.node != GONE:
+                return "told as gone, and it is there (D3)"
+        if after.ended == "gone" and after.world.node != GONE:
+            return "concluded as gone, and it is there (D3)"
+        if "CLEAN" in after.begun and after.world.node != GONE:
+            return "its record is to be freed, and it is there (C20)"
+        over = after.is_over and after.ended == "gone"
+        if over and "CLEAN" not in after.begun:
+            return "it is gone, and nothing frees its record (C20)"
+        return None
+
+
+def shutdown_error() -> Any:
+    from nodemanager.errors import CloudError
+
+    return CloudError("HTTP 500")
+
+
+def explored() -> Explored:
+    return Explorer(TinyShutdown()).explore()
+
+
+def test_no_node_that_works_is_sent_away_and_none_told_as_gone_that_lives() -> None:
+    found = explored()
+    print(found)
+    assert found.wrong == [], "\n".join(found.wrong)
+    assert found.states == {one.__name__ for one in ShutDown.states}
+
+
+def _trusts_the_plan(order: Any, *given: Any, **more: Any) -> Verdict:
+    return Verdict(shutdown.Kind.SHUTDOWN, order.reason, order.node_id)
+
+
+def _believes_at_once(destroyed: Any, node: Any, *given: Any) -> Any:
+    return (Outcome.GONE if node is None or node.state is CloudState.STOPPING else None), destroyed
+
+
+def _frees_nothing(order: Any, seen: Any) -> Any:
+    return Step(None, ended=shutdown.Ended("gone"))
+
+
+@pytest.mark.parametrize(
+    ("guard", "without"),
+    [
+        pytest.param("confirm_shutdown", _trusts_the_plan, id="d2-the-last-look"),
+        pytest.param("judge_gone", _believes_at_once, id="d3-gone-too-early"),
+        pytest.param("_gone", _frees_nothing, id="c20-nothing-freed"),
+    ],
+)
+def test_the_exploration_notices_a_guard_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
+) -> None:
+    monkeypatch.setattr(shutdown, guard, without)
+    assert explored().wrong
+
+
+def test_a_destroy_that_the_journal_does_not_have_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shutdown.Destroying, "is_written", False)
+    assert any("before the journal had it" in one for one in explored().wrong)
