@@ -278,6 +278,7 @@ class Market:
         self.views = views
         self.spare: Counter[str] = Counter()
         self.just_busy: Counter[str] = Counter()
+        self.coming: Counter[str] = Counter()
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         leaving = _leaving(snapshot)
         self.existing = self.pending + len(leaving - pending)
@@ -286,7 +287,9 @@ class Market:
         self.untagged = untagged & pending
         """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
         and nothing drains or ends it (D11)."""
-        self.up = self.pending - len(self.untagged)
+        self.up = 0
+        self.staying = 0
+        """Of the existing, those that are listed and not on their way out."""
         self.price = 0.0
         self.fixed_price = 0.0
         self._count_views()
@@ -304,6 +307,7 @@ class Market:
             self.price += price
             self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
             self.going += reason is Reason.SHUTTING_DOWN
+            self.staying += reason is not Reason.SHUTTING_DOWN
             if not view.counts:
                 continue
             self.up += 1
@@ -354,7 +358,7 @@ class Market:
         if size is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
         if size is not None:
-            self.spare[size.name] += spare
+            self.coming[size.name] += spare
             self.price += size.price or 0.0
 
     def trade(self) -> Wants:
@@ -364,7 +368,8 @@ class Market:
         boots = self._grant(lots, refused, [])
         if self.sizes.by_price:
             # What the wishlist was refused does not fill the pool.
-            lacking = max(0, self.settings.min_nodes - self.up - len(boots))
+            there = self.up + self.pending - len(self.untagged) + len(boots)
+            lacking = max(0, self.settings.min_nodes - there)
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
@@ -394,7 +399,7 @@ class Market:
         wishes: Counter[str] = Counter()
         lots: list[Lot] = []
         unsatisfiable: list[Verdict] = []
-        spare = self.spare + self.just_busy
+        spare = self.spare + self.just_busy + self.coming
         for job in self.snapshot.demand or ():
             size = size_for(job, self.sizes.by_price, self.settings)
             verdict = self._unsatisfiable(job, size)
@@ -511,7 +516,8 @@ class Market:
     def _unwanted(self, wishes: Counter[str]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
 
-        Those that may go now come first, and of them those that have been unwanted for longest.
+        None goes for a node to be, which may never come. Those that may go now come first, and of
+        them those that have been unwanted for longest.
         With the ids of those among them that demand wants, and that go for max_nodes alone.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
@@ -526,7 +532,7 @@ class Market:
                 view.node.id,
             )
         )
-        over_max = self._over_max()
+        over_max = self.staying - self.settings.max_nodes
         may_go = self.up - self.settings.min_nodes
         spare = Counter(self.spare)
         unwanted: list[NodeView] = []
