@@ -280,10 +280,7 @@ class Market:
         self.just_busy: Counter[str] = Counter()
         self.coming: Counter[str] = Counter()
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
-        leaving = _leaving(snapshot)
-        self.existing = self.pending + len(leaving - pending)
-        self.going = len(leaving)
-        """Of the existing, those on their way out."""
+        self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = untagged & pending
         """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
         and nothing drains or ends it (D11)."""
@@ -306,7 +303,6 @@ class Market:
             self.existing += 1
             self.price += price
             self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
-            self.going += reason is Reason.SHUTTING_DOWN
             self.staying += reason is not Reason.SHUTTING_DOWN
             if not view.counts:
                 continue
@@ -376,7 +372,7 @@ class Market:
         wanted = frozenset(lot.size.name for lot in lots if lot.count)
         unwanted, over_max = self._unwanted(wishes)
         # Where max_nodes has no room for one more, none of those on their way out may stay.
-        unmet = wanted if self._over_max() < 0 else frozenset()
+        unmet = wanted if self.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         return Wants(
@@ -549,10 +545,6 @@ class Market:
             spare[name] -= 1
             unwanted.append(view)
         return unwanted, only_over_max
-
-    def _over_max(self) -> int:
-        """How many more than max_nodes there are once all have gone that are on their way out."""
-        return self.existing - self.going - self.settings.max_nodes
 
     def _going_as_unwanted(self) -> list[NodeView]:
         """Nodes on their way out that a former plan found unwanted (D12)."""
