@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodemanager.core.store_clock import StoreClock
 from tests.simulation import table
 from tests.simulation.debts import NEVER, Debts, Owed
 from tests.simulation.scenario import draw
@@ -75,3 +76,18 @@ def test_the_calm_lasts_until_all_is_due_that_was_owed_within_its_limit(world: W
 def test_the_docs_state_each_bound() -> None:
     page = (table.ROOT / "doc" / "fault-model.rst").read_text(encoding="utf-8")
     assert table.bounds() in page, "its table is that of `tests.simulation.table.bounds`"
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_step_is_unmeasured_where_the_journal_that_knew_the_clock_is_lost(
+    world: World, lost: bool
+) -> None:
+    """A3: what no reading shows is no fault of the manager that starts after it."""
+    journal = next(iter(world.pools.values())).journal
+    journal.pen("before").save_store_clock(StoreClock(0.0, 0.0))
+    world.step_store_clock(2000.0)
+    if lost:
+        journal.lose()
+        journal.heal()
+    journal.pen("after").store_clock()
+    assert ("A3" in world.broken) is lost

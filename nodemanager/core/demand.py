@@ -279,17 +279,15 @@ class Market:
         self.views = views
         self.spare: Counter[str] = Counter()
         self.just_busy: Counter[str] = Counter()
-        self.booting: Counter[str] = Counter()
-        """Nodes to be, by size; they are among the spare ones."""
+        self.coming: Counter[str] = Counter()
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
-        leaving = _leaving(snapshot)
-        self.existing = self.pending + len(leaving - pending)
-        self.going = len(leaving)
-        """Of the existing, those on their way out."""
+        self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = untagged & pending
         """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
         and nothing drains or ends it (D11)."""
-        self.up = self.pending - len(self.untagged)
+        self.up = 0
+        self.staying = 0
+        """Of the existing, those that are listed and not on their way out."""
         self.price = 0.0
         self.fixed_price = 0.0
         self._count_views()
@@ -306,7 +304,7 @@ class Market:
             self.existing += 1
             self.price += price
             self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
-            self.going += reason is Reason.SHUTTING_DOWN
+            self.staying += reason is not Reason.SHUTTING_DOWN
             if not view.counts:
                 continue
             self.up += 1
@@ -357,8 +355,7 @@ class Market:
         if size is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
         if size is not None:
-            self.spare[size.name] += spare
-            self.booting[size.name] += spare
+            self.coming[size.name] += spare
             self.price += size.price or 0.0
 
     def trade(self) -> Wants:
@@ -368,7 +365,8 @@ class Market:
         boots = self._grant(lots, refused, [])
         if self.sizes.by_price:
             # What the wishlist was refused does not fill the pool.
-            lacking = max(0, self.settings.min_nodes - self.up - len(boots))
+            there = self.up + self.pending - len(self.untagged) + len(boots)
+            lacking = max(0, self.settings.min_nodes - there)
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
@@ -377,7 +375,7 @@ class Market:
             refused[name, Reason.CREATE_UNCLEAR] += count
         unwanted, over_max = self._unwanted(wishes)
         # Where max_nodes has no room for one more, none of those on their way out may stay.
-        unmet = wanted if self._over_max() < 0 else frozenset()
+        unmet = wanted if self.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         return Wants(
@@ -397,8 +395,8 @@ class Market:
         """The nodes to be beyond demand, by size: never below min_nodes."""
         may_go = self.up - self.settings.min_nodes
         needless: dict[str, int] = {}
-        for name, booting in self.booting.items():
-            count = min(booting, self.spare[name] - wishes[name], may_go)
+        for name, coming in self.coming.items():
+            count = min(coming, self.spare[name] + coming - wishes[name], may_go)
             if count > 0:
                 needless[name] = count
                 may_go -= count
@@ -412,7 +410,7 @@ class Market:
         wishes: Counter[str] = Counter()
         lots: list[Lot] = []
         unsatisfiable: list[Verdict] = []
-        spare = self.spare + self.just_busy
+        spare = self.spare + self.just_busy + self.coming
         for job in self.snapshot.demand or ():
             size = size_for(job, self.sizes.by_price, self.settings)
             verdict = self._unsatisfiable(job, size)
@@ -529,7 +527,8 @@ class Market:
     def _unwanted(self, wishes: Counter[str]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
 
-        Those that may go now come first, and of them those that have been unwanted for longest.
+        None goes for a node to be, which may never come. Those that may go now come first, and of
+        them those that have been unwanted for longest.
         With the ids of those among them that demand wants, and that go for max_nodes alone.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
@@ -544,7 +543,7 @@ class Market:
                 view.node.id,
             )
         )
-        over_max = self._over_max()
+        over_max = self.staying - self.settings.max_nodes
         may_go = self.up - self.settings.min_nodes
         spare = Counter(self.spare)
         unwanted: list[NodeView] = []
@@ -561,10 +560,6 @@ class Market:
             spare[name] -= 1
             unwanted.append(view)
         return unwanted, only_over_max
-
-    def _over_max(self) -> int:
-        """How many more than max_nodes there are once all have gone that are on their way out."""
-        return self.existing - self.going - self.settings.max_nodes
 
     def _going_as_unwanted(self) -> list[NodeView]:
         """Nodes on their way out that a former plan found unwanted (D12)."""

@@ -99,6 +99,8 @@ def _sign_of_life(
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
     if record.incarnation != order.incarnation:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
+    if _was_pinged_since(order, record):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged since it was judged")
     if order.is_exception and record.instance_id not in (None, order.instance_id):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
     if order.is_exception and order.incarnation is None and record.instance_id is None:
@@ -120,6 +122,19 @@ def _sign_of_life(
     if by_id is not None and _is_alive(by_id, order) and not is_anothers(by_id, record):
         return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
     return None
+
+
+def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
+    """Whether a ping shows that the plan did not see, though no version tells of it; one that
+    pings in vain may ping on (P6)."""
+    if order.grounds is None or order.reason is Reason.PINGER_DENIED:
+        return False
+    judged = order.grounds.signs
+    return (judged.first_ping_at, judged.last_ping_at, judged.instance_id) != (
+        record.first_ping_at,
+        record.last_ping_at,
+        record.instance_id,
+    )
 
 
 def _is_alive(node: CloudNode, order: CleanOrder) -> bool:

@@ -159,6 +159,34 @@ def test_who_is_kept_by_a_window_goes_as_soon_as_it_opens_d12_d1() -> None:
     assert len(made.destroyed) == NODES
 
 
+@pytest.mark.parametrize(
+    ("jobs", "settings"),
+    [
+        pytest.param(2, {"max_nodes": 8}, id="for-demand"),
+        pytest.param(1, {"max_nodes": 8}, id="as-one-more-than-demand-wants"),
+        pytest.param(3, {"max_nodes": 2}, id="as-one-over-max_nodes"),
+        pytest.param(0, {"max_nodes": 8, "min_nodes": 1}, id="as-one-over-min_nodes"),
+    ],
+)
+def test_no_idle_node_goes_for_a_claim_that_no_node_has_come_of_d1(
+    jobs: int, settings: dict[str, Any]
+) -> None:
+    """Its node may never come, and the idle one would have the next job."""
+    made = world(sizes=(SMALL,), **settings)
+    made.add_record("r0", quiet=100.0)
+    made.add_node("r0")
+    made.flags |= {"demand": tuple(Job(f"j{number}") for number in range(jobs))}
+    for number in range(1, 3):
+        made.add_record(f"r{number}", pinged=False)
+    for _ in range(4):
+        made.advance(EVERY)
+        made.ping("r0", WorkerState.IDLE)
+        made.poll()
+        made.plan()
+    assert (made.destroyed, made.booted) == ([], [])
+    assert made.of_node("i-r0").reason is Reason.NEEDED
+
+
 def test_while_the_probe_fails_no_idle_node_goes_d12_d8() -> None:
     """The pings' door is down and the database is up."""
     made = idle_pool()

@@ -180,8 +180,9 @@ def test_a_node_that_the_newest_listing_shows_keeps_the_record_c11() -> None:
 def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
     since_first: float, expected: Reason
 ) -> None:
-    made = gone(500.0, settings={"node_stale_after": 100.0})
-    made.records[0] = replace(made.records[0], first_ping_at=made.ago(since_first))
+    short = {"node_stale_after": 100.0}
+    first_ping_at = gone(500.0, settings=short).ago(since_first)
+    made = gone(500.0, settings=short, first_ping_at=first_ping_at)
     assert last_look(made)[1] is expected
 
 
@@ -194,7 +195,7 @@ def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
     made = gone()
     order = made.clean_order("r1")
     record = replace(made.records[0], claim=None, instance_id=None)
-    order = replace(order, incarnation=None, instance_id=None)
+    order = replace(order, incarnation=None, instance_id=None, grounds=None)
     found = {"record": record, "asked_id": False}
     assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.UNVERIFIABLE)
 
@@ -205,6 +206,24 @@ def test_our_claim_is_enough_to_ask_by_c11() -> None:
 
 
 # C12: behind the fence.
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        pytest.param({"last_ping_at": NOW - 8000.0}, id="its-last-ping"),
+        pytest.param({"first_ping_at": NOW - 8000.0}, id="its-first-ping"),
+        pytest.param({"instance_id": "i-2"}, id="whose-ping-it-is"),
+    ],
+)
+def test_a_ping_that_the_listing_did_not_show_keeps_it_whatever_its_version_c11(
+    moved: dict[str, Any],
+) -> None:
+    """A store whose pings move no version (against A4), and whose listings are late."""
+    made = gone()
+    order, version = made.clean_order("r1"), made.record("r1").version
+    made.change("r1", version=version, **moved)
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
 
 
 def test_behind_the_fence_the_fenced_version_is_judged_c12() -> None:

@@ -110,7 +110,8 @@ TABLE = (
     ),
     (
         "restored",
-        "A record freed by mistake is its node's again, where slot and record are still free (U8)",
+        "A record freed by mistake is its node's again, where slot and record are still free and "
+        "no operator reset the breaker for it (U8)",
         "6 rounds + the ping interval; + node_stale_after where the store can't compare",
         "",
     ),

@@ -88,14 +88,14 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
     theirs = None if machine is None else world.registry.record(machine.uuid)
     knows = machine is not None and theirs is not None and theirs.ping_secret == machine.secret
     taken = knows and not _is_refused(node, theirs)
+    own = record if paired else theirs if knows else None
     idle = (
-        paired
-        and record is not None
-        and record.worker_state is WorkerState.IDLE
+        (paired or _pairs_by_id(world, pool, node, own))
+        and own is not None
+        and own.worker_state is WorkerState.IDLE
         and machine is not None
         and machine.state == "idle"
     )
-    own = record if paired else theirs if knows else None
     marks = {node.id, *(() if own is None else (own.uuid,))}
     if node.state is CloudState.STOPPING:
         health = Health.ENDING
@@ -110,6 +110,17 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
     else:
         health = Health.SERVING if taken else Health.SILENT
     return Patient(node, health, paired, idle, pinged)
+
+
+def _pairs_by_id(world: World, pool: Pool, node: Instance, record: Record | None) -> bool:
+    """Whether it pairs with the record that it pings, though no tag of it names one (P1)."""
+    shown = world.cloud.shown(node)
+    if not pool.settings.ids_unique or node.tags.record is not None or record is None:
+        return False
+    if shown is None or shown.created_at is None or record.first_ping_at is None:
+        return False
+    ours = record.pool == pool.name and record.instance_id == node.id
+    return ours and record.first_ping_at >= shown.created_at
 
 
 def _is_refused(node: Instance, record: Record | None) -> bool:

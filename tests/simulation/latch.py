@@ -13,6 +13,7 @@ from nodemanager.actors.messages import ResetBreaker
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.commands import Reply
 from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation import health
@@ -40,7 +41,10 @@ class Latch:
         self.resets = 0
         self._reset: dict[str, dict[Cause, frozenset[str]]] = {}
         """By pool, what the operator has looked at: it opens no breaker again."""
+        self.given_up: set[str] = set()
+        """Lives freed by mistake for which an operator reset the breaker: they are theirs now."""
         world.plans.append(self._planned)
+        world.events.append(self._logged)
 
     def _planned(
         self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
@@ -57,6 +61,13 @@ class Latch:
             if seen is not None and part.ids <= seen:
                 what = f"{manager.name} opens {part.cause} again for what its operator reset"
                 self.world.violate("B3", what)
+
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if event is not Event.OPERATOR_BREAKER_RESET or fields.get("result") != "done":
+            return
+        part = self.breakers.get(manager.pool.name, Breaker()).part(Cause.FALSE_CLEAN)
+        if part is not None:
+            self.given_up |= part.ids
 
     def owed(self) -> Iterator[Owed]:
         for pool in self.world.pools.values():

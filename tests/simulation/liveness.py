@@ -127,4 +127,8 @@ class Liveness:
         if record.claim is None and record.instance_id is None:
             # Nothing to ask by: an operator's (C11).
             return False
+        named = self.world.cloud.instances.get(record.instance_id or "")
+        if named is not None and named.lives and named.tags.record is None:
+            # It pings no more as the record, and no tag tells it from the record's node (C4).
+            return False
         return self.truth.live_node_of(record) is None

@@ -31,6 +31,7 @@ MEMORY = "/dev/shm"
 
 Fault = Callable[[str], str | None]
 """Why a call of that name fails, or None."""
+Told = Callable[[str], None]
 Strike = Callable[[str], bool]
 """Whether that writer is killed now."""
 
@@ -52,6 +53,8 @@ class Paper:
         self._kept = MemoryJournal(clock, keeps_entries=False)
         self._pens: list[Pen] = []
         self.lost = 0
+        self.clockless: Told = lambda writer: None
+        """Told of a writer that finds no store's clock in it."""
         self.fault: Fault = healthy
         self.before: Strike | None = None
         """Asked before each write whether its writer is killed now; `after`, after it."""
@@ -145,6 +148,8 @@ class Pen:
         if writes and paper.before is not None and paper.before(self._writer):
             raise Killed
         result = getattr(self.journal, name)(*given, **more)
+        if name == "store_clock" and result is None:
+            paper.clockless(self._writer)
         if writes and paper.after is not None and paper.after(self._writer):
             raise Killed
         return result

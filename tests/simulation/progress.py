@@ -79,7 +79,8 @@ class Progress:
 
     def _restored(self, pool: Pool, bounds: Bounds) -> Iterator[Owed]:
         for key, life in self.truth.false_cleans.items():
-            if life.before.pool != pool.name or not life.node.lives or life.is_back:
+            is_settled = life.is_back or key in self.latch.given_up
+            if life.before.pool != pool.name or not life.node.lives or is_settled:
                 continue
             machine = life.node.machine
             if machine is None or not machine.up or machine.mute or not machine.on:

@@ -15,6 +15,7 @@ from typing import Any
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
+from nodemanager.core.sizes import Sizes
 from nodemanager.core.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.machine import JITTER, Machine, Word
@@ -94,8 +95,15 @@ class Work:
         if reason is not Reason.IDLE_BEYOND_DEMAND or not before:
             return
         # So much waited that no node of the pool was one too many.
-        if before[-1].wanted >= most and before[-1].living <= most:
+        full = before[-1].wanted >= most and before[-1].living <= most
+        if full and self._may_serve(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
+
+    def _may_serve(self, one: Instance, manager: Manager) -> bool:
+        """Whether what waits is for nodes like it: no job here takes a preemptible one (U11)."""
+        sizes = Sizes(manager.pool.settings.sizes)
+        size = sizes.named(one.tags.size) or sizes.named(one.size)
+        return size is None or not size.preemptible
 
     def _gap(self, manager: Manager, machine: Machine, sent_at: float) -> float:
         """One ping interval and one round, as long as they were."""

@@ -154,6 +154,7 @@ class World:
     def _pool(self, settings: Settings, poll_time: float) -> Pool:
         clock = SimClock(self.engine)
         journal = Paper(settings.pool, clock, sqlite=self.shape.sqlite)
+        journal.clockless = self._missed_steps
         return Pool(settings.pool, settings, poll_time, clock, journal)
 
     # What the product draws at random.
@@ -183,10 +184,12 @@ class World:
         if method == "store.time":
             self.managers[manager].pool.clock_read_at = self.engine.now
 
-    def _missed_steps(self) -> None:
-        """A shadow starts without a journal: it has not measured the steps before."""
+    def _missed_steps(self, name: str | None = None) -> None:
+        """One starts without a journal, or finds it lost: it has not measured the steps before."""
+        manager = self.managers.get(name or "")
+        began = self.engine.now if manager is None else manager.started_at
         for at, step in self.clock_steps:
-            if self.engine.now - at < STEP_MATTERS_S and abs(step) > CLOCK_STEP_S:
+            if at <= began and self.engine.now - at < STEP_MATTERS_S and abs(step) > CLOCK_STEP_S:
                 self.clock_lies += abs(step)
                 self.break_assumption("A3", f"a step of {step:.0f} s was not measured")
 
