@@ -440,6 +440,8 @@ class Market:
         granted: list[tuple[Size, Reason]],
     ) -> list[tuple[Size, Reason]]:
         boots = list(granted)
+        if not any(lot.count for lot in wanted):
+            return boots
         standing = self._standing_refusal()
         price = self.price + sum(size.price or 0.0 for size, _ in granted)
         for lot in wanted:
