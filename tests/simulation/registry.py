@@ -71,6 +71,8 @@ class Registry:
         self._taken: deque[tuple[float, tuple[Record, ...]]] = deque(maxlen=60)
         self.aliases: dict[tuple[str, str], str] = {}
         """By uuid and what a manager calls a version, what it is called here."""
+        self.shown: dict[str, Row] = {}
+        """By uuid, the row that was last given such a name."""
         self._kept: dict[tuple[str, str], Row] = {}
         self._seen: dict[str, tuple[int, Record]] = {}
         self.freed: dict[tuple[str, str], LatePing] = {}
