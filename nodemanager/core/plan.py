@@ -7,7 +7,7 @@ predicates feed the action, the log line, the metric and the simulation.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -128,7 +128,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
     )
-    snapshot = changed(snapshot, history=history)
+    snapshot = _with(snapshot, history)
     assert history.cloud is not None
     node_judge = NodeJudge(snapshot, settings, pairs)
     views = [node_judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
@@ -186,6 +186,14 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         counts=_counts(views, verdicts, pending, snapshot),
         paused=snapshot.paused,
     )
+
+
+def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) -> Snapshot:
+    """The snapshot with what was folded in since; the same one where nothing was."""
+    breaker = snapshot.breaker if breaker is None else breaker
+    if history is snapshot.history and breaker is snapshot.breaker:
+        return snapshot
+    return changed(snapshot, history=history, breaker=breaker)
 
 
 def _to_go_on_from(snapshot: Snapshot) -> History:
@@ -260,7 +268,7 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     breaker = breakers.after_silence(
         snapshot.breaker, history, bad, population, snapshot.now, settings
     )
-    return changed(snapshot, history=history, breaker=breaker)
+    return _with(snapshot, history, breaker)
 
 
 def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
@@ -279,7 +287,7 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
         known = backlog | snapshot.backlog
     history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
-    return changed(snapshot, history=history, breaker=breaker)
+    return _with(snapshot, history, breaker)
 
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
@@ -300,7 +308,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
     ]
     unwanted = wants.unwanted | frozenset(others)
     history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
-    return changed(snapshot, history=history)
+    return _with(snapshot, history)
 
 
 def _restores(
@@ -525,8 +533,10 @@ def _counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
     """What the cycle's summary line and the status page count."""
-    counts: Counter[str] = Counter()
-    kinds = Counter((view.verdict.reason, place_of(view), view.record is None) for view in views)
+    counts: defaultdict[str, int] = defaultdict(int)
+    kinds: defaultdict[tuple[Reason, str | None, bool], int] = defaultdict(int)
+    for view in views:
+        kinds[view.verdict.reason, place_of(view), view.record is None] += 1
     for (reason, place, unpaired), count in kinds.items():
         if place is None:
             continue

@@ -294,9 +294,10 @@ class _Fields:
         self.problems: list[str] = []
 
     def _get(self, name: str) -> Any:
-        if name not in self._fields:
+        value = self._fields.get(name)
+        if value is None and name not in self._fields:
             self.problems.append(f"{name} is missing")
-        return self._fields.get(name)
+        return value
 
     def slot(self) -> int | None:
         value = self._get("slot_number")

@@ -295,9 +295,9 @@ class Registry:
             if row is None:
                 raise NoSuchRecord(f"no record {uuid}")
             raise WrongSecret("this is not the record's ping_secret")
-        own = rows.own_node(properties)
-        if own is not None:
-            info[wire.INSTANCE_ID] = own
+        bound = self.record(uuid)
+        if bound is not None and bound.claim is not None and bound.claim.node_id is not None:
+            info[wire.INSTANCE_ID] = bound.claim.node_id
         if instance is not None:
             before = info.setdefault(wire.INSTANCE_ID, None)
             if before is not None and before != instance:
