@@ -349,6 +349,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         And one that was perhaps created, once its record's node pings: until then a later listing
         that is older than the claim must not hide it.
         """
+        if not self._expected:
+            return
         cloud, records = made.history.cloud, made.history.records
         ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
         items = records.items if records is not None else ()
@@ -658,4 +660,4 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
 
 def _there(items: Sequence[CloudNode | Record]) -> int:
     """How many of a listing's items are there: a terminated node is not."""
-    return sum(not (isinstance(one, CloudNode) and one.is_absent) for one in items)
+    return len(items) - sum([isinstance(one, CloudNode) and one.is_absent for one in items])

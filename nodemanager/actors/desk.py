@@ -192,6 +192,8 @@ class Desk(RoleActor):
         return True, answer
 
     def _set_breaker(self, breaker: Breaker) -> None:
+        if breaker is self._breaker:
+            return
         if breaker != self._breaker:
             self._scribe.save_breaker(breaker)
         self._narrator.breaker_changed(self._breaker, breaker)

@@ -5,7 +5,6 @@ It only tells. A reader finds here which line comes from which verdict.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -279,7 +278,6 @@ class Narrator:
 
     def _tell_summary(self, plan: Plan, now: float) -> None:
         counts = plan.counts
-        kinds = Counter(verdict.kind for verdict in plan.records)
         summary: dict[str, Any] = {
             "nodes": counts.get("nodes", 0),
             "paired": counts.get("nodes_paired", 0),
@@ -290,7 +288,7 @@ class Narrator:
             "unpaired": counts.get("nodes_unpaired", 0),
             "shutting_down": counts.get("nodes_shutdown", 0),
             "records": counts.get("records", 0),
-            "kept": kinds[Kind.KEEP],
+            "kept": sum([verdict.kind is Kind.KEEP for verdict in plan.records]),
             "slots": plan.slots.total if plan.slots else None,
             "free": plan.slots.free if plan.slots else None,
             "boots": len(plan.boots),

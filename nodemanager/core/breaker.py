@@ -84,9 +84,13 @@ class Breaker:
     @property
     def parts(self) -> tuple[Breaker, ...]:
         """Each cause that stands, as a breaker of its own."""
-        return (replace(self, others=()), *self.others) if self.is_open else ()
+        if not self.is_open:
+            return ()
+        return (replace(self, others=()), *self.others) if self.others else (self,)
 
     def part(self, cause: Cause) -> Breaker | None:
+        if not self.is_open:
+            return None
         return next((part for part in self.parts if part.cause is cause), None)
 
 

@@ -27,4 +27,4 @@ class Check(NamedTuple, Generic[Ask]):
 
 def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Ask, ...]:
     """What has to be asked at all in the judge's snapshot, in order."""
-    return tuple(one.ask for one in checks if one.moot is None or not one.moot(judge))
+    return tuple([ask for _, _, ask, moot in checks if moot is None or not moot(judge)])

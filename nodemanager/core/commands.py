@@ -391,7 +391,7 @@ def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
     One that a listing just lacks keeps its mark: the listing may be short.
     """
     cloud, present = snapshot.history.cloud, snapshot.history.present
-    if cloud is None:
+    if cloud is None or not marks:
         return frozenset()
     over = {node.id for node in cloud.items if node.is_absent} | snapshot.gone.keys()
     over |= {

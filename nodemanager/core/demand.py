@@ -6,7 +6,7 @@ min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -128,7 +128,8 @@ def pending_claims(
         if flight.kind == "setup" and uuid not in history.bearers
     )
     pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
-    pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
+    if records:
+        pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
 
 
@@ -277,9 +278,9 @@ class Market:
         self.locked = locked
         self.sizes = Sizes(settings.sizes)
         self.views = views
-        self.spare: Counter[str] = Counter()
-        self.just_busy: Counter[str] = Counter()
-        self.coming: Counter[str] = Counter()
+        self.spare: defaultdict[str, int] = defaultdict(int)
+        self.just_busy: defaultdict[str, int] = defaultdict(int)
+        self.coming: defaultdict[str, int] = defaultdict(int)
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = untagged & pending
@@ -360,13 +361,13 @@ class Market:
 
     def trade(self) -> Wants:
         """Decide boots and surplus."""
-        refused: Counter[tuple[str, Reason]] = Counter()
+        refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
         wishes, lots, unsatisfiable = self._weigh_demand()
         boots = self._grant(lots, refused, [])
-        if self.sizes.by_price:
-            # What the wishlist was refused does not fill the pool.
-            there = self.up + self.pending - len(self.untagged) + len(boots)
-            lacking = max(0, self.settings.min_nodes - there)
+        # What the wishlist was refused does not fill the pool.
+        there = self.up + self.pending - len(self.untagged) + len(boots)
+        lacking = max(0, self.settings.min_nodes - there)
+        if lacking and self.sizes.by_price:
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
             boots = self._grant([below_min], refused, boots)
             lots.append(below_min)
@@ -391,9 +392,9 @@ class Market:
             needless=self._needless(wishes),
         )
 
-    def _needless(self, wishes: Counter[str]) -> dict[str, int]:
+    def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
         """The nodes to be beyond demand, by size: never below min_nodes."""
-        may_go = self.up - self.settings.min_nodes
+        may_go = self.up + self.pending - len(self.untagged) - self.settings.min_nodes
         needless: dict[str, int] = {}
         for name, coming in self.coming.items():
             count = min(coming, self.spare[name] + coming - wishes[name], may_go)
@@ -402,15 +403,18 @@ class Market:
                 may_go -= count
         return needless
 
-    def _weigh_demand(self) -> tuple[Counter[str], list[Lot], list[Verdict]]:
+    def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
         """The nodes that the queue wants by size, those that lack in its order, and what can't be.
 
         What is spare serves the first in the queue (U12).
         """
-        wishes: Counter[str] = Counter()
+        wishes: defaultdict[str, int] = defaultdict(int)
         lots: list[Lot] = []
         unsatisfiable: list[Verdict] = []
-        spare = self.spare + self.just_busy + self.coming
+        spare = self.spare.copy()
+        for counted in (self.just_busy, self.coming):
+            for name, count in counted.items():
+                spare[name] += count
         for job in self.snapshot.demand or ():
             size = size_for(job, self.sizes.by_price, self.settings)
             verdict = self._unsatisfiable(job, size)
@@ -462,10 +466,12 @@ class Market:
     def _grant(
         self,
         wanted: list[Lot],
-        refused: Counter[tuple[str, Reason]],
+        refused: defaultdict[tuple[str, Reason], int],
         granted: list[tuple[Size, Reason]],
     ) -> list[tuple[Size, Reason]]:
         boots = list(granted)
+        if not any(lot.count for lot in wanted):
+            return boots
         standing = self._standing_refusal()
         price = self.price + sum(size.price or 0.0 for size, _ in granted)
         for lot in wanted:
@@ -524,7 +530,7 @@ class Market:
             return Reason.NO_FREE_SLOT
         return None
 
-    def _unwanted(self, wishes: Counter[str]) -> tuple[list[NodeView], list[str]]:
+    def _unwanted(self, wishes: defaultdict[str, int]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
 
         None goes for a node to be, which may never come. Those that may go now come first, and of
@@ -545,7 +551,7 @@ class Market:
         )
         over_max = self.staying - self.settings.max_nodes
         may_go = self.up - self.settings.min_nodes
-        spare = Counter(self.spare)
+        spare = self.spare.copy()
         unwanted: list[NodeView] = []
         only_over_max: list[str] = []
         for view in idle:

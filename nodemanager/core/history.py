@@ -19,6 +19,7 @@ from nodemanager.core.bearers import (
     listed_twice,
     node_of,
 )
+from nodemanager.core.changed import changed
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
     CloudNode,
@@ -162,7 +163,7 @@ class History:
 
 def cloud_poll_started(history: History) -> History:
     """Pin the record listing that the cloud listing now under way will be judged with (C6)."""
-    return replace(history, pinned=history.records)
+    return changed(history, pinned=history.records)
 
 
 def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
@@ -180,7 +181,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     # A node listed as terminated is known to be gone, and may leave the list (L3).
     known = history.known_nodes.without(_ended(listing, present))
-    return replace(
+    return changed(
         history,
         cloud=listing,
         base=base,
@@ -211,7 +212,7 @@ def _nodes_glimpsed(history: History, listing: Nodes) -> History:
         return history
     seen = tuple(sorted((node for node in listing.items if not node.is_absent), key=repr))
     partial = {(node.id, node.tags): node for node in (*history.partial, *seen)}
-    return replace(
+    return changed(
         history,
         partial=tuple(sorted(partial.values(), key=repr)),
         absence=_without_seen(history.absence, seen, history.records),
@@ -303,9 +304,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     vetoed = _vetoed(history, listing)
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
         # It reached us after the cloud listing that began once it had ended.
-        history = replace(history, base=listing, base_index=_versions(listing))
+        history = changed(history, base=listing, base_index=_versions(listing))
         vetoed = {}
-    return replace(
+    return changed(
         history,
         records=listing,
         records_twice=twice,
@@ -408,7 +409,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
             heard[record.uuid] = _heard(
                 before, record, answered_s, listing.ended_at, answers=_answers(history, listing)
             )
-    return replace(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
+    return changed(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
 
 
 def _answered_by(history: History, at: float, settings: Settings) -> float:
@@ -446,7 +447,7 @@ def pairing_seen(
             )
         else:
             result[node_id] = before
-    return replace(history, unpaired=result)
+    return history if result == history.unpaired else changed(history, unpaired=result)
 
 
 def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Settings) -> History:
@@ -464,7 +465,7 @@ def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Se
     }
     for node_id in bad:
         turned.setdefault(node_id, at)
-    return replace(history, turned=turned)
+    return history if turned == history.turned else changed(history, turned=turned)
 
 
 def unwanted_seen(
@@ -481,7 +482,7 @@ def unwanted_seen(
     }
     if since == history.unwanted and over_max == history.over_max:
         return history
-    return replace(history, unwanted=since, over_max=over_max)
+    return changed(history, unwanted=since, over_max=over_max)
 
 
 def store_answered(history: History, at: float, settings: Settings) -> History:
@@ -489,29 +490,29 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
     last = history.last_answer_at
     gap = 0.0 if last is None else at - last
     counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
-    return replace(history, answered_s=history.answered_s + counted, last_answer_at=at)
+    return changed(history, answered_s=history.answered_s + counted, last_answer_at=at)
 
 
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
     clock = history.clock
-    return replace(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+    return changed(history, clock=first_reading(seen) if clock is None else clock.read(seen))
 
 
 def store_clock_kept(history: History, kept: StoreClock) -> History:
     """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
     clock = history.clock
-    return replace(history, clock=kept if clock is None else joined(kept, clock))
+    return changed(history, clock=kept if clock is None else joined(kept, clock))
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:
     """Leave nodes that we destroyed ourselves out of what a listing may lack (L3)."""
-    return replace(history, known_nodes=history.known_nodes.without(node_ids))
+    return changed(history, known_nodes=history.known_nodes.without(node_ids))
 
 
 def records_explained(history: History, uuids: Iterable[str]) -> History:
     """Leave records that we deleted ourselves out of what a listing may lack (L3)."""
-    return replace(history, known_records=history.known_records.without(uuids))
+    return changed(history, known_records=history.known_records.without(uuids))
 
 
 def _newest_stamp(record: Record) -> float:

@@ -7,9 +7,9 @@ predicates feed the action, the log line, the metric and the simulation.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
@@ -18,6 +18,7 @@ from nodemanager.core.bearers import each_once
 from nodemanager.core.binding import BindOrder, bind_orders
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
+from nodemanager.core.changed import changed
 from nodemanager.core.coherence import Impossible, find_impossible
 from nodemanager.core.demand import (
     Market,
@@ -127,7 +128,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     history = histories.pairing_seen(
         history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
     )
-    snapshot = replace(snapshot, history=history)
+    snapshot = _with(snapshot, history)
     assert history.cloud is not None
     node_judge = NodeJudge(snapshot, settings, pairs)
     views = [node_judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
@@ -187,18 +188,26 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     )
 
 
+def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) -> Snapshot:
+    """The snapshot with what was folded in since; the same one where nothing was."""
+    breaker = snapshot.breaker if breaker is None else breaker
+    if history is snapshot.history and breaker is snapshot.breaker:
+        return snapshot
+    return changed(snapshot, history=history, breaker=breaker)
+
+
 def _to_go_on_from(snapshot: Snapshot) -> History:
     """A listing that is not believed proves no absence: C5 counts anew once one is (L3)."""
     if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
         return snapshot.history
-    return replace(snapshot.history, absence={})
+    return changed(snapshot.history, absence={})
 
 
 def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
     """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
     # Only what is gone on from forgets the absences of a suspect listing.
-    history = replace(made.history, absence=snapshot.history.absence)
-    return replace(snapshot, history=history, breaker=made.breaker)
+    history = changed(made.history, absence=snapshot.history.absence)
+    return changed(snapshot, history=history, breaker=made.breaker)
 
 
 def adopting(history: History, settings: Settings) -> Settings:
@@ -206,7 +215,7 @@ def adopting(history: History, settings: Settings) -> Settings:
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
     adopts = adopts_unclaimed(history.records.items, settings)
-    return replace(settings, adopt_unclaimed=adopts)
+    return changed(settings, adopt_unclaimed=adopts)
 
 
 def _no_plan(
@@ -259,7 +268,7 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     breaker = breakers.after_silence(
         snapshot.breaker, history, bad, population, snapshot.now, settings
     )
-    return replace(snapshot, history=history, breaker=breaker)
+    return _with(snapshot, history, breaker)
 
 
 def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
@@ -278,7 +287,7 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
         known = backlog | snapshot.backlog
     history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
-    return replace(snapshot, history=history, breaker=breaker)
+    return _with(snapshot, history, breaker)
 
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
@@ -286,7 +295,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
     drained = [view.node.id for view in views if of_node(snapshot.drains, view.node) is not None]
     unwanted = wants.unwanted | frozenset(drained)
     history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
-    return replace(snapshot, history=history)
+    return _with(snapshot, history)
 
 
 def _restores(
@@ -406,17 +415,18 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
-    judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
     surplus = wants.surplus
+    asking = [one for one in views if one.verdict.kind is Kind.SHUTDOWN or one.node.id in surplus]
+    if not asking:
+        return ()
+    judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
     wanting: list[NodeView] = []
-    for view in views:
+    for view in asking:
         node_id = view.node.id
-        if surplus and node_id in surplus:
+        if node_id in surplus:
             words = judge.idle_words(view.record) if view.record is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        if view.verdict.kind is not Kind.SHUTDOWN:
-            continue
         forbidden = _forbidden(view, judge, impossible)
         if forbidden is None:
             wanting.append(view)
@@ -510,8 +520,10 @@ def _counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
     """What the cycle's summary line and the status page count."""
-    counts: Counter[str] = Counter()
-    kinds = Counter((view.verdict.reason, place_of(view), view.record is None) for view in views)
+    counts: defaultdict[str, int] = defaultdict(int)
+    kinds: defaultdict[tuple[Reason, str | None, bool], int] = defaultdict(int)
+    for view in views:
+        kinds[view.verdict.reason, place_of(view), view.record is None] += 1
     for (reason, place, unpaired), count in kinds.items():
         if place is None:
             continue

@@ -46,7 +46,7 @@ ASK_LIMIT = 20
 """So many nodes are asked for by id in one cycle (B3, P6, U8)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """Effective settings; every duration is in seconds, every price per hour.
 

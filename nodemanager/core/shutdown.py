@@ -122,9 +122,7 @@ class NodeJudge:
         self._records: dict[str, list[Record]] | None = None
         self._at_all = asked_by(self, AT_ALL)
         self._paired = asked_by(self, PAIRED)
-        self._paired_but_held = asked_by(self, [one for one in PAIRED if one.name != HELD])
         self._alone = asked_by(self, ALONE)
-        self._alone_but_held = asked_by(self, [one for one in ALONE if one.name != HELD])
 
     def view(self, node: CloudNode) -> NodeView:
         """The node's verdict before demand, caps and breakers have had their say."""
@@ -184,7 +182,7 @@ class NodeJudge:
         holds = self.snapshot.holds
         if node.held or record.held or (holds and (node.id in holds or record.uuid in holds)):
             # Nothing touches it; that it is silent tells of the others all the same (D9).
-            bad = _first(self._paired_but_held, self, node, record, state).bad
+            bad = _first(asked_by(self, PAIRED_BUT_HELD), self, node, record, state).bad
             return NodeView(node, keep(node.id, Reason.HELD), state, bad=bad, record=record)
         return None
 
@@ -394,7 +392,7 @@ class NodeJudge:
         holds = self.snapshot.holds
         if node.held or node.id in holds or node.tags.record in holds:
             view = _alone(node, keep(node.id, Reason.HELD))
-            view.bad = _first(self._alone_but_held, self, node).bad
+            view.bad = _first(asked_by(self, ALONE_BUT_HELD), self, node).bad
             return view
         return None
 
@@ -504,6 +502,9 @@ ALONE: tuple[Check[Alone], ...] = (
     Check("D7", "unpaired", NodeJudge._unpaired),
 )
 """What is asked of a node without one."""
+
+PAIRED_BUT_HELD = tuple(check for check in PAIRED if check.name != HELD)
+ALONE_BUT_HELD = tuple(check for check in ALONE if check.name != HELD)
 
 
 def _by_node(records: tuple[Record, ...]) -> dict[str, list[Record]]:

@@ -6,7 +6,6 @@ still to come: until the record is cleaned, nobody has any use of it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -88,7 +87,7 @@ def count_slots(
 
     A set-up of ours takes one from its order on, before any listing shows its claim.
     """
-    held_by: Counter[str] = Counter()
+    held: dict[Holder, int] = {}
     nodeless: list[tuple[Record, Verdict]] = []
     claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
     claiming |= snapshot.expected.keys()
@@ -99,15 +98,18 @@ def count_slots(
             continue
         claiming.discard(record.uuid)
         holder = holder_of(record, snapshot, settings)
-        held_by[holder.value] += 1
+        held[holder] = held.get(holder, 0) + 1
         if holder is Holder.CLAIM or holder is Holder.NO_NODE:
             nodeless.append((record, verdict))
-    held_by["claim_without_slot"] += len(claiming) + len(snapshot.boots_unclaimed)
+    held_by = {holder.value: count for holder, count in held.items()}
+    waiting = len(claiming) + len(snapshot.boots_unclaimed)
+    if waiting:
+        held_by["claim_without_slot"] = waiting
     total = snapshot.slots
     free = None if total is None else total - sum(held_by.values())
     times = [at for _, verdict in nodeless if (at := free_in_s(verdict)) is not None]
-    leaks = _leaks(nodeless, snapshot)
-    return Slots(total, free, +held_by, min(times, default=None), leaks)
+    leaks = _leaks(nodeless, snapshot) if nodeless else ()
+    return Slots(total, free, held_by, min(times, default=None), leaks)
 
 
 def free_in_s(verdict: Verdict) -> float | None:

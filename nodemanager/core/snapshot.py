@@ -62,7 +62,7 @@ class Limits:
     """Nodes in a row that never pinged (B5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One immutable picture. `now` is CLOCK_BOOTTIME, `wall` epoch seconds.
 

@@ -11,26 +11,31 @@ from nodemanager.core.snapshot import Snapshot
 
 Block = tuple[Reason, Mapping[str, object]]
 Standing = Callable[[Snapshot, Settings], Block | None]
+NEVER = float("-inf")
 
 
 def poll_ages(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
     """Seconds since each configured poll's newest answer began; infinite where there is none."""
-    history, now = snapshot.history, snapshot.now
-    polls: list[tuple[str, float | None]] = [
-        ("cloud", history.cloud.started_at if history.cloud else None),
-        ("records", history.records.started_at if history.records else None),
+    now = snapshot.now
+    return {source: now - started_at for source, started_at in _polls(snapshot, settings)}
+
+
+def _polls(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
+    """When each configured poll's newest answer began; infinitely long ago where there is none."""
+    cloud, records = snapshot.history.cloud, snapshot.history.records
+    polls = [
+        ("cloud", NEVER if cloud is None else cloud.started_at),
+        ("records", NEVER if records is None else records.started_at),
     ]
     if settings.demand_polled:
-        polls.append(("demand", snapshot.demand_at))
-    return {
-        source: float("inf") if started_at is None else now - started_at
-        for source, started_at in polls
-    }
+        polls.append(("demand", NEVER if snapshot.demand_at is None else snapshot.demand_at))
+    return polls
 
 
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
     """The first configured poll that is older than poll_stale_after, and its age (C7)."""
-    for source, age in poll_ages(snapshot, settings).items():
+    for source, started_at in _polls(snapshot, settings):
+        age = snapshot.now - started_at
         if age > settings.poll_stale_after:
             return source, age
     return None
@@ -94,9 +99,10 @@ def standing_block(
 
     Without `polls` their age does not matter, without `breaker` an open breaker does not.
     """
-    left_out = {name for name, asked in (("polls", polls), ("breaker", breaker)) if not asked}
-    for check in STANDING:
-        block = None if check.name in left_out else check.ask(snapshot, settings)
+    for _, name, ask, _ in STANDING:
+        if (name == "polls" and not polls) or (name == "breaker" and not breaker):
+            continue
+        block = ask(snapshot, settings)
         if block is not None:
             return block
     return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from nodemanager.core.changed import changed
 from nodemanager.core.model import StoreTime
 from nodemanager.core.settings import CLOCK_AGREE_POLLS, CLOCK_STEP_S
 
@@ -26,7 +27,7 @@ class Future:
     stamp: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreClock:
     """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
 
@@ -73,7 +74,7 @@ class StoreClock:
         offset = seen.at - seen.boottime
         step = offset - self.offset
         if abs(step) <= CLOCK_STEP_S + seen.error_s + self.error_s:
-            return replace(
+            return changed(
                 self,
                 offset=offset,
                 error_s=seen.error_s,
@@ -166,7 +167,7 @@ def is_news(kept: StoreClock | None, now: StoreClock) -> bool:
     """Whether the clock differs from the one last kept by more than what polls always differ by."""
     if kept is None or abs(now.offset - kept.offset) > KEEP_OFFSET_S:
         return True
-    return replace(now, offset=kept.offset, error_s=kept.error_s, read_at=kept.read_at) != kept
+    return changed(now, offset=kept.offset, error_s=kept.error_s, read_at=kept.read_at) != kept
 
 
 def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
@@ -174,7 +175,7 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 
     `by_s` is how much less CLOCK_BOOTTIME shows now than it would have shown, by our wall clock.
     """
-    return replace(
+    return changed(
         kept,
         offset=kept.offset + by_s,
         known_since=kept.known_since - by_s,
@@ -186,7 +187,7 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
     """`kept` and what was read since without it; a jump that both know makes stamps younger."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
-    return replace(
+    return changed(
         read,
         steps=(*read.steps, *now.steps),
         agreed=min(read.agreed, now.agreed),

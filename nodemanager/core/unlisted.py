@@ -85,6 +85,9 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
 def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
     """As many as may be asked for at once, so that each has its turn."""
 
+    if not keys:
+        return ()
+
     def turn(key: str) -> tuple[float, str]:
         before = history.asked.get(key)
         return (float("-inf") if before is None else before.at), key

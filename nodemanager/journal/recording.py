@@ -53,6 +53,13 @@ SEGMENT_DECISIONS = 240
 SEGMENT_S = 3600.0
 START, CYCLE = "start", "cycle"
 _LEVEL = 6
+_ENTER = sa.insert(entries)
+_BEGIN_SEGMENT = _ENTER.returning(entries.c.seq)
+_NAME_SEGMENT = (
+    sa.update(entries)
+    .where(entries.c.seq == sa.bindparam("begun"))
+    .values(segment=sa.bindparam("begun"))
+)
 
 OTHER_FACTS: dict[str, type[Any]] = {
     one.__name__: one
@@ -166,15 +173,11 @@ class Recorder:
     def write(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             if row["kind"] == START:
-                enter = sa.insert(entries).values({**row, "segment": 0})
-                self._segment = connection.execute(enter.returning(entries.c.seq)).scalar_one()
-                connection.execute(
-                    sa.update(entries)
-                    .where(entries.c.seq == self._segment)
-                    .values(segment=self._segment)
-                )
+                begun = connection.execute(_BEGIN_SEGMENT, {**row, "segment": 0})
+                self._segment = begun.scalar_one()
+                connection.execute(_NAME_SEGMENT, {"begun": self._segment})
             else:
-                connection.execute(sa.insert(entries).values({**row, "segment": self._segment}))
+                connection.execute(_ENTER, {**row, "segment": self._segment})
 
     def lost(self) -> None:
         """The rows could not be written: the next decision begins a new segment."""

@@ -45,6 +45,7 @@ _JUDGED = (
     "properties",
     "info",
 )
+_ENCODE = json.JSONEncoder(sort_keys=True).encode
 _DATE_STEP_S = 1.0
 _PROBE_TIMEOUT_S = 5.0
 _CREATED_WITHIN_S = 86400.0
@@ -361,7 +362,7 @@ def _version(item: Mapping[str, Any]) -> str:
     Not the etag: Arvados makes it of attributes whose times it may round to seconds, and of those
     that a call happened to load, so that two pings may share one and two calls differ.
     """
-    told = json.dumps([item.get(name) for name in _JUDGED], sort_keys=True)
+    told = _ENCODE([item.get(name) for name in _JUDGED])
     digest = hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
     return f"{item.get('modified_at')}-{digest}"
 

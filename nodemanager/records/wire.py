@@ -78,9 +78,14 @@ def parse_stamp_ns(text: object) -> int:
     match = _STAMP.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError("is not a time like 2020-01-31T23:59:59.000000000Z")
-    moment = datetime.datetime.strptime(match[1] + "+0000", "%Y-%m-%dT%H:%M:%S%z")
-    whole = (moment - _EPOCH) // datetime.timedelta(seconds=1)
-    return whole * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
+    return _whole_s(match[1]) * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
+
+
+@lru_cache(maxsize=1024)
+def _whole_s(text: str) -> int:
+    """Whole seconds since the epoch of `YYYY-MM-DDTHH:MM:SS`; ValueError where no day has it."""
+    moment = datetime.datetime.fromisoformat(f"{text}+00:00")
+    return (moment - _EPOCH) // datetime.timedelta(seconds=1)
 
 
 def parse_stamp(text: object) -> float:
@@ -289,9 +294,10 @@ class _Fields:
         self.problems: list[str] = []
 
     def _get(self, name: str) -> Any:
-        if name not in self._fields:
+        value = self._fields.get(name)
+        if value is None and name not in self._fields:
             self.problems.append(f"{name} is missing")
-        return self._fields.get(name)
+        return value
 
     def slot(self) -> int | None:
         value = self._get("slot_number")

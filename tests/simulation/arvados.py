@@ -93,7 +93,9 @@ class SimClient:
     def _shown(self, row: Row) -> dict[str, Any]:
         registry = self._registry
         shown = view(row, registry.now_ns())
-        registry.aliases[row["uuid"], _version(shown)] = str(row["version"])
+        if registry.shown.get(row["uuid"]) is not row:
+            registry.aliases[row["uuid"], _version(shown)] = str(row["version"])
+            registry.shown[row["uuid"]] = row
         return shown
 
     def _with_slot(self, row: Row, *, asked: bool) -> Row:

@@ -64,13 +64,14 @@ class Engine:
     def after(
         self, seconds: float, action: Callable[[], None], owner: Process | None = None
     ) -> None:
-        self.at(self.now + max(0.0, seconds), action, owner)
+        when = self.now + seconds if seconds > 0.0 else self.now
+        heapq.heappush(self._heap, (when, next(self._numbers), owner, action))
 
     def run(self, until: float) -> None:
         """Every event up to that time, in order."""
-        heap = self._heap
+        heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= until and not self.halted:
-            when, number, owner, action = heapq.heappop(heap)
+            when, number, owner, action = pop(heap)
             if owner is not None:
                 if owner.dead:
                     continue

@@ -225,11 +225,11 @@ class NodeRules:
     def _pairs(
         self, manager: Manager, plan: Plan, cloud: Heard, records: Heard, settings: Settings
     ) -> None:
-        bearers = Counter(
-            (node.tags.record, node.tags.incarnation)
-            for node in cloud.items.values()
-            if node.tags.record is not None and node.state is not CloudState.TERMINATED
-        )
+        bearers: dict[tuple[str | None, str | None], int] = {}
+        for node in cloud.items.values():
+            if node.tags.record is not None and node.state is not CloudState.TERMINATED:
+                tag = (node.tags.record, node.tags.incarnation)
+                bearers[tag] = bearers.get(tag, 0) + 1
         for node_id, record in plan.pairs.record_of.items():
             node = cloud.items.get(node_id)
             if node is None:
@@ -237,11 +237,11 @@ class NodeRules:
                 continue
             if not self._belong(node, record, settings):
                 self._wrong("P1", manager, f"pairs {node_id} with {record.uuid}")
-            if bearers[record.uuid, record.incarnation] > 1:
+            if bearers.get((record.uuid, record.incarnation), 0) > 1:
                 self._wrong("P2", manager, f"pairs {node_id}, one of several of {record.uuid}")
         for order in plan.shutdowns:
             node = cloud.items.get(order.node_id)
-            if node is None or bearers[node.tags.record, node.tags.incarnation] < 2:
+            if node is None or bearers.get((node.tags.record, node.tags.incarnation), 0) < 2:
                 continue
             record = records.items.get(node.tags.record or "")
             if record is not None and record.incarnation == node.tags.incarnation:

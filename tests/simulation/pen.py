@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,10 @@ class Pen:
     def __getattr__(self, name: str) -> Any:
         if name in FREE:
             return getattr(self.journal, name)
-        return lambda *given, **more: self._call(name, *given, **more)
+        call = partial(self._call, name)
+        # The next time it is found without asking here.
+        setattr(self, name, call)
+        return call
 
     def _call(self, name: str, *given: Any, **more: Any) -> Any:
         paper = self._paper

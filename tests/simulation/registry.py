@@ -71,6 +71,8 @@ class Registry:
         self._taken: deque[tuple[float, tuple[Record, ...]]] = deque(maxlen=60)
         self.aliases: dict[tuple[str, str], str] = {}
         """By uuid and what a manager calls a version, what it is called here."""
+        self.shown: dict[str, Row] = {}
+        """By uuid, the row that was last given such a name."""
         self._kept: dict[tuple[str, str], Row] = {}
         self._seen: dict[str, tuple[int, Record]] = {}
         self.freed: dict[tuple[str, str], LatePing] = {}
@@ -293,9 +295,9 @@ class Registry:
             if row is None:
                 raise NoSuchRecord(f"no record {uuid}")
             raise WrongSecret("this is not the record's ping_secret")
-        own = rows.own_node(properties)
-        if own is not None:
-            info[wire.INSTANCE_ID] = own
+        bound = self.record(uuid)
+        if bound is not None and bound.claim is not None and bound.claim.node_id is not None:
+            info[wire.INSTANCE_ID] = bound.claim.node_id
         if instance is not None:
             before = info.setdefault(wire.INSTANCE_ID, None)
             if before is not None and before != instance:

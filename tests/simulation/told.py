@@ -82,7 +82,10 @@ class Ears:
     def newest(self, source: str, by: float = float("inf")) -> Heard | None:
         """The newest complete listing of `cloud` or `records` that ended by then."""
         heard: deque[Heard] = getattr(self, source)
-        return next((one for one in reversed(heard) if one.complete and one.ended <= by), None)
+        for one in reversed(heard):
+            if one.complete and one.ended <= by:
+                return one
+        return None
 
     def shown_since(self, node_id: str) -> float:
         """When the first of the newest complete listings that all show that node began.

@@ -72,6 +72,8 @@ class Weather:
         return FINE
 
     def reached(self, stage: str, method: str, caller: str) -> None:
+        if not self.watchers:
+            return
         for watcher in self.watchers:
             if (watcher.caller, watcher.method, watcher.stage) == (caller, method, stage):
                 self.watchers.remove(watcher)
