@@ -64,7 +64,6 @@ nodes = Table(
     Index("nodes_by_slot", "slot_number", unique=True),
     Index("nodes_by_address", "ip_address"),
     Index("nodes_by_incarnation", "incarnation"),
-    Index("nodes_by_change", "modified_at", "uuid"),
 )
 
 # Lives that a clean ended (U8): what a ping of theirs is known by, and the newest that came. The
