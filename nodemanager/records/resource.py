@@ -152,8 +152,7 @@ class NodesResource:
                 if row is None or is_first(row):
                     continue
                 try:
-                    values = self._told(row, ping)
-                    changed[number] = (row, values | {"last_ping_at": now})
+                    changed[number] = (row, self._told(row, ping))
                 except Exception as error:
                     outcomes[number] = error
             if changed:

@@ -18,22 +18,16 @@ from nodemanager.core.model import Claim, Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
-from nodemanager.records.schema import nodes
+from nodemanager.records.schema import decoded, nodes
 from nodemanager.records.view import crunch_worker_state
 
 Row = Mapping[str, Any]
-_STEADY = {"last_ping_at", "modified_at", "version"}
-"""All that a ping changes which tells nothing new."""
-_UNLOCKED = (
-    sa.select(nodes)
-    .where(nodes.c.uuid.in_(sa.bindparam("uuids", expanding=True)))
-    .order_by(nodes.c.uuid)
-    .with_for_update(skip_locked=True)
-)
-_SIGNS = (
-    sa.update(nodes)
-    .where(nodes.c.uuid == sa.bindparam("at_uuid"), nodes.c.version == sa.bindparam("at_version"))
-    .values({name: sa.bindparam(name) for name in sorted(_STEADY)})
+_COLUMNS = tuple(column.name for column in nodes.columns)
+# What every ping runs is text: SQLAlchemy takes longer to compile a statement than to run it.
+_UNLOCKED = f"SELECT {', '.join(_COLUMNS)} FROM nodes WHERE uuid IN (%s) ORDER BY uuid"  # noqa: S608
+_SIGN = (
+    "UPDATE nodes SET last_ping_at = %s, modified_at = %s, version = %s"
+    " WHERE uuid = %s AND version = %s"
 )
 _BASE36 = string.digits + string.ascii_lowercase
 _JSON = ("properties", "info")
@@ -81,8 +75,29 @@ def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row
 
 def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, Row]:
     """The rows of those uuids, locked against other writers; without those locked already."""
-    found = connection.execute(_UNLOCKED, {"uuids": uuids}).mappings().all()
-    return {row["uuid"]: dict(row) for row in found}
+    # Of few lengths, for statements that the driver has prepared: the last uuid is named again.
+    length = 1 << (len(uuids) - 1).bit_length()
+    given = (*uuids, *[uuids[-1]] * (length - len(uuids)))
+    text = _UNLOCKED % ", ".join(["%s"] * length)
+    if not _is_sqlite(connection):
+        text += " FOR UPDATE SKIP LOCKED"
+    return {found[0]: _row(found) for found in _run(connection, text, given)}
+
+
+def _row(found: Sequence[Any]) -> dict[str, Any]:
+    row = dict(zip(_COLUMNS, found, strict=True))
+    for name in _JSON:
+        row[name] = decoded(row[name])
+    return row
+
+
+def _run(connection: sa.Connection, text: str, given: Any) -> sa.CursorResult[Any]:
+    text = text.replace("%s", "?") if _is_sqlite(connection) else text
+    return connection.exec_driver_sql(text, given)
+
+
+def _is_sqlite(connection: sa.Connection) -> bool:
+    return connection.dialect.name == "sqlite"
 
 
 def get(connection: sa.Connection, uuid: str) -> Row:
@@ -160,22 +175,22 @@ def change_all(
     As `change` does, with one statement for all whose JSON stays as it is.
     """
     after: list[Row] = []
-    steady: list[dict[str, Any]] = []
+    steady: list[tuple[Any, ...]] = []
     for row, values in changes:
         changed = {name: value for name, value in values.items() if not _same(name, row, value)}
-        version = version_of(row)
-        changed |= {"modified_at": now_ns, "version": version + 1}
-        after.append({**row, **changed})
-        if changed.keys() == _STEADY:
-            steady.append({**changed, "at_uuid": row["uuid"], "at_version": version})
-        else:
-            if "properties" in changed:
-                changed["incarnation"] = _incarnation(changed["properties"])
-            at = (nodes.c.uuid == row["uuid"], nodes.c.version == version)
-            done = connection.execute(sa.update(nodes).where(*at).values(changed))
-            _check_written(done.rowcount, 1)
+        uuid, version = row["uuid"], version_of(row)
+        signs = {"last_ping_at": now_ns, "modified_at": now_ns, "version": version + 1}
+        after.append({**row, **changed, **signs})
+        if not changed:
+            steady.append((*signs.values(), uuid, version))
+            continue
+        if "properties" in changed:
+            changed["incarnation"] = _incarnation(changed["properties"])
+        at = (nodes.c.uuid == uuid, nodes.c.version == version)
+        done = connection.execute(sa.update(nodes).where(*at).values({**changed, **signs}))
+        _check_written(done.rowcount, 1)
     if steady:
-        _check_written(connection.execute(_SIGNS, steady).rowcount, len(steady))
+        _check_written(_run(connection, _SIGN, steady).rowcount, len(steady))
     return after
 
 
