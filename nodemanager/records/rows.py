@@ -5,6 +5,7 @@ Each function runs inside the caller's transaction.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import string
@@ -14,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model import Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
@@ -77,11 +78,13 @@ def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, 
     """The rows of those uuids, locked against other writers; without those locked already."""
     # Of few lengths, for statements that the driver has prepared: the last uuid is named again.
     length = 1 << (len(uuids) - 1).bit_length()
-    given = (*uuids, *[uuids[-1]] * (length - len(uuids)))
+    given = [*uuids, *[uuids[-1]] * (length - len(uuids))]
     text = _UNLOCKED % ", ".join(["%s"] * length)
     if not _is_sqlite(connection):
         text += " FOR UPDATE SKIP LOCKED"
-    return {found[0]: _row(found) for found in _run(connection, text, given)}
+    with _cursor(connection) as cursor:
+        cursor.execute(_marked(connection, text), given)
+        return {found[0]: _row(found) for found in cursor.fetchall()}
 
 
 def _row(found: Sequence[Any]) -> dict[str, Any]:
@@ -91,9 +94,13 @@ def _row(found: Sequence[Any]) -> dict[str, Any]:
     return row
 
 
-def _run(connection: sa.Connection, text: str, given: Any) -> sa.CursorResult[Any]:
-    text = text.replace("%s", "?") if _is_sqlite(connection) else text
-    return connection.exec_driver_sql(text, given)
+def _cursor(connection: sa.Connection) -> contextlib.closing[Any]:
+    """The driver's own, in the connection's transaction. Its errors are the driver's own, too."""
+    return contextlib.closing(connection.connection.cursor())
+
+
+def _marked(connection: sa.Connection, text: str) -> str:
+    return text.replace("%s", "?") if _is_sqlite(connection) else text
 
 
 def _is_sqlite(connection: sa.Connection) -> bool:
@@ -190,7 +197,9 @@ def change_all(
         done = connection.execute(sa.update(nodes).where(*at).values({**changed, **signs}))
         _check_written(done.rowcount, 1)
     if steady:
-        _check_written(_run(connection, _SIGN, steady).rowcount, len(steady))
+        with _cursor(connection) as cursor:
+            cursor.executemany(_marked(connection, _SIGN), steady)
+            _check_written(cursor.rowcount, len(steady))
     return after
 
 
@@ -307,9 +316,11 @@ def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, 
 
 def objects(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     """Copies of properties and info; an empty one where the row has no object there."""
-    pair = (row["properties"], row["info"])
-    properties, info = (dict(value) if isinstance(value, dict) else {} for value in pair)
-    return properties, info
+    properties, info = row["properties"], row["info"]
+    return (
+        dict(properties) if isinstance(properties, dict) else {},
+        dict(info) if isinstance(info, dict) else {},
+    )
 
 
 def with_secret(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,18 +350,18 @@ def _same_json(old: dict[str, Any], new: Any) -> bool:
 
 def _incarnation(properties: Any) -> str | None:
     claim = _claim(properties)
-    return None if claim is None else claim.incarnation
+    return None if claim is None else str(claim["incarnation"])
 
 
 def own_node(properties: Any) -> str | None:
     """The node that the record's claim names (P1a)."""
     claim = _claim(properties)
-    return None if claim is None else claim.node_id
+    return None if claim is None else claim.get("node_id") or None
 
 
-def _claim(properties: Any) -> Claim | None:
+def _claim(properties: Any) -> dict[str, Any] | None:
     try:
-        return wire.parse_claim(properties.get(wire.CLAIM))
+        return wire.checked_claim(properties.get(wire.CLAIM))
     except ValueError:
         return None
 

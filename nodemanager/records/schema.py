@@ -34,7 +34,7 @@ def decoded(value: Any) -> Any:
 
 def _whole(text: str) -> Any:
     try:
-        found, end = _decoder.scan_once(text, 0)
+        found, end = _decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # it has one
     except StopIteration:
         end = -1
     # There may be white space around what somebody else wrote; or it is no JSON.

@@ -125,6 +125,17 @@ def test_a_ping_moves_no_entry_of_an_index(store: SqlRecordStore) -> None:
     assert not indexed & {"last_ping_at", "modified_at", "version"}
 
 
+def test_what_the_driver_raises_is_the_stores_error(store: SqlRecordStore) -> None:
+    record = living(store, 1)
+    with store._db.writing() as connection:
+        connection.execute(sa.text("ALTER TABLE nodes RENAME TO away"))
+    with pytest.raises(StoreError, match="nodes"), store._db.writing() as connection:
+        rows.find_unlocked(connection, [record.uuid])
+    with store._db.writing() as connection:
+        connection.execute(sa.text("ALTER TABLE away RENAME TO nodes"))
+    assert [type(one) for one in store.resource.ping_all([said(record)])] == [Pinged]
+
+
 @pytest.mark.server("postgresql")
 def test_a_row_that_somebody_writes_to_holds_up_no_other(postgres: Postgres) -> None:
     """Several registries serve one database: a row locked by another is pinged alone."""
