@@ -153,6 +153,9 @@ class NodesResource:
                     continue
                 try:
                     changed[number] = (row, self._told(row, ping))
+                except StoreRefused as error:
+                    # Its traceback knows this frame, which knows it: only a collection frees those.
+                    outcomes[number] = error.with_traceback(None)
                 except Exception as error:
                     outcomes[number] = error
             if changed:

@@ -176,9 +176,8 @@ class _Ping:
         self._refusals = refusals
 
     async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
-        failed = req.scope.get(door.FAILED)
-        if failed is not None:
-            raise failed
+        if door.FAILED in req.scope:
+            raise req.scope.pop(door.FAILED)
         told = await params.read(req)
         _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
 
