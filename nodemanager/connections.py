@@ -25,6 +25,7 @@ from nodemanager.core.reasons import Reason
 from nodemanager.refusals import Refusals
 
 MOST = 4096
+_LARGE = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,35 @@ class Gate:
         return was_here is not None
 
 
+class _Joined(asyncio.WriteTransport):
+    """What is written in one turn of the loop, as a header and its body, leaves in one call."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn writes bytes only
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        if len(data) > _LARGE:
+            # The client's pace is to be known before the next.
+            self._flush()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        if held and not self._transport.is_closing():
+            self._transport.writelines(held)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's, with the limits of `gate`. `user` is who is at the other end, where known."""
 
@@ -185,6 +215,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        self.transport = _Joined(transport, self.loop)  # type: ignore[assignment]  # all it uses
         self._connection.end = transport.abort
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -203,6 +203,38 @@ def test_requests_on_one_connection_are_all_answered() -> None:
         server.stop()
 
 
+def test_an_answer_leaves_as_a_whole() -> None:
+    """Not its header first: each call of the system costs more than the parsing of a request."""
+    server = serve()
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            for _ in range(50):
+                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(65536).endswith(b"\r\n\r\nhttp")
+    finally:
+        server.stop()
+
+
+def test_who_waits_for_a_100_gets_it_and_a_large_answer_comes_whole() -> None:
+    server = serve(echo)
+    server.start()
+    body = b"x" * 100_000
+    header = f"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(header.encode())
+            assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            client.sendall(body)
+            got = b""
+            while not got.endswith(b"\r\n\r\n" + body):
+                came = client.recv(65536)
+                assert came
+                got += came
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("given", ["cert", "key", "swapped"])
 def test_a_bad_certificate_is_refused_with_its_option(
     given: str, certificate: tuple[str, str], tmp_path: Path

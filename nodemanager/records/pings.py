@@ -119,7 +119,8 @@ def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, 
     if (word(params, "drain_hook") or "").strip().lower() == "yes":
         info[wire.DRAIN_HOOK] = True
     for name in _TOTALS:
-        number = _LEADING_NUMBER.match(word(params, name) or "")
+        total = word(params, name)
+        number = _LEADING_NUMBER.match(total) if total else None
         if number is None:
             properties.pop(name, None)
         else:
@@ -131,9 +132,12 @@ def word(params: Mapping[str, Any], name: str) -> str | None:
     value = params.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        text = str(value)
+    else:
         raise StoreRefused(f"{name} must be text")
-    text = str(value)
     if len(text) > _MAX_WORD or not text.isprintable():
         raise StoreRefused(f"{name} is not a plain short text")
     return text

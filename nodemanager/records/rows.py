@@ -5,6 +5,7 @@ Each function runs inside the caller's transaction.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import string
@@ -14,26 +15,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model import Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database
-from nodemanager.records.schema import nodes
+from nodemanager.records.schema import decoded, nodes
 from nodemanager.records.view import crunch_worker_state
 
 Row = Mapping[str, Any]
-_STEADY = {"last_ping_at", "modified_at", "version"}
-"""All that a ping changes which tells nothing new."""
-_UNLOCKED = (
-    sa.select(nodes)
-    .where(nodes.c.uuid.in_(sa.bindparam("uuids", expanding=True)))
-    .order_by(nodes.c.uuid)
-    .with_for_update(skip_locked=True)
-)
-_SIGNS = (
-    sa.update(nodes)
-    .where(nodes.c.uuid == sa.bindparam("at_uuid"), nodes.c.version == sa.bindparam("at_version"))
-    .values({name: sa.bindparam(name) for name in sorted(_STEADY)})
+_COLUMNS = tuple(column.name for column in nodes.columns)
+# What every ping runs is text: SQLAlchemy takes longer to compile a statement than to run it.
+_UNLOCKED = f"SELECT {', '.join(_COLUMNS)} FROM nodes WHERE uuid IN (%s) ORDER BY uuid"  # noqa: S608
+_SIGN = (
+    "UPDATE nodes SET last_ping_at = %s, modified_at = %s, version = %s"
+    " WHERE uuid = %s AND version = %s"
 )
 _BASE36 = string.digits + string.ascii_lowercase
 _JSON = ("properties", "info")
@@ -81,8 +76,35 @@ def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row
 
 def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, Row]:
     """The rows of those uuids, locked against other writers; without those locked already."""
-    found = connection.execute(_UNLOCKED, {"uuids": uuids}).mappings().all()
-    return {row["uuid"]: dict(row) for row in found}
+    # Of few lengths, for statements that the driver has prepared: the last uuid is named again.
+    length = 1 << (len(uuids) - 1).bit_length()
+    given = [*uuids, *[uuids[-1]] * (length - len(uuids))]
+    text = _UNLOCKED % ", ".join(["%s"] * length)
+    if not _is_sqlite(connection):
+        text += " FOR UPDATE SKIP LOCKED"
+    with _cursor(connection) as cursor:
+        cursor.execute(_marked(connection, text), given)
+        return {found[0]: _row(found) for found in cursor.fetchall()}
+
+
+def _row(found: Sequence[Any]) -> dict[str, Any]:
+    row = dict(zip(_COLUMNS, found, strict=True))
+    for name in _JSON:
+        row[name] = decoded(row[name])
+    return row
+
+
+def _cursor(connection: sa.Connection) -> contextlib.closing[Any]:
+    """The driver's own, in the connection's transaction. Its errors are the driver's own, too."""
+    return contextlib.closing(connection.connection.cursor())
+
+
+def _marked(connection: sa.Connection, text: str) -> str:
+    return text.replace("%s", "?") if _is_sqlite(connection) else text
+
+
+def _is_sqlite(connection: sa.Connection) -> bool:
+    return connection.dialect.name == "sqlite"
 
 
 def get(connection: sa.Connection, uuid: str) -> Row:
@@ -160,22 +182,24 @@ def change_all(
     As `change` does, with one statement for all whose JSON stays as it is.
     """
     after: list[Row] = []
-    steady: list[dict[str, Any]] = []
+    steady: list[tuple[Any, ...]] = []
     for row, values in changes:
         changed = {name: value for name, value in values.items() if not _same(name, row, value)}
-        version = version_of(row)
-        changed |= {"modified_at": now_ns, "version": version + 1}
-        after.append({**row, **changed})
-        if changed.keys() == _STEADY:
-            steady.append({**changed, "at_uuid": row["uuid"], "at_version": version})
-        else:
-            if "properties" in changed:
-                changed["incarnation"] = _incarnation(changed["properties"])
-            at = (nodes.c.uuid == row["uuid"], nodes.c.version == version)
-            done = connection.execute(sa.update(nodes).where(*at).values(changed))
-            _check_written(done.rowcount, 1)
+        uuid, version = row["uuid"], version_of(row)
+        signs = {"last_ping_at": now_ns, "modified_at": now_ns, "version": version + 1}
+        after.append({**row, **changed, **signs})
+        if not changed:
+            steady.append((*signs.values(), uuid, version))
+            continue
+        if "properties" in changed:
+            changed["incarnation"] = _incarnation(changed["properties"])
+        at = (nodes.c.uuid == uuid, nodes.c.version == version)
+        done = connection.execute(sa.update(nodes).where(*at).values({**changed, **signs}))
+        _check_written(done.rowcount, 1)
     if steady:
-        _check_written(connection.execute(_SIGNS, steady).rowcount, len(steady))
+        with _cursor(connection) as cursor:
+            cursor.executemany(_marked(connection, _SIGN), steady)
+            _check_written(cursor.rowcount, len(steady))
     return after
 
 
@@ -292,9 +316,11 @@ def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, 
 
 def objects(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     """Copies of properties and info; an empty one where the row has no object there."""
-    pair = (row["properties"], row["info"])
-    properties, info = (dict(value) if isinstance(value, dict) else {} for value in pair)
-    return properties, info
+    properties, info = row["properties"], row["info"]
+    return (
+        dict(properties) if isinstance(properties, dict) else {},
+        dict(info) if isinstance(info, dict) else {},
+    )
 
 
 def with_secret(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -324,18 +350,18 @@ def _same_json(old: dict[str, Any], new: Any) -> bool:
 
 def _incarnation(properties: Any) -> str | None:
     claim = _claim(properties)
-    return None if claim is None else claim.incarnation
+    return None if claim is None else str(claim["incarnation"])
 
 
 def own_node(properties: Any) -> str | None:
     """The node that the record's claim names (P1a)."""
     claim = _claim(properties)
-    return None if claim is None else claim.node_id
+    return None if claim is None else claim.get("node_id") or None
 
 
-def _claim(properties: Any) -> Claim | None:
+def _claim(properties: Any) -> dict[str, Any] | None:
     try:
-        return wire.parse_claim(properties.get(wire.CLAIM))
+        return wire.checked_claim(properties.get(wire.CLAIM))
     except ValueError:
         return None
 

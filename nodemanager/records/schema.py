@@ -18,11 +18,31 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_decoder = json.JSONDecoder(parse_constant=_refuse)
+
+
+def decoded(value: Any) -> Any:
+    """What JSON text says. Text that is no JSON comes back as it is: a string, no object."""
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        text = value if isinstance(value, str) else value.decode()
+        return _whole(text)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _whole(text: str) -> Any:
+    try:
+        found, end = _decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # it has one
+    except StopIteration:
+        end = -1
+    # There may be white space around what somebody else wrote; or it is no JSON.
+    return found if end == len(text) else _decoder.decode(text)
 
 
 class JsonText(TypeDecorator[Any]):
-    """An object as JSON text. Text that is no JSON comes back as it is: a string, no object."""
+    """An object as JSON text."""
 
     impl = Text
     cache_ok = True
@@ -31,12 +51,7 @@ class JsonText(TypeDecorator[Any]):
         return json.dumps(value, allow_nan=False)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        if not isinstance(value, str | bytes):
-            return value
-        try:
-            return _decode(value if isinstance(value, str) else value.decode())
-        except (ValueError, RecursionError):
-            return value
+        return decoded(value)
 
 
 metadata = MetaData()
@@ -64,7 +79,6 @@ nodes = Table(
     Index("nodes_by_slot", "slot_number", unique=True),
     Index("nodes_by_address", "ip_address"),
     Index("nodes_by_incarnation", "incarnation"),
-    Index("nodes_by_change", "modified_at", "uuid"),
 )
 
 # Lives that a clean ended (U8): what a ping of theirs is known by, and the newest that came. The

@@ -8,7 +8,6 @@ from typing import Any
 from nodemanager.records import wire
 
 MINUTE_NS = 60 * 1_000_000_000
-_TIMES = ("created_at", "modified_at", "first_ping_at", "last_ping_at")
 _BUSY = frozenset({"alloc", "comp", "mix", "drng"})
 
 FIELDS = (
@@ -38,21 +37,31 @@ FIELDS = (
 
 def view(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
     """Every field of FIELDS. A value nobody can read is shown as it is, never left out."""
-    prefix = str(row["uuid"])[:5]
-    administrator = f"{prefix}-tpzed-000000000000000"
-    shown: dict[str, Any] = {
-        "href": f"/nodes/{row['uuid']}",
+    uuid = row["uuid"]
+    administrator = f"{str(uuid)[:5]}-tpzed-000000000000000"
+    return {
+        "href": f"/nodes/{uuid}",
         "kind": "arvados#node",
         "etag": str(row["version"]),
+        "uuid": uuid,
         "owner_uuid": administrator,
+        "created_at": _stamp(row["created_at"]),
         "modified_by_client_uuid": None,
         "modified_by_user_uuid": administrator,
+        "modified_at": _stamp(row["modified_at"]),
+        "hostname": row["hostname"],
+        "domain": row["domain"],
+        "ip_address": row["ip_address"],
+        "last_ping_at": _stamp(row["last_ping_at"]),
+        "slot_number": row["slot_number"],
         "status": status(row, now_ns),
+        "job_uuid": row["job_uuid"],
         "crunch_worker_state": crunch_worker_state(row),
+        "properties": row["properties"],
+        "first_ping_at": _stamp(row["first_ping_at"]),
+        "info": row["info"],
         "nameservers": [],
     }
-    shown |= {name: _stamp(row[name]) for name in _TIMES}
-    return {name: shown[name] if name in shown else row[name] for name in FIELDS}
 
 
 def status(row: Mapping[str, Any], now_ns: int) -> str:

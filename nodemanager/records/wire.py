@@ -142,8 +142,8 @@ def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
     return with_claim
 
 
-def parse_claim(value: object) -> Claim:
-    """The claim, or ValueError that names what is wrong with it."""
+def checked_claim(value: object) -> dict[str, Any]:
+    """A claim's JSON as it is, or ValueError that names what is wrong with it."""
     if not isinstance(value, dict):
         raise ValueError("is not an object")
     for key in ("pool", "manager", "node_name", "incarnation"):
@@ -166,17 +166,24 @@ def parse_claim(value: object) -> Claim:
     node_id = value.get("node_id")
     if node_id is not None and not isinstance(node_id, str):
         raise ValueError("has no text under node_id")
+    return value
+
+
+def parse_claim(value: object) -> Claim:
+    """The claim, or ValueError that names what is wrong with it."""
+    said = checked_claim(value)
+    window = said.get("window")
     return Claim(
-        pool=value["pool"],
-        manager=value["manager"],
-        token=token,
-        at=at,
-        node_name=value["node_name"],
-        incarnation=value["incarnation"],
-        size=size,
-        price=price,
+        pool=said["pool"],
+        manager=said["manager"],
+        token=said["token"],
+        at=said["at"],
+        node_name=said["node_name"],
+        incarnation=said["incarnation"],
+        size=said.get("size"),
+        price=said.get("price"),
         window=None if window is None else float(window),
-        node_id=node_id or None,
+        node_id=said.get("node_id") or None,
     )
 
 

@@ -28,13 +28,15 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.httpserver import AsgiApp
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping, WrongInstance, WrongSecret
 from nodemanager.records.query import ListQuery, selected
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.refusals import Refusals
-from nodemanager.registry import discovery, params
+from nodemanager.registry import discovery, door, params
+from nodemanager.registry.door import PingDoor
 from nodemanager.registry.pings import PingWriter
 from nodemanager.workers import Workers
 
@@ -48,9 +50,7 @@ THREADS = 3
 """For what is no ping."""
 
 
-def build_app(
-    store: SqlRecordStore, token: str, refusals: Refusals | None = None
-) -> falcon.asgi.App[Request, Response]:
+def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = None) -> AsgiApp:
     """The ASGI application over `store`; `token` is the one that may do everything.
 
     `refusals` counts wrong tokens and secrets. Raises StartError for a token that is empty or
@@ -68,8 +68,9 @@ def build_app(
     app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store, nodes.workers))
     app.add_route("/arvados/v1/nodes", _All(nodes))
     app.add_route("/arvados/v1/nodes/{uuid}", _One(nodes))
-    app.add_route("/arvados/v1/nodes/{uuid}/ping", _Ping(nodes, refusals))
-    return app
+    pings = _Ping(nodes, refusals)
+    app.add_route("/arvados/v1/nodes/{uuid}/ping", pings)
+    return PingDoor(app, pings.answer)
 
 
 class _MethodOverride:
@@ -175,19 +176,25 @@ class _Ping:
         self._refusals = refusals
 
     async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
+        if door.FAILED in req.scope:
+            raise req.scope.pop(door.FAILED)
         told = await params.read(req)
+        _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
+
+    async def answer(self, ping: Ping) -> bytes:
+        """The body of its answer. Raises what NodesResource.ping does."""
         try:
-            done = await self._writer.ping(Ping(_readable(uuid), told, req.remote_addr))
+            done = await self._writer.ping(ping)
         except WrongSecret:
-            self._refusals.note(Reason.WRONG_SECRET, req.remote_addr, uuid)
+            self._refusals.note(Reason.WRONG_SECRET, ping.caller, ping.uuid)
             raise
         except WrongInstance:
-            self._refusals.note(Reason.WRONG_INSTANCE, req.remote_addr, uuid)
+            self._refusals.note(Reason.WRONG_INSTANCE, ping.caller, ping.uuid)
             raise
         for loser in done.taken_from:
             address = done.node["ip_address"]
-            log.info("%s now has the address %s, which %s had", uuid, address, loser)
-        _answer(resp, done.node)
+            log.info("%s now has the address %s, which %s had", ping.uuid, address, loser)
+        return _json(done.node)
 
 
 def _readable(uuid: str) -> str:
@@ -206,7 +213,7 @@ def _json(body: Any) -> bytes:
 
 def _send(resp: Response, body: bytes) -> None:
     resp.data = body
-    resp.content_type = "application/json; charset=utf-8"
+    resp.content_type = door.JSON
 
 
 def _answer(resp: Response, body: Any) -> None:

@@ -48,7 +48,11 @@ class PingWriter:
         if isinstance(outcome, WrongSecret):
             await self._workers.run(self._nodes.remember_late, ping)
         if isinstance(outcome, Exception):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                # The error knows this frame, which knows the error: only a collection frees those.
+                del outcome, future
         return outcome
 
     async def _write(self) -> None:

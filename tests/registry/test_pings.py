@@ -111,6 +111,31 @@ def test_a_ping_in_a_batch_does_what_it_does_alone(store: SqlRecordStore) -> Non
         assert now.claim == record.claim
 
 
+def test_a_ping_moves_no_entry_of_an_index(store: SqlRecordStore) -> None:
+    """Each would be one more page to write, and PostgreSQL would write to every index."""
+    record = living(store, 1)
+    (answer,) = store.resource.ping_all([said(record)])
+    assert isinstance(answer, Pinged)
+    now = store.resource.get(record.uuid)
+    assert now["last_ping_at"] == now["modified_at"] == answer.node["modified_at"]
+    with store._db.reading() as connection:
+        indexes = sa.inspect(connection).get_indexes("nodes")
+    assert indexes
+    indexed = {name for index in indexes for name in index["column_names"]}
+    assert not indexed & {"last_ping_at", "modified_at", "version"}
+
+
+def test_what_the_driver_raises_is_the_stores_error(store: SqlRecordStore) -> None:
+    record = living(store, 1)
+    with store._db.writing() as connection:
+        connection.execute(sa.text("ALTER TABLE nodes RENAME TO away"))
+    with pytest.raises(StoreError, match="nodes"), store._db.writing() as connection:
+        rows.find_unlocked(connection, [record.uuid])
+    with store._db.writing() as connection:
+        connection.execute(sa.text("ALTER TABLE away RENAME TO nodes"))
+    assert [type(one) for one in store.resource.ping_all([said(record)])] == [Pinged]
+
+
 @pytest.mark.server("postgresql")
 def test_a_row_that_somebody_writes_to_holds_up_no_other(postgres: Postgres) -> None:
     """Several registries serve one database: a row locked by another is pinged alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import socket
@@ -203,6 +204,28 @@ def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
     assert items[bad.uuid]["slot_number"] == "x"
     url = f"{registry.server.url}{NODES}/{bad.uuid}/ping"
     assert_refused(requests.post(url, data={"ping_secret": bad.ping_secret}, timeout=10), 401)
+
+
+@pytest.mark.parametrize(
+    "said", [{"ping_secret": "guessed"}, {"ping_secret": "a\nb"}, {}], ids=["wrong", "odd", "none"]
+)
+def test_a_refused_ping_leaves_nothing_for_the_collector(registry, said):
+    """The daemon collects seldom, and anybody may send such pings."""
+    record = registry.store.create(Claim("main", "m", 1, 1.0, "n", f"{1:032x}"))
+    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    first = {"ping_secret": record.ping_secret}
+    with requests.Session() as session:
+        assert session.post(url, data=first, timeout=10).status_code == 200
+        statuses = {session.post(url, data=said, timeout=10).status_code for _ in range(3)}
+        gc.collect()
+        gc.disable()
+        try:
+            statuses |= {session.post(url, data=said, timeout=10).status_code for _ in range(50)}
+            left = gc.collect()
+        finally:
+            gc.enable()
+    assert statuses in ({401}, {422})
+    assert left < 50
 
 
 @pytest.fixture

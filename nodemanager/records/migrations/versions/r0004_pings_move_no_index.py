@@ -1,0 +1,16 @@
+"""No index on what every ping changes: a ping writes its row, and nothing else."""
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.drop_index("nodes_by_change", "nodes")
+
+
+def downgrade() -> None:
+    op.create_index("nodes_by_change", "nodes", ["modified_at", "uuid"])
