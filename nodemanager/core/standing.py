@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nodemanager.core.checks import Check
+from nodemanager.core.breaker import HOW_TO_CLEAR
+from nodemanager.core.checks import Check, Measured
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -54,13 +55,13 @@ def _running(snapshot: Snapshot, settings: Settings) -> Block | None:
     return None
 
 
-def _closed(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _breaker(snapshot: Snapshot, settings: Settings) -> Block | None:
     if snapshot.breaker.cause is not None:
         return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
     return None
 
 
-def _polled(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _polls(snapshot: Snapshot, settings: Settings) -> Block | None:
     stale = stale_poll(snapshot, settings)
     if stale is not None:
         return Reason.POLL_STALE, {
@@ -77,14 +78,60 @@ def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
     return None
 
 
+def _pause(snapshot: Snapshot, settings: Settings) -> Measured:
+    mark = snapshot.paused
+    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
+
+
+def _breaker_state(snapshot: Snapshot, settings: Settings) -> Measured:
+    if not snapshot.breaker.is_open:
+        return {"breaker": "closed"}
+    return {"breaker": "open", "open_s": snapshot.now - snapshot.breaker.opened_at}
+
+
+def _breaker_cleared(snapshot: Snapshot, settings: Settings, measures: Measured) -> str:
+    causes = [part.cause for part in snapshot.breaker.parts if part.cause is not None]
+    how = "; ".join(f"{cause.value}: {HOW_TO_CLEAR[cause]}" for cause in causes)
+    return f"not while the breaker is open ({how})"
+
+
+def _ages(snapshot: Snapshot, settings: Settings) -> Measured:
+    ages = {f"{source}_s": age for source, age in poll_ages(snapshot, settings).items()}
+    return {**ages, "limit_s": settings.poll_stale_after}
+
+
 STANDING: tuple[Check[Standing], ...] = (
-    Check("L6", "leased", _leased),
-    Check("L5", "writable", _writable),
-    Check("O4", "running", _running),
-    Check("B2", "breaker", _closed),
-    Check("C7", "polls", _polled),
-    Check("L2", "authorised", _authorised),
+    Check(
+        "L6",
+        _leased,
+        "this manager holds the pool's lease",
+        "not by a manager without the pool's lease",
+        lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
+    ),
+    Check(
+        "L5",
+        _writable,
+        "account and store are the known ones, and the journal can be written",
+        "not while it is read-only: {read_only}",
+        lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
+    ),
+    Check(
+        "O4",
+        _running,
+        "no operator has the pool paused",
+        "not while the pool is paused: `nodemanager resume` ends that",
+        _pause,
+    ),
+    Check("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
+    Check("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
+    Check(
+        "L2",
+        _authorised,
+        "cloud and store can prove their listings complete",
+        "not with this adapter: its listings may be incomplete",
+    ),
 )
+"""Asked in this order; the first that returns a block decides."""
 
 
 def standing_block(

@@ -70,7 +70,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "after steps back and forth the age is that of the greater stamp",
-        "core/records.py",
+        "core/signs.py",
         "    if clock.steps:\n",
         "    if False:\n",
         "tests/core/test_store_clock.py::"
