@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from nodemanager.core.model import Claim, Listed, Record, WorkerState
+from nodemanager.errors import StoreRefused
 
 POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"
@@ -135,6 +136,16 @@ def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
     if claim.size is not None:
         with_claim[CLOUD_NODE] = {"size": claim.size, "price": claim.price}
     return with_claim
+
+
+def refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
+    """Raises StoreRefused where the record can't take the claim (T3, U3)."""
+    if held.problems:
+        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
+    if held.pool not in (None, claim.pool):
+        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
+    if held.holds_anything and not renewed:
+        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
 
 
 def parse_claim(value: object) -> Claim:
