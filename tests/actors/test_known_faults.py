@@ -19,10 +19,10 @@ from nodemanager.actors.messages import ApplySettings, Beat
 from nodemanager.core.model import Job, WorkerState
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 POLL_S = 30.0

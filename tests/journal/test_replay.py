@@ -13,11 +13,11 @@ from nodemanager.core.history import History
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.deltas import verdict_changes, verdicts_of
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import Decided, read, verdict_log
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.states import decode_history, encode_history
+from tests.fakes.journal import MemoryJournal
 from tests.journal.random_world import RandomWorld, bare_fact, bare_history
 
 Opener = Callable[..., SqliteJournal]
