@@ -50,7 +50,6 @@ from nodemanager.state import StateDirectory
 
 SETUPS = 3
 SHUTDOWNS = 2
-STOP_TIMEOUT_S = 10.0
 
 Wishlist = Callable[[], tuple[Job, ...]]
 

@@ -66,7 +66,6 @@ class ArvadosRecordStore:
     guarantee = Guarantee.FENCED
     may_authorise = True
     tells_drain = False
-    tells_late_pings = False
 
     def __init__(
         self,

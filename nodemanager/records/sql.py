@@ -36,7 +36,6 @@ class SqlRecordStore:
     may_authorise = True
     settle_wait = 0.0
     tells_drain = True
-    tells_late_pings = True
 
     def __init__(
         self,

@@ -205,16 +205,11 @@ def parse(item: object) -> Record:
     return read(item, version=version if isinstance(version, str) else "", when=parse_stamp)
 
 
-def parse_all(items: Iterable[object]) -> Listed[Record]:
-    """All items of one listing.
+def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
+    """Read each item of a listing with `parse_one`, and gather what could not be read.
 
     An item without a readable uuid, and a repeated uuid, make it incomplete (L2).
     """
-    return collect(parse, items)
-
-
-def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
-    """Read each item with `parse_one`, and gather what could not be read."""
     records: dict[str, Record] = {}
     problems: list[str] = []
     complete = True
