@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import pools
-from nodemanager.clock import ManualClock, SystemClock
+from nodemanager.clock import SystemClock
 from nodemanager.core.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
 from nodemanager.core.fold import Decision, Start, State, after_decision, after_fact, decide
 from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
@@ -34,6 +34,7 @@ from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
 from nodemanager.memory import collecting
+from tests.fakes.clock import ManualClock
 
 POLL_S = 60.0
 WINDOW_S = 7200.0

@@ -132,7 +132,8 @@ class Pool:
 
     def __init__(self, count: int, *, stale: int) -> None:
         self._stale = stale
-        listed = wire.parse_all(json.loads(records_json(count, poll=0, stale=stale))["items"])
+        items = json.loads(records_json(count, poll=0, stale=stale))["items"]
+        listed = wire.collect(wire.parse, items)
         assert listed.complete
         assert not listed.problems
         self._records = listed.items

@@ -22,25 +22,3 @@ class SystemClock:
 
     def wall(self) -> float:
         return time.time()
-
-
-class ManualClock:
-    """A clock that a test or a simulation moves by hand."""
-
-    def __init__(self, boottime: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
-        self._boottime = boottime
-        self._wall = wall
-
-    def boottime(self) -> float:
-        return self._boottime
-
-    def wall(self) -> float:
-        return self._wall
-
-    def advance(self, seconds: float) -> None:
-        self._boottime += seconds
-        self._wall += seconds
-
-    def step_wall(self, seconds: float) -> None:
-        """Move the wall clock alone, as an NTP step or an operator does."""
-        self._wall += seconds

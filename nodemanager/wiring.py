@@ -42,7 +42,6 @@ from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, StartError
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.redact import is_secret
@@ -51,7 +50,6 @@ from nodemanager.state import StateDirectory
 
 SETUPS = 3
 SHUTDOWNS = 2
-STOP_TIMEOUT_S = 10.0
 
 Wishlist = Callable[[], tuple[Job, ...]]
 
@@ -443,16 +441,13 @@ def start_actors(
     backlog: BacklogKeeper,
     holds_lease: Callable[[], bool],
     on_death: OnDeath,
+    journal: Journal,
     dry_run: bool = False,
     once: Once | None = None,
     observer: Observer | None = None,
     wishlist: Wishlist | None = None,
-    journal: Journal | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command.
-
-    Without a `journal` nothing outlives the process: for tests.
-    """
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
     store = records.store
     role = Role(
         manager=f"{socket.gethostname()}:{os.getpid()}",
@@ -465,7 +460,7 @@ def start_actors(
         holds_lease=holds_lease,
         observer=observer or Nobody(),
         once=once,
-        journal=journal or MemoryJournal(clock, keeps_entries=False),
+        journal=journal,
     )
     daemon = NodeManagerDaemonActor.start(
         settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death

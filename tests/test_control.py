@@ -13,13 +13,13 @@ import pytest
 
 from nodemanager import control
 from nodemanager.client import Client, ClientError, NobodyThereError
-from nodemanager.clock import ManualClock
 from nodemanager.config import load
 from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.errors import StartError
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
+from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
 ME = getpass.getuser()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from nodemanager.clock import ManualClock
 from nodemanager.memory import COLLECT_OBJECTS, COLLECT_S, collecting
+from tests.fakes.clock import ManualClock
 
 
 class Knot:

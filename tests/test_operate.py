@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from nodemanager import control
-from nodemanager.clock import ManualClock
 from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.marks import FORCIBLE, Mark, Marks
 from nodemanager.core.reasons import Reason
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
+from tests.fakes.clock import ManualClock
 from tests.test_cli import invoke
 
 TOKEN = "correct-horse-battery"

@@ -10,9 +10,9 @@ import pykka
 import pytest
 
 from nodemanager.actors.messages import Beat
-from nodemanager.clock import ManualClock
 from nodemanager.httpserver import HttpServer
 from nodemanager.service import BEAT_S, Pulse
+from tests.fakes.clock import ManualClock
 
 WATCHDOG_S = 600.0
 

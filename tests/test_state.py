@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.errors import StartError
 from nodemanager.state import LeaseTaken, Mismatch, StateDirectory
+from tests.fakes.clock import ManualClock
 
 HOLDS_THE_LEASE = """
 import subprocess, sys

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from nodemanager import wiring
-from nodemanager.clock import ManualClock
 from nodemanager.config import Config, load
 from nodemanager.core.model import Claim, Guarantee, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 from nodemanager.state import StateDirectory
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes.clock import ManualClock
 
 Configured = Callable[..., Config]
 

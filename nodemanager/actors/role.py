@@ -10,7 +10,6 @@ from typing import Protocol
 from nodemanager.actors.observer import Observer
 from nodemanager.core.model import Guarantee
 from nodemanager.journal.api import Journal
-from nodemanager.journal.memory import MemoryJournal
 
 
 class Identity(Protocol):
@@ -74,10 +73,10 @@ class Role:
     fence_wait: float
     identity: Identity
     observer: Observer
+    journal: Journal
     backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
     repeats_creates: bool = False
     holds_lease: Callable[[], bool] = lambda: True
     token: int = 0
     once: Once | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))
-    journal: Journal = field(default_factory=lambda: MemoryJournal(keeps_entries=False))

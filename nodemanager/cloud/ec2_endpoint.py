@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from nodemanager.hosts import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,7 @@ class Endpoint:
         if url.scheme not in ("https", "http") or not host or url.username or url.query:
             raise ValueError("neither host[:port] nor an http(s) URL")
         secure = url.scheme == "https"
-        if not secure and not insecure and not _is_loopback(host):
+        if not secure and not insecure and not is_loopback(host):
             raise ValueError("plain http is for loopback, unless insecure = yes")
         host = f"[{host}]" if ":" in host else host
         return cls(host, port or (443 if secure else 80), secure, url.path.rstrip("/"))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

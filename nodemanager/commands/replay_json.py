@@ -33,7 +33,7 @@ def as_json(result: Result) -> dict[str, Any]:
             }
             for one in replayed.differences
         ],
-        "swept": None if result.sweep is None else result.sweep.option.option,
+        "swept": None if result.sweep is None else result.sweep.option.name,
         "recorded": _balance_json(result.recorded, replayed.recorded),
         "values": [
             {

@@ -48,7 +48,7 @@ class Result:
     @property
     def heading(self) -> str:
         if self.sweep is not None:
-            return self.sweep.option.option
+            return self.sweep.option.name
         return WINDOW if self._are_windows else "settings"
 
     @property

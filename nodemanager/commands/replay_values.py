@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.config import deciding
-from nodemanager.config.deciding import Deciding, Variation, varied
+from nodemanager.config.deciding import Variation, varied
 from nodemanager.config.kinds import did_you_mean
+from nodemanager.config.options import Option
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 
@@ -37,7 +38,7 @@ class Tried:
 class Sweep:
     """One option over a range; `recorded` is the value that the recording has."""
 
-    option: Deciding
+    option: Option
     recorded: float
 
 
@@ -80,14 +81,14 @@ def over_range(
     if not separator or not dots or not low_text.strip() or not high_text.strip():
         raise ConfigError([f"--sweep {text}: write OPTION=A..B, like node_stale_after=5m..4h"])
     option = _swept(settings, text, name.strip())
-    kind = option.declared.kind
+    kind = option.kind
     ends = []
     problems = []
     for end in (low_text.strip(), high_text.strip()):
         try:
             ends.append(kind.parse(end))
         except ValueError as error:
-            problems.append(f"--sweep: [{option.section}] {option.option} = {end}: {error}")
+            problems.append(f"--sweep: [{option.section}] {option.name} = {end}: {error}")
     if problems:
         raise ConfigError(problems)
     low, high = ends
@@ -99,18 +100,18 @@ def over_range(
         values = sorted({*values, recorded})
     tried = []
     for value in values:
-        texts = [f"{option.section}.{option.option}={kind.show(value)}", *given]
+        texts = [f"{option.section}.{option.name}={kind.show(value)}", *given]
         variation = varied(settings, texts, poll_s=poll_s, source="--sweep/--set")
         tried.append(Tried(shown(option, value), variation, float(value)))
     return Sweep(option, float(recorded)), tried
 
 
-def _swept(settings: Settings, text: str, name: str) -> Deciding:
+def _swept(settings: Settings, text: str, name: str) -> Option:
     option = deciding.find(name)
     numbers = [one for one in deciding.VARIABLE if _is_number(getattr(settings, one.field))]
     if option in numbers:
         return option
-    known = [one.option for one in numbers]
+    known = [one.name for one in numbers]
     hint = did_you_mean(name.rpartition(".")[2], known) if option is None else ""
     hint = hint or f"; there are {', '.join(known)}"
     raise ConfigError([f"--sweep {text}: no option of a range that a replay can vary{hint}"])
@@ -120,8 +121,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def is_duration(option: Deciding) -> bool:
-    return "duration" in option.declared.kind.doc
+def is_duration(option: Option) -> bool:
+    return "duration" in option.kind.doc
 
 
 def spread(low: float, high: float, steps: int, *, of: type, duration: bool) -> list[Any]:
@@ -153,10 +154,10 @@ def spread(low: float, high: float, steps: int, *, of: type, duration: bool) -> 
     return sorted({low, high, *within})
 
 
-def shown(option: Deciding, value: float) -> str:
+def shown(option: Option, value: float) -> str:
     """A value as one would write it, in the largest unit that leaves few digits."""
     if not is_duration(option):
-        return option.declared.kind.show(option.to_option(value))
+        return option.kind.show(option.deciding.to_option(value))
     return duration(value)
 
 

@@ -13,7 +13,6 @@ from nodemanager.config.values import (
     Secret,
     SizeOverride,
     StoreProvider,
-    is_loopback,
 )
 from nodemanager.config.views import Change, Row, diff, reloaded, show
 
@@ -35,7 +34,6 @@ __all__ = [
     "StoreProvider",
     "check_keys",
     "diff",
-    "is_loopback",
     "load",
     "located",
     "pool_name_of",

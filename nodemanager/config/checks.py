@@ -12,9 +12,8 @@ from nodemanager.config.values import (
     Endpoint,
     Listen,
     StoreProvider,
-    is_loopback,
-    is_wildcard,
 )
+from nodemanager.hosts import is_loopback, is_wildcard
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2

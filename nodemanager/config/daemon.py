@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodemanager.config import kinds
-from nodemanager.config.options import Derived, Draft, option
+from nodemanager.config.options import AS_POLLED, Decides, Derived, Draft, option
 from nodemanager.config.values import Dispatcher, LogFormat, LogLevel, Secret
 
 
@@ -42,12 +42,14 @@ class Daemon:
         "0",
         "Keep at least this many nodes, of the cheapest size, whatever the demand.",
         reload=True,
+        decides=Decides(),
     )
     max_nodes: int = option(
         kinds.whole(0, unit="nodes"),
         "1",
         "Never have more nodes than this. 0, with min_nodes = 0, drains the pool.",
         reload=True,
+        decides=Decides(),
     )
     max_total_price: float = option(
         kinds.number(least=0, unit="price per hour"),
@@ -55,6 +57,7 @@ class Daemon:
         """Boot nothing that would take the price of all nodes together above this. 0 is no cap.
         With a cap, a size of unknown price is not booted: set [Size NAME] price.""",
         reload=True,
+        decides=Decides(),
     )
     poll_time: float = option(
         kinds.duration(),
@@ -85,6 +88,7 @@ class Daemon:
         Derived("300, or the longest poll time where that is longer", _max_poll_time),
         "A poll that fails is tried again later and later, but never later than this.",
         reload=True,
+        decides=Decides(fixed=AS_POLLED),
     )
     poll_stale_after: float = option(
         kinds.duration(),
@@ -92,12 +96,14 @@ class Daemon:
         """An answer older than this is no ground to boot, destroy or free anything. At least two
         polls; below node_stale_after, of which it is half where the file says otherwise.""",
         reload=True,
+        decides=Decides(),
     )
     boot_fail_after: float = option(
         kinds.duration(longest=None),
         "1800",
         "A node that has not pinged for this long after its create has failed to boot.",
         reload=True,
+        decides=Decides(),
     )
     node_stale_after: float = option(
         kinds.duration(longest=None),
@@ -106,18 +112,21 @@ class Daemon:
         record has been quiet for strictly longer than this. A listed node that has been silent for
         longer, while the record store answered, is shut down.""",
         reload=True,
+        decides=Decides(),
     )
     consecutive_idle_count: int = option(
         kinds.whole(1, unit="record listings"),
         "2",
         "A node is shut down for being idle only when this many listings in a row show it idle.",
         reload=True,
+        decides=Decides(),
     )
     node_mem_scaling: float = option(
         kinds.number(above=0, most=1),
         "0.95",
         "The part of a size's memory that jobs can really use.",
         reload=True,
+        decides=Decides(),
     )
     watchdog: float = option(
         kinds.duration(),

@@ -1,15 +1,14 @@
-"""The options that decisions are taken by: each with the field of core's Settings that it fills.
+"""The options that decisions are taken by, and the fields of core's Settings that they fill.
 
-One list, for the daemon that starts on a file and for a replay that asks what another value would
-have given. A replay reads `Section.option=value` by the same declarations, and holds the result
-against the same contradictions (S1), as a line of a file.
+The sections declare them, for the daemon that starts on a file and for a replay that asks what
+another value would have given. A replay reads `Section.option=value` by the same declarations, and
+holds the result against the same contradictions (S1), as a line of a file.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,112 +17,26 @@ from nodemanager.config import kinds
 from nodemanager.config.checks import POLLS, check_all
 from nodemanager.config.ini import Entry, IniFile
 from nodemanager.config.kinds import did_you_mean
-from nodemanager.config.options import Option
+from nodemanager.config.options import AS_POLLED, Option
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Report
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS
 from nodemanager.config.settings import Config
-from nodemanager.config.values import AdoptUnclaimed, Backlog
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 
-_ADOPT = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
-_ADOPTED = {value: name for name, value in _ADOPT.items()}
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Deciding:
-    """An option, the field of Settings it fills, and both ways between their values.
-
-    `fixed` says why a replay can't give it another value.
-    """
-
-    section: str
-    option: str
-    field: str
-    to_field: Callable[[Any], Any] = _same
-    to_option: Callable[[Any], Any] = _same
-    fixed: str | None = None
-
-    @property
-    def declared(self) -> Option:
-        section = next(one for one in SECTIONS if one.name == self.section)
-        found = section.option(self.option)
-        assert found is not None
-        return found
-
-
-def _daemon(option: str, fixed: str | None = None) -> Deciding:
-    return Deciding("Daemon", option, option, fixed=fixed)
-
-
-def _cleaning(option: str, fixed: str | None = None) -> Deciding:
-    return Deciding("Cleaning", option, option, fixed=fixed)
-
-
-AS_POLLED = "the recording has the polls that it has"
-AS_LONG = "how long actions took is as recorded"
 ELSEWHERE = "no decision rests on it"
 AS_RECORDED = "that is as recorded"
 
-DECIDING: tuple[Deciding, ...] = (
-    _daemon("node_stale_after"),
-    _daemon("poll_stale_after"),
-    _daemon("boot_fail_after"),
-    _daemon("min_nodes"),
-    _daemon("max_nodes"),
-    _daemon("max_total_price"),
-    _daemon("max_poll_time", fixed=AS_POLLED),
-    _daemon("consecutive_idle_count"),
-    _daemon("node_mem_scaling"),
-    Deciding(
-        "Cloud",
-        "shutdown_windows",
-        "shutdown_windows",
-        lambda windows: tuple(length for length in windows if math.isfinite(length)),
-    ),
-    _cleaning("settle"),
-    _cleaning("absent_listings"),
-    _cleaning("collapse_fraction"),
-    _cleaning("max_cleans_per_cycle"),
-    _cleaning("max_shutdowns_per_cycle"),
-    _cleaning("action_timeout", fixed=AS_LONG),
-    _cleaning("max_retry_after", fixed=AS_POLLED),
-    _cleaning("visible_after"),
-    _cleaning("claim_expiry"),
-    _cleaning("prune_after", fixed="what is pruned holds no slot"),
-    Deciding(
-        "Cleaning",
-        "adopt_unclaimed",
-        "adopt_unclaimed",
-        lambda adopt: _ADOPT[adopt],
-        lambda adopts: _ADOPTED[adopts],
-    ),
-    Deciding(
-        "Cleaning",
-        "backlog",
-        "hold_backlog",
-        lambda backlog: backlog is Backlog.HOLD,
-        lambda holds: Backlog.HOLD if holds else Backlog.CLEAN,
-    ),
-)
-
-VARIABLE = tuple(one for one in DECIDING if one.fixed is None)
+DECIDING = tuple(one for each in SECTIONS for one in each.options if one.decides is not None)
+VARIABLE = tuple(one for one in DECIDING if one.deciding.fixed is None)
 
 
 def fields_of(config: Config) -> dict[str, Any]:
     """The fields of Settings that the configuration gives; visible_after is left out when blank."""
-    fields: dict[str, Any] = {}
-    for one in DECIDING:
-        section = next(each for each in SECTIONS if each.name == one.section)
-        value = getattr(getattr(config, section.attribute), one.declared.attribute)
-        if value is not None:
-            fields[one.field] = one.to_field(value)
-    return fields
+    sections = {each.name: getattr(config, each.attribute) for each in SECTIONS}
+    values = [(one, getattr(sections[one.section], one.attribute)) for one in DECIDING]
+    return {one.field: one.deciding.to_field(value) for one, value in values if value is not None}
 
 
 # Other values.
@@ -137,14 +50,14 @@ class Variation:
     warnings: tuple[str, ...] = ()
 
 
-def find(name: str) -> Deciding | None:
+def find(name: str) -> Option | None:
     """The option that a replay can vary by this name, with or without its section."""
     section, _, option = name.rpartition(".")
     return next(
         (
             one
             for one in VARIABLE
-            if one.option == option.strip().lower() and section.strip() in ("", one.section)
+            if one.name == option.strip().lower() and section.strip() in ("", one.section)
         ),
         None,
     )
@@ -173,11 +86,11 @@ def varied(
         raise ConfigError(report.problems)
     changes: dict[str, Any] = {}
     for one in VARIABLE:
-        place = draft.place(one.section, one.option)
-        value = draft.value(one.section, one.option)
+        place = draft.place(one.section, one.name)
+        value = draft.value(one.section, one.name)
         if value is None or (place.line is None and not place.adjusted):
             continue
-        field = one.to_field(value)
+        field = one.deciding.to_field(value)
         if field != getattr(settings, one.field):
             changes[one.field] = field
     return Variation(changes, tuple(report.warnings))
@@ -196,7 +109,7 @@ def _as_file(given: Sequence[str], report: Report) -> IniFile:
         if not section:
             found = _section_of(option)
             if found is None:
-                known = [one.option for one in VARIABLE]
+                known = [one.name for one in VARIABLE]
                 report.at_line(number, f"{text}: no such option{did_you_mean(option, known)}")
                 continue
             section = found
@@ -215,8 +128,8 @@ def _section_of(option: str) -> str | None:
 
 def _refuse_others(draft: Draft) -> None:
     """What is an option, and none that a replay can give another value."""
-    variable = {(one.section, one.option): one for one in VARIABLE}
-    why = {(one.section, one.option): one.fixed for one in DECIDING}
+    variable = {(one.section, one.name): one for one in VARIABLE}
+    why = {(one.section, one.name): one.deciding.fixed for one in DECIDING}
     why |= {("Daemon", name): AS_POLLED for name in ("poll_time", *POLLS)}
     why |= dict.fromkeys(
         (("Daemon", "wishlist_command"), ("Registry", "slots"), ("Records", "slots")), AS_RECORDED
@@ -244,12 +157,12 @@ def _refuse_others(draft: Draft) -> None:
 def _fill_in(draft: Draft, settings: Settings, poll_s: float | None) -> None:
     """What was not given is as recorded."""
     for one in DECIDING:
-        key = (one.section, one.option)
+        key = (one.section, one.name)
         place = draft.places[key]
         if place.line is None:
-            value = one.to_option(getattr(settings, one.field))
+            value = one.deciding.to_option(getattr(settings, one.field))
             draft.values[key] = value
-            written = "" if value is None else one.declared.kind.show(value)
+            written = "" if value is None else one.kind.show(value)
             draft.places[key] = dataclasses.replace(place, written=written)
     # The windows that were in force were no contradiction to the polls that were.
     poll_s = min(poll_s or 0.0, settings.settle, settings.poll_stale_after / 2)

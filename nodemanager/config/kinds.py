@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from nodemanager.config.values import MASK, Endpoint, Listen, LogLevel, Secret
+from nodemanager.config.values import Endpoint, Listen, LogLevel, Secret
+from nodemanager.redact import MASK
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)

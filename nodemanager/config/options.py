@@ -16,6 +16,8 @@ from nodemanager.config.kinds import Kind
 T = TypeVar("T")
 _KEY = "option"
 
+AS_POLLED = "the recording has the polls that it has"
+
 
 class Draft(Protocol):
     """What a default may be made from: options read so far, and the environment."""
@@ -41,6 +43,24 @@ class Derived:
     or_zero: bool = False
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Decides:
+    """Decisions are taken by the option: it fills `field` of core's Settings, its namesake if "".
+
+    `to_field` and `to_option` are both ways between their values; `fixed` says why a replay can't
+    give it another value.
+    """
+
+    field: str = ""
+    to_field: Callable[[Any], Any] = _same
+    to_option: Callable[[Any], Any] = _same
+    fixed: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option. `default` is as one would write it, a Derived, or None when it is required.
@@ -58,6 +78,18 @@ class Option:
     reload: bool
     no_effect: str | None
     no_effect_unless: tuple[str, ...]
+    decides: Decides | None
+
+    @property
+    def deciding(self) -> Decides:
+        """Of an option that decisions are taken by, what it fills."""
+        assert self.decides is not None
+        return self.decides
+
+    @property
+    def field(self) -> str:
+        """The field of core's Settings that such an option fills."""
+        return self.deciding.field or self.attribute
 
     @property
     def default_doc(self) -> str:
@@ -91,6 +123,7 @@ class _Declared:
     reload: bool
     no_effect: str | None
     no_effect_unless: tuple[str, ...]
+    decides: Decides | None
 
 
 def option(
@@ -102,12 +135,13 @@ def option(
     reload: bool = False,
     no_effect: str | None = None,
     no_effect_unless: tuple[str, ...] = (),
+    decides: Decides | None = None,
 ) -> T:
     """Declare an option as a dataclass field; see `Option`.
 
     `no_effect_unless` lists written values (in lower case) that already mean "nothing".
     """
-    declared = _Declared(kind, default, help, name, reload, no_effect, no_effect_unless)
+    declared = _Declared(kind, default, help, name, reload, no_effect, no_effect_unless, decides)
     made: T = dataclasses.field(metadata={_KEY: declared}, repr=not kind.secret)
     return made
 
@@ -128,6 +162,7 @@ def section(name: str, attribute: str, kind: type) -> Section:
                 reload=declared.reload,
                 no_effect=declared.no_effect,
                 no_effect_unless=declared.no_effect_unless,
+                decides=declared.decides,
             )
         )
     return Section(name, attribute, " ".join((kind.__doc__ or "").split()), kind, tuple(options))

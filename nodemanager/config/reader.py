@@ -14,7 +14,8 @@ from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE
-from nodemanager.config.values import Credentials, SizeOverride, sounds_secret
+from nodemanager.config.values import Credentials, SizeOverride
+from nodemanager.redact import is_secret
 
 FILE_SUFFIX = "_file"
 CREDENTIALS = "Cloud Credentials"
@@ -264,7 +265,7 @@ def _read_keys(draft: Draft, section: str) -> None:
         key, from_file = entry.name, False
         if section == CREDENTIALS and key.endswith(FILE_SUFFIX) and key not in LITERAL_FILE_KEYS:
             key, from_file = key[: -len(FILE_SUFFIX)], True
-        secret = not from_file and (section == CREDENTIALS or sounds_secret(key))
+        secret = not from_file and (section == CREDENTIALS or is_secret(key))
         if key in first:
             _repeated(draft, section, first[key], entry, secret)
             continue

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodemanager.config.values import MASK, without_user_info
+from nodemanager.config.values import without_user_info
+from nodemanager.redact import MASK
 
 LONGEST_SHOWN = 120
 

@@ -4,12 +4,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodemanager.config import kinds
 from nodemanager.config.daemon import Daemon, Logging, Manage
-from nodemanager.config.options import Derived, Draft, Section, option, section
+from nodemanager.config.options import (
+    AS_POLLED,
+    Decides,
+    Derived,
+    Draft,
+    Section,
+    option,
+    section,
+)
 from nodemanager.config.values import (
     PROVIDERS,
     AdoptUnclaimed,
@@ -19,6 +28,8 @@ from nodemanager.config.values import (
     Secret,
     StoreProvider,
 )
+
+ADOPTS = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
 
 def _provider(draft: Draft) -> StoreProvider:
@@ -90,6 +101,9 @@ class Cloud:
         second, stays for the third, and so on, round and round. Where the cloud bills by the
         hour, 54, 5, 1 makes use of the hour that is paid.""",
         reload=True,
+        decides=Decides(
+            to_field=lambda windows: tuple(length for length in windows if math.isfinite(length))
+        ),
     )
     timeout: float | None = option(
         kinds.optional(kinds.duration()),
@@ -159,12 +173,14 @@ class Cleaning:
         """A node must be missing from the listings for this long before its record may be freed;
         at least one poll of the cloud.""",
         reload=True,
+        decides=Decides(),
     )
     absent_listings: int = option(
         kinds.whole(1, unit="listings"),
         "2",
         "And from this many complete listings in a row.",
         reload=True,
+        decides=Decides(),
     )
     collapse_fraction: float = option(
         kinds.number(above=0, below=1),
@@ -172,24 +188,28 @@ class Cleaning:
         """A listing that suddenly lacks more than this part of what was known is not believed, and
         all freeing and destroying stops.""",
         reload=True,
+        decides=Decides(),
     )
     max_cleans_per_cycle: int = option(
         kinds.whole(1, unit="records"),
         "25",
         "Free at most this many records at once; the others follow.",
         reload=True,
+        decides=Decides(),
     )
     max_shutdowns_per_cycle: int = option(
         kinds.whole(1, unit="nodes"),
         "5",
         "Destroy at most this many nodes at once for any reason but idleness.",
         reload=True,
+        decides=Decides(),
     )
     action_timeout: float = option(
         kinds.duration(),
         "900",
         "What is under way for a node or record, and has no outcome by then, is judged afresh.",
         reload=True,
+        decides=Decides(fixed="how long actions took is as recorded"),
     )
     max_retry_after: float = option(
         kinds.duration(),
@@ -197,6 +217,7 @@ class Cleaning:
         """The longest wait that a cloud's or a store's Retry-After may ask for: until then nothing
         is asked of the cloud.""",
         reload=True,
+        decides=Decides(fixed=AS_POLLED),
     )
     visible_after: float | None = option(
         kinds.optional(kinds.duration()),
@@ -204,6 +225,7 @@ class Cleaning:
         """How long after its create a node is surely known to the cloud: until then "no such
         node" proves nothing. Blank is what is known of the provider.""",
         reload=True,
+        decides=Decides(),
     )
     claim_expiry: bool = option(
         kinds.on_off(),
@@ -211,12 +233,17 @@ class Cleaning:
         """A claimed record that never pinged expires boot_fail_after + 120 s + visible_after after
         its claim. off: or node_stale_after, whichever is longer.""",
         reload=True,
+        decides=Decides(),
     )
     adopt_unclaimed: AdoptUnclaimed = option(
         kinds.choice(AdoptUnclaimed),
         "auto",
         """Whether records that name no pool are this manager's to free. auto: yes while the store
         knows no other pool.""",
+        decides=Decides(
+            to_field=lambda adopt: ADOPTS[adopt],
+            to_option=lambda adopts: next(name for name in ADOPTS if ADOPTS[name] is adopts),
+        ),
     )
     backlog: Backlog = option(
         kinds.choice(Backlog),
@@ -224,6 +251,11 @@ class Cleaning:
         """When the first plan of all would free more than max_cleans_per_cycle records: hold frees
         none of them and says so, clean frees them.""",
         reload=True,
+        decides=Decides(
+            "hold_backlog",
+            lambda backlog: backlog is Backlog.HOLD,
+            lambda holds: Backlog.HOLD if holds else Backlog.CLEAN,
+        ),
     )
     prune_after: float | None = option(
         kinds.or_off(kinds.duration(longest=None)),
@@ -231,6 +263,7 @@ class Cleaning:
         """Delete records that have been clean for longer than this, while the pool has more than
         max_nodes; only in a registry. Never one that was freed within the last week.""",
         reload=True,
+        decides=Decides(fixed="what is pruned holds no slot"),
     )
 
 

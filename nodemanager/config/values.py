@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-MASK = "***"
-_SECRET_NAME = re.compile(r"secret|passw|token", re.IGNORECASE)
+from nodemanager.hosts import is_loopback
+from nodemanager.redact import MASK
+
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 
 
@@ -154,25 +154,6 @@ class Backlog(StrEnum):
 
 class Dispatcher(StrEnum):
     SLURM = "slurm"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_wildcard(host: str) -> bool:
-    """Whether serving on `host` serves on every address."""
-    return host in ("", "*", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-
-
-def sounds_secret(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None
 
 
 def without_user_info(text: str) -> str:

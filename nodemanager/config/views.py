@@ -8,7 +8,8 @@ from typing import Any
 
 from nodemanager.config.sections import SECTIONS
 from nodemanager.config.settings import Config
-from nodemanager.config.values import MASK, SizeOverride, sounds_secret
+from nodemanager.config.values import SizeOverride
+from nodemanager.redact import MASK, is_secret
 
 NO_SECRETS = frozenset(
     {
@@ -107,7 +108,7 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
         yield ("Cloud Credentials", key), _Setting(value, shown, False)
     for title, keys in (("Cloud List", config.cloud_list), ("Cloud Create", config.cloud_create)):
         for key, value in keys.items():
-            yield (title, key), _Setting(value, MASK if sounds_secret(key) else value, False)
+            yield (title, key), _Setting(value, MASK if is_secret(key) else value, False)
     for size in config.sizes:
         for option_name, value in _given(config, size):
             yield (f"Size {size.name}", option_name), _Setting(value, str(value), False)

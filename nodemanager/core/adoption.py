@@ -21,9 +21,9 @@ from nodemanager.core.backlog import (
     Standing,
 )
 from nodemanager.core.model import CloudNode, Record, Tags
+from nodemanager.core.node_view import DYING
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ORDER_TTL_S, Settings
-from nodemanager.core.shutdown import DYING
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep

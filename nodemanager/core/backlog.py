@@ -18,7 +18,7 @@ from nodemanager.core.pairing import Pairs
 from nodemanager.core.plan import Plan
 from nodemanager.core.rates import name_of
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import newest_sign
+from nodemanager.core.signs import newest_sign
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -97,35 +97,33 @@ class Breaker:
 COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED})
 
 
+def _standing(lasting: Breaker, parts: Iterable[Breaker], generation: int) -> Breaker:
+    """Open for these causes, or closed without any; with what outlasts them as in `lasting`."""
+    first, *others = tuple(parts) or (Breaker(),)
+    return replace(
+        first,
+        generation=generation,
+        others=tuple(others),
+        gone=lasting.gone,
+        acquitted=lasting.acquitted,
+        told=lasting.told,
+        looked_at=lasting.looked_at,
+        looked=lasting.looked,
+    )
+
+
 def opened(
     breaker: Breaker, cause: Cause, ids: frozenset[str], at: float, detail: Mapping[str, int]
 ) -> Breaker:
     """Open for one more cause; what stood before goes on standing."""
-    return Breaker(
-        cause=cause,
-        ids=ids,
-        opened_at=at,
-        generation=breaker.generation + 1,
-        detail=detail,
-        others=tuple(part for part in breaker.parts if part.cause is not cause),
-        gone=breaker.gone,
-        acquitted=breaker.acquitted,
-        told=breaker.told,
-        looked_at=breaker.looked_at,
-        looked=breaker.looked,
-    )
+    part = Breaker(cause=cause, ids=ids, opened_at=at, detail=detail)
+    stood = (one for one in breaker.parts if one.cause is not cause)
+    return _standing(breaker, (part, *stood), breaker.generation + 1)
 
 
 def closed(breaker: Breaker) -> Breaker:
     """Closed for every cause."""
-    return Breaker(
-        generation=breaker.generation + 1,
-        gone=breaker.gone,
-        acquitted=breaker.acquitted,
-        told=breaker.told,
-        looked_at=breaker.looked_at,
-        looked=breaker.looked,
-    )
+    return _standing(breaker, (), breaker.generation + 1)
 
 
 def reset(breaker: Breaker, at: float) -> Breaker:
@@ -152,18 +150,14 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
     standing = {part.cause for part in stored.parts}
     more = tuple(part for part in other.parts if part.cause not in standing)
     generation = max(stored.generation, other.generation) + (1 if other.generation else 0)
-    gone, acquitted = stored.gone | other.gone, stored.acquitted | other.acquitted
-    first, *rest = (*stored.parts, *more) or (Breaker(),)
-    return replace(
-        first,
-        generation=generation,
-        others=tuple(rest),
-        gone=gone,
-        acquitted=acquitted,
+    lasting = Breaker(
+        gone=stored.gone | other.gone,
+        acquitted=stored.acquitted | other.acquitted,
         told={**stored.told, **other.told},
         looked_at=max(stored.looked_at, other.looked_at),
         looked=stored.looked | other.looked,
     )
+    return _standing(lasting, (*stored.parts, *more), generation)
 
 
 def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
@@ -172,18 +166,7 @@ def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
     if part is not None:
         at = [one.cause for one in breaker.parts].index(cause)
         parts.insert(at, part)
-    if not parts:
-        return closed(breaker)
-    return replace(
-        parts[0],
-        generation=breaker.generation,
-        others=tuple(parts[1:]),
-        gone=breaker.gone,
-        acquitted=breaker.acquitted,
-        told=breaker.told,
-        looked_at=breaker.looked_at,
-        looked=breaker.looked,
-    )
+    return _standing(breaker, parts, breaker.generation) if parts else closed(breaker)
 
 
 def with_changed(breaker: Breaker, part: Breaker) -> Breaker:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core.bearers import node_of
 from nodemanager.core.history import History
 from nodemanager.core.model import Job, Record, Size, WorkerState
+from nodemanager.core.node_view import IDLE, OUTSIDE, NodeView
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.shutdown import IDLE, OUTSIDE, NodeView
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot

@@ -9,10 +9,10 @@ from typing import Any
 from nodemanager.core.by_hand import BY_HAND
 from nodemanager.core.idle import doubt
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.node_view import NodeView
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import worker_state
 from nodemanager.core.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
-from nodemanager.core.shutdown import NodeView
+from nodemanager.core.signs import worker_state
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.idle import can_drain
 from nodemanager.core.model import Record
+from nodemanager.core.node_view import NodeView
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import NodeView
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 

@@ -13,15 +13,16 @@ from typing import Any
 from nodemanager.core import explain_node, explain_record
 from nodemanager.core.ahead import TICK_S, focused, later
 from nodemanager.core.bearers import node_of
-from nodemanager.core.explain_node import Subject
 from nodemanager.core.findings import Earliest, Finding, Status, blocking, earliest
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.naming import Known, UnknownIdError
+from nodemanager.core.node_view import Subject
 from nodemanager.core.plan import Plan, adopting, judged
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import RecordJudge, classify, quiet_for, word_of
+from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import Settings
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.signs import classify, quiet_for, word_of
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
@@ -167,11 +168,11 @@ def _when_record(
 def _of_node(
     snapshot: Snapshot, made: Plan, settings: Settings, node: CloudNode, mode: str
 ) -> Explanation:
-    record = made.pairs.record_of.get(node.id)
-    subject = Subject(node, record)
     judge = NodeJudge(snapshot, settings, made.pairs)
+    subject = judge.subject(node)
+    record = subject.record
     view = next(one for one in made.views if one.node.id == node.id)
-    of_plan = explain_node.ask_of_plan(node, record, view.verdict, made, judge)
+    of_plan = explain_node.ask_of_plan(subject, view.verdict, made, judge)
     findings = [*explain_node.ask_node(judge, subject, made), *of_plan]
     return Explanation(
         subject="node",
@@ -211,7 +212,7 @@ def _when_node(
     def ask_at(ahead: float) -> list[Finding]:
         picture = later(near, settings, snapshot.now + ahead)
         ahead_judge = NodeJudge(picture, settings, judge.pairs)
-        return [*standing, *explain_node.ask_node(ahead_judge, subject, made)]
+        return [*standing, *explain_node.ask_node(ahead_judge, ahead_judge.subject(node), made)]
 
     return earliest(ask_at, TICK_S)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from nodemanager.core.checks import Check, Measured, wait_of
 from nodemanager.core.reasons import Reason
-
-Measured = Mapping[str, Any]
-Wait = float | str
-"""Seconds of nothing but time and polls that answer; or, in words, what it waits for instead."""
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import STANDING
 
 
 class Status(StrEnum):
@@ -38,44 +38,44 @@ class Finding:
     wait_s: float | None = None
 
 
-J = TypeVar("J")
-S = TypeVar("S")
+class Answer(NamedTuple):
+    """A check's word; without one it has nothing against its subject."""
 
-
-class Asking(NamedTuple, Generic[J, S]):
-    """How one check is explained: in words, with its measures whatever it says, and what ends it.
-
-    `unasked` says why it can't be asked, where it can't.
-    """
-
-    asks: str
-    wait: Callable[[J, S], Wait]
-    measure: Callable[[J, S], Measured] = lambda judge, subject: {}
-    unasked: Callable[[J, S], str | None] = lambda judge, subject: None
+    reason: Reason
+    measures: Measured
+    calls: bool = False
 
 
 def found(
-    rule: str, name: str, asking: Asking[J, S], judge: J, subject: S, answer: Answer | None
+    check: Check[Any], judge: object, subject: object, answer: Answer | None, rule: str = ""
 ) -> Finding:
-    """The finding of a check that gave this `answer`; None is that it has nothing against it."""
-    measures = asking.measure(judge, subject)
+    """The finding of a check that gave this answer, under another `rule` than its own or not."""
+    measures = check.measure(judge, subject)
+    finding = Finding(rule or check.rule, check.name, check.asks, Status.PASSED, measures=measures)
     if answer is None:
-        return Finding(rule, name, asking.asks, Status.PASSED, measures=measures)
+        return finding
     if answer.calls:
-        return Finding(rule, name, asking.asks, Status.CALLS, answer.reason, measures)
-    wait = asking.wait(judge, subject)
-    blocked = Finding(
-        rule, name, asking.asks, Status.BLOCKS, answer.reason, {**answer.measures, **measures}
-    )
+        return replace(finding, status=Status.CALLS, reason=answer.reason)
+    measures = {**answer.measures, **measures}
+    blocked = replace(finding, status=Status.BLOCKS, reason=answer.reason, measures=measures)
+    wait = wait_of(check, judge, subject, measures)
     if isinstance(wait, str):
         return replace(blocked, why=wait)
     return replace(blocked, wait_s=max(0.0, wait))
 
 
-class Answer(NamedTuple):
-    reason: Reason
-    measures: Measured
-    calls: bool = False
+def ask_standing(snapshot: Snapshot, settings: Settings) -> list[Finding]:
+    """Every reason to free and destroy nothing at all."""
+    blocks = [(check, check.ask(snapshot, settings)) for check in STANDING]
+    return [
+        found(check, snapshot, settings, None if block is None else Answer(*block))
+        for check, block in blocks
+    ]
+
+
+def skipped(check: Check[Any], why: str, rule: str = "") -> Finding:
+    """The finding of a check that was not asked."""
+    return not_asked(rule or check.rule, check.name, check.asks, why)
 
 
 def not_asked(rule: str, name: str, asks: str, why: str, **measures: Any) -> Finding:

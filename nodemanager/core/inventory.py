@@ -12,8 +12,8 @@ from nodemanager.core.model import CloudNode, Record, RecordState
 from nodemanager.core.naming import Known
 from nodemanager.core.plan import Plan, adopting, place_of
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import classify, quiet_for
 from nodemanager.core.settings import Settings
+from nodemanager.core.signs import classify, quiet_for
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Holder, free_in_s, holder_of, is_leaked
 from nodemanager.core.snapshot import Snapshot

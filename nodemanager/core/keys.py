@@ -63,7 +63,6 @@ class Key(Told):
     # Why, and the measures beside their thresholds.
     REASON = "reason", "Why: one of the reasons below."
     RULE = "rule", "Id of the safety rule that is meant; `proof` where the journal has none."
-    WAS = "was", "The reason of the cycle before, where it changed."
     CAUSE = "cause", "What led to it, where the reason is not enough."
     CLEAR = "clear", "What an operator does to clear it."
     IDLE_S = "idle_s", "How long the record has been quiet, on the store's clock."
@@ -78,12 +77,10 @@ class Key(Told):
     NEEDED_POLLS = "needed_polls", "Idle pings after which it may be shut down."
     WORD_S = "word_s", "How old the node's newest word is, on the store's clock."
     UNWANTED_S = "unwanted_s", "How long nobody has wanted the node: not demand, or an operator."
-    SKEW_S = "skew_s", "The store's clock less ours."
     LIMIT = "limit", "The threshold or cap that `count` is held against."
     COUNT = "count", "How many."
     LOST = "lost", "How many of the known are missing from a listing."
     KNOWN = "known", "How many were known before."
-    FRACTION = "fraction", "Share of the whole, between 0 and 1."
 
     LIMIT_S = "limit_s", "The threshold in seconds that an age or a silence is held against."
     NEEDED_LISTINGS = "needed_listings", "Complete listings that must lack the node."
@@ -107,7 +104,6 @@ class Key(Told):
         "pings_answered",
         "Whether the nodes' own ping URL answered; silence counts only while it does (D8).",
     )
-    NEXT_POLL_S = "next_poll_s", "Seconds to the next poll."
     ERROR = "error", "The error, its kind first."
     DEFINITE = "definite", "Whether the server's no means that nothing was done."
     TRACEBACK = "traceback", "Where the error came from, newlines as \\n."
@@ -116,7 +112,6 @@ class Key(Told):
     PLAN = "plan", "Id of the plan that ordered it; the lines of one plan share it."
     MODE = "mode", "apply, dry-run or read-only."
     GUARANTEE = "guarantee", "cas or fenced: what stands between a clean and a ping (C12)."
-    FENCING = "fencing", "The lease's fencing number; it only ever grows."
     BY = "by", "Who did it: an operator's command, or the option that did."
     ACTION = "action", "What was done, or would be."
     ID = "id", "What an operator's command named, as it was given."
@@ -129,7 +124,6 @@ class Key(Told):
     FREE = "free", "Slots that nobody holds."
     HELD_BY = "held_by", "Who holds it."
     FREE_IN_S = "free_in_s", "Seconds until the first of them is free, as far as windows tell."
-    FREE_AT = "free_at", "When it will be free at the earliest."
 
     # The counts of a cycle's summary line.
     NODES = "nodes", "Cloud nodes counted."

@@ -9,8 +9,8 @@ from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import quiet_for, window_of, word_of
 from nodemanager.core.settings import Settings
+from nodemanager.core.signs import quiet_for, window_of, word_of
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import is_denied_for_good, look_for_unlisted

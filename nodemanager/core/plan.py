@@ -36,6 +36,7 @@ from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.node_view import BAD, OUTSIDE, NodeView
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import adopts_unclaimed, not_ours
@@ -43,7 +44,7 @@ from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
-from nodemanager.core.shutdown import BAD, OUTSIDE, NodeJudge, NodeView
+from nodemanager.core.shutdown import NodeJudge
 from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted

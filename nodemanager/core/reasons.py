@@ -27,7 +27,6 @@ class Kind(StrEnum):
     KEEP = "keep"
     CLEAN = "clean"
     DEFER = "defer"
-    PAIR = "pair"
     RESTORE = "restore"
     SHUTDOWN = "shutdown"
     LIFT = "lift"

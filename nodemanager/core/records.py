@@ -6,110 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.core.bearers import is_anothers, node_of
-from nodemanager.core.checks import Check, asked_by
-from nodemanager.core.model import Record, RecordState, WorkerState
+from nodemanager.core.checks import Check, Measured, Wait, asked_by, until
+from nodemanager.core.model import Record, WorkerState
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.settings import CLOCK_AGREE_POLLS, Settings
+from nodemanager.core.signs import newest_sign, quiet_for, window_of, word_of
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
-from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.unlisted import NOTHING, Unlisted, is_denied_for_good
 from nodemanager.core.verdict import Verdict, keep
-
-
-def window_of(record: Record, settings: Settings) -> float:
-    """The length of C3's window: C21's for a claim that never pinged."""
-    if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
-        return settings.window_of(record.claim)
-    return settings.node_stale_after
-
-
-def newest_sign(record: Record) -> float | None:
-    """The newest of modified_at, last_ping_at and the claim, epoch seconds of the store (C3)."""
-    if record.modified_at is None:
-        return None
-    newest = record.modified_at
-    if record.last_ping_at is not None and record.last_ping_at > newest:
-        newest = record.last_ping_at
-    if record.claim is not None and record.claim.at > newest:
-        newest = record.claim.at
-    return newest
-
-
-def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
-    """Seconds the record has been quiet for, never too many; None where it can't be told.
-
-    A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
-    """
-    newest = newest_sign(record)
-    if newest is None:
-        return None
-    future = snapshot.history.future.get(record.uuid)
-    age = clock.age(newest, snapshot.now)
-    if clock.steps:
-        # The newest stamp is not the greatest where the clock stepped back in between.
-        for stamp in (record.modified_at, record.last_ping_at):
-            if stamp is not None:
-                age = min(age, clock.age(stamp, snapshot.now))
-    if future is not None and (future.version, future.stamp) == (record.version, newest):
-        return max(age, snapshot.now - future.seen_at)
-    return age
-
-
-def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
-    """The record's one state (T7). Without a clock nothing is stale."""
-    if record.problems:
-        return RecordState.UNREADABLE
-    if not record.holds_anything:
-        return RecordState.CLEANED
-    if newest_sign(record) is None:
-        return RecordState.UNREADABLE
-    clock = snapshot.history.clock
-    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
-    if quiet_s is not None and quiet_s > window_of(record, settings):
-        return RecordState.STALE
-    pinged = record.first_ping_at is not None or record.last_ping_at is not None
-    return RecordState.IN_USE if pinged else RecordState.ASSIGNED
-
-
-def worker_state(
-    record: Record, clock: StoreClock | None, now: float, settings: Settings
-) -> WorkerState:
-    """The node's own word, while it is fresh; `unknown` otherwise (T6).
-
-    A word from the future is none: nobody can tell how old it is (T1).
-    """
-    if clock is None or record.last_ping_at is None or record.worker_state is None:
-        return WorkerState.UNKNOWN
-    age_s = clock.age(record.last_ping_at, now)
-    if age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s:
-        return WorkerState.UNKNOWN
-    return record.worker_state
-
-
-def word_of(
-    record: Record, snapshot: Snapshot, settings: Settings, at_least_s: float = 0.0
-) -> WorkerState:
-    """The node's own word, unless it is known to be old: what keeps its record (C2).
-
-    It is old by its stamp, or by how long we saw no newer one, though the store's clock was set
-    back since; one from the future counts from when we first saw it (T1). `at_least_s` is an age
-    that was told before.
-    """
-    history = snapshot.history
-    clock, stamp, word = history.clock, record.last_ping_at, record.worker_state
-    if clock is None or stamp is None or word is None:
-        return WorkerState.UNKNOWN
-    age_s = max(at_least_s, clock.age(stamp, snapshot.now))
-    heard, future = history.heard.get(record.uuid), history.future.get(record.uuid)
-    if heard is not None and heard.last_ping_at == stamp:
-        age_s = max(age_s, history.answered_s - heard.answered_s)
-    if future is not None and future.version == record.version and stamp <= future.stamp:
-        age_s = max(age_s, snapshot.now - future.seen_at)
-    return word if age_s <= settings.node_stale_after else WorkerState.UNKNOWN
-
 
 Measures = dict[str, Any]
 
@@ -198,6 +105,18 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, record.uuid)
         return None
 
+    def _held_things(self, record: Record) -> Measured:
+        held = {
+            "slot": record.slot_number,
+            "hostname": record.hostname,
+            "address": record.ip_address,
+            "first ping": record.first_ping_at,
+            "last ping": record.last_ping_at,
+            "claim": record.claim,
+        }
+        names = [name for name, value in held.items() if value is not None]
+        return {"holds": ", ".join(names) or "nothing"}
+
     def _free_of_holds(self, record: Record) -> Verdict | None:
         holds = self.snapshot.holds
         if record.held or (holds and (record.uuid in holds or record.instance_id in holds)):
@@ -236,6 +155,12 @@ class RecordJudge:
         if node.held or node.id in self.snapshot.holds:
             return keep(record.uuid, Reason.HELD, node=node.id)
         return Verdict(Kind.KEEP, Reason.PAIRED, record.uuid, {"node": node.id})
+
+    def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
+        node = self.pairs.node_of[record.uuid]
+        if node.held or node.id in self.snapshot.holds:
+            return f"not while its node is on hold: `nodemanager release {node.id}` ends that"
+        return f"not while its node {node.id} is listed"
 
     def _unambiguous(self, record: Record) -> Verdict | None:
         uuid = record.uuid
@@ -278,6 +203,17 @@ class RecordJudge:
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         return None
 
+    def _clock_read(self, record: Record) -> Measured:
+        agreed = {"agreed_polls": 0, "needed_polls": CLOCK_AGREE_POLLS}
+        if self.clock is None:
+            return agreed
+        read_s = self.snapshot.now - self.clock.read_at
+        limit_s = self.settings.poll_stale_after
+        return {**agreed, "agreed_polls": self.clock.agreed, "read_s": read_s, "limit_s": limit_s}
+
+    def _until_clock_read(self, record: Record, measures: Measured) -> Wait:
+        return 0.0 if self.clock is not None else "not before the store's clock was read"
+
     def _dated(self, record: Record) -> Verdict | None:
         if newest_sign(record) is None:
             return keep(record.uuid, Reason.UNREADABLE)
@@ -292,6 +228,12 @@ class RecordJudge:
             and record.first_ping_at is None
             and record.last_ping_at is None
         )
+
+    def timeless(self, record: Record) -> str | None:
+        """Why its silence can't be told, where it can't."""
+        if self._on_a_known_clock(record) is not None:
+            return "the store's clock can't be told"
+        return None if newest_sign(record) is not None else "nothing says when it was written"
 
     def quiet(self, record: Record) -> Measures:
         """How long it has been quiet, and for how long it must (C3, C21)."""
@@ -309,6 +251,15 @@ class RecordJudge:
             return found._replace(measures={**measures, **(found.measures or {})})
         return None
 
+    def _denial(self, record: Record) -> Measured:
+        verdict = self.unlisted.verdicts.get(record.uuid)
+        return {} if verdict is None else dict(verdict.measures or {})
+
+    def _until_denied(self, record: Record, measures: Measured) -> Wait:
+        if self.unlisted.verdicts[record.uuid].reason is Reason.PINGING_UNLISTED:
+            return QUIET_ENOUGH(self, record, self.quiet(record))
+        return "not while the cloud, asked by id, has its node"
+
     def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
         quiet_s, window_s = measures["idle_s"], measures["window_s"]
         if not quiet_s > window_s:
@@ -324,6 +275,13 @@ class RecordJudge:
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
         return None
 
+    def _word(self, record: Record) -> Measured:
+        word: Measures = {"state": word_of(record, self.snapshot, self.settings).value}
+        if self.clock is not None and record.last_ping_at is not None:
+            word["heard_s"] = self.clock.age(record.last_ping_at, self.snapshot.now)
+            word["window_s"] = self.settings.node_stale_after
+        return word
+
     def _unchanged_since_base(self, record: Record, measures: Measures) -> Verdict | None:
         history, uuid = self.history, record.uuid
         if history.base is None or history.cloud is None:
@@ -335,6 +293,9 @@ class RecordJudge:
         ):
             return Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, uuid, measures)
         return None
+
+    def _versions(self, record: Record) -> Measured:
+        return {"version": record.version, "judged": self.history.base_index.get(record.uuid)}
 
     def _on_a_fresh_base(self, record: Record, measures: Measures) -> Verdict | None:
         history, limit_s = self.history, self.settings.poll_stale_after
@@ -351,6 +312,16 @@ class RecordJudge:
             }
             return Verdict(Kind.KEEP, Reason.POLL_STALE, record.uuid, measures)
         return None
+
+    def _base_age(self, record: Record) -> Measured:
+        base, limit_s = self.history.base, self.settings.poll_stale_after
+        if base is None:
+            return {}
+        return {"age_s": self.snapshot.now - base.started_at, "limit_s": limit_s}
+
+    def _no_base(self, record: Record) -> str | None:
+        base = self.history.base
+        return None if base is not None else "there is no record listing to judge on"
 
     def _settled(self, record: Record, measures: Measures) -> Verdict | None:
         settings = self.settings
@@ -369,6 +340,17 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.NOT_SETTLED, record.uuid, measures)
         return None
 
+    def _absent_for(self, record: Record) -> Measured:
+        measures: Measures = {}
+        self._settled(record, measures)
+        return measures
+
+    def _until_settled(self, record: Record, measures: Measured) -> Wait:
+        absence = self.history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            return self.settings.settle
+        return absence.first_at + self.settings.settle - self.snapshot.now
+
     def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
         """C11 where there is nothing to ask the cloud by, once its time is up."""
         if record.claim is not None:
@@ -378,6 +360,11 @@ class RecordJudge:
         if node_id is None or (answer is not None and answer.malformed):
             return Verdict(Kind.KEEP, Reason.UNVERIFIABLE, record.uuid, measures)
         return None
+
+    def _askable_by(self, record: Record) -> Measured:
+        by = ["tag"] if record.claim is not None else []
+        by += ["instance id"] if record.instance_id is not None else []
+        return {"asked_by": " and ".join(by) or "nothing"}
 
 
 SAID_BY_PINGS = frozenset(
@@ -391,41 +378,164 @@ SAID_BY_PINGS = frozenset(
 )
 """What a ping alone can make the judge say, by its stamps, its word or a version that moves."""
 
+QUIET_ENOUGH = until("idle_s", "window_s")
+
 ByItself = Callable[[RecordJudge, Record], Verdict | None]
 InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]
 
 BY_ITSELF: tuple[Check[ByItself], ...] = (
-    Check("T7", "readable", RecordJudge._readable),
-    Check("C0", "ours", RecordJudge._ours),
-    Check("C1", "holding", RecordJudge._holding),
-    Check("C9", "free_of_holds", RecordJudge._free_of_holds),
-    Check("C8", "untouched", RecordJudge._untouched, lambda judge: not judge.snapshot.touched),
+    Check(
+        "T7",
+        RecordJudge._readable,
+        "all of it can be read",
+        "not while part of it can't be read: look at it in the store",
+        decisive=True,
+    ),
+    Check(
+        "C0",
+        RecordJudge._ours,
+        "it belongs to this pool",
+        "not by this manager: it is not of its pool",
+        lambda judge, record: {"pool": record.pool, "ours": judge.settings.pool},
+        decisive=True,
+    ),
+    Check(
+        "C1",
+        RecordJudge._holding,
+        "it holds something",
+        "it holds nothing to give back",
+        RecordJudge._held_things,
+        decisive=True,
+    ),
+    Check(
+        "C9",
+        RecordJudge._free_of_holds,
+        "no operator holds it, nor the node it names",
+        lambda judge, record, measures: (
+            f"not while it is on hold: `nodemanager release {record.uuid}` ends that"
+        ),
+    ),
     Check(
         "C8",
-        "not_in_flight",
-        RecordJudge._not_in_flight,
-        lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
+        RecordJudge._untouched,
+        "listed since we last did something for it",
+        moot=lambda judge: not judge.snapshot.touched,
     ),
     Check(
-        "C12", "not_fenced", RecordJudge._not_fenced, lambda judge: judge.settings.compare_and_set
+        "C8",
+        RecordJudge._not_in_flight,
+        "nothing of ours is under way for it",
+        lambda judge, record, measures: (
+            "not while something of ours is under way for it "
+            f"(it ends within {judge.settings.action_timeout:g} s)"
+        ),
+        moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
     ),
-    Check("C4", "unpaired", RecordJudge._unpaired),
-    Check("P2", "unambiguous", RecordJudge._unambiguous, lambda judge: not judge.pairs.ambiguous),
-    Check("C4", "unlisted", RecordJudge._unlisted),
-    Check("C4", "unseen", RecordJudge._unseen, lambda judge: not judge.history.partial),
-    Check("P4", "unexpected", RecordJudge._unexpected, lambda judge: not judge.snapshot.expected),
-    Check("T1", "on_a_known_clock", RecordJudge._on_a_known_clock),
-    Check("T7", "dated", RecordJudge._dated),
+    Check(
+        "C12",
+        RecordJudge._not_fenced,
+        "no fence locks its node out",
+        "not while a fence stands on it; it is lifted first",
+        moot=lambda judge: judge.settings.compare_and_set,
+    ),
+    Check("C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired),
+    Check(
+        "P2",
+        RecordJudge._unambiguous,
+        "no two candidates claim to be its node",
+        "not while more than one candidate is listed",
+        moot=lambda judge: not judge.pairs.ambiguous,
+    ),
+    Check(
+        "C4",
+        RecordJudge._unlisted,
+        "no listed node bears its tags or has its instance id",
+        "not while its node {node} is listed",
+        lambda judge, record: {"instance_id": record.instance_id},
+    ),
+    Check(
+        "C4",
+        RecordJudge._unseen,
+        "no incomplete listing showed its node",
+        moot=lambda judge: not judge.history.partial,
+    ),
+    Check(
+        "P4",
+        RecordJudge._unexpected,
+        "no node was just created for it",
+        until("age_s", "limit_s"),
+        moot=lambda judge: not judge.snapshot.expected,
+    ),
+    Check(
+        "T1",
+        RecordJudge._on_a_known_clock,
+        "the store's clock is known and steady",
+        RecordJudge._until_clock_read,
+        RecordJudge._clock_read,
+    ),
+    Check(
+        "T7",
+        RecordJudge._dated,
+        "it says when it was last written",
+        "not while the store gives no modified_at for it",
+    ),
 )
-"""What keeps a record whatever its silence; the first that has a word is the verdict."""
+"""What keeps a record whatever its silence; the first that returns a verdict decides."""
 
 IN_TIME: tuple[Check[InTime], ...] = (
-    Check("P6", "denied", RecordJudge._denied, lambda judge: not judge.unlisted.verdicts),
-    Check("C3", "past_its_window", RecordJudge._past_its_window),
-    Check("C2", "not_at_work", RecordJudge._not_at_work),
-    Check("C6", "unchanged_since_base", RecordJudge._unchanged_since_base),
-    Check("C7", "on_a_fresh_base", RecordJudge._on_a_fresh_base),
-    Check("C5", "settled", RecordJudge._settled),
-    Check("C11", "verifiable", RecordJudge._verifiable),
+    Check(
+        "P6",
+        RecordJudge._denied,
+        "where it pings unlisted, the cloud denies its node",
+        RecordJudge._until_denied,
+        RecordJudge._denial,
+        moot=lambda judge: not judge.unlisted.verdicts,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C3",
+        RecordJudge._past_its_window,
+        "quiet for strictly longer than its window",
+        QUIET_ENOUGH,
+        RecordJudge.quiet,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C2",
+        RecordJudge._not_at_work,
+        "its node's fresh word is down, or none",
+        until("heard_s", "window_s"),
+        RecordJudge._word,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C6",
+        RecordJudge._unchanged_since_base,
+        "unchanged since the record listing before the newest cloud listing",
+        0.0,
+        RecordJudge._versions,
+    ),
+    Check(
+        "C7",
+        RecordJudge._on_a_fresh_base,
+        "that listing is fresh",
+        0.0,
+        RecordJudge._base_age,
+        unasked=RecordJudge._no_base,
+    ),
+    Check(
+        "C5",
+        RecordJudge._settled,
+        "absent in enough listings, for settle",
+        RecordJudge._until_settled,
+        RecordJudge._absent_for,
+    ),
+    Check(
+        "C11",
+        RecordJudge._verifiable,
+        "there is something to ask the cloud by",
+        "not by itself: neither tag nor instance id to ask by, so an operator must decide",
+        RecordJudge._askable_by,
+    ),
 )
 """What keeps one whose silence can be told. Behind them stands what forbids every free."""

@@ -14,8 +14,8 @@ from nodemanager.core.bearers import node_of
 from nodemanager.core.history import freed_since_listed
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import quiet_for
 from nodemanager.core.settings import Settings
+from nodemanager.core.signs import quiet_for
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
 

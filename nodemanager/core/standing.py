@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nodemanager.core.checks import Check
+from nodemanager.core.breaker import HOW_TO_CLEAR
+from nodemanager.core.checks import Check, Measured
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -17,10 +18,10 @@ NEVER = float("-inf")
 def poll_ages(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
     """Seconds since each configured poll's newest answer began; infinite where there is none."""
     now = snapshot.now
-    return {source: now - started_at for source, started_at in _polls(snapshot, settings)}
+    return {source: now - started_at for source, started_at in _poll_times(snapshot, settings)}
 
 
-def _polls(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
+def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
     """When each configured poll's newest answer began; infinitely long ago where there is none."""
     cloud, records = snapshot.history.cloud, snapshot.history.records
     polls = [
@@ -34,7 +35,7 @@ def _polls(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
 
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
     """The first configured poll that is older than poll_stale_after, and its age (C7)."""
-    for source, started_at in _polls(snapshot, settings):
+    for source, started_at in _poll_times(snapshot, settings):
         age = snapshot.now - started_at
         if age > settings.poll_stale_after:
             return source, age
@@ -59,13 +60,13 @@ def _running(snapshot: Snapshot, settings: Settings) -> Block | None:
     return None
 
 
-def _closed(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _breaker(snapshot: Snapshot, settings: Settings) -> Block | None:
     if snapshot.breaker.cause is not None:
         return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
     return None
 
 
-def _polled(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _polls(snapshot: Snapshot, settings: Settings) -> Block | None:
     stale = stale_poll(snapshot, settings)
     if stale is not None:
         return Reason.POLL_STALE, {
@@ -82,14 +83,60 @@ def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
     return None
 
 
+def _pause(snapshot: Snapshot, settings: Settings) -> Measured:
+    mark = snapshot.paused
+    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
+
+
+def _breaker_state(snapshot: Snapshot, settings: Settings) -> Measured:
+    if not snapshot.breaker.is_open:
+        return {"breaker": "closed"}
+    return {"breaker": "open", "open_s": snapshot.now - snapshot.breaker.opened_at}
+
+
+def _breaker_cleared(snapshot: Snapshot, settings: Settings, measures: Measured) -> str:
+    causes = [part.cause for part in snapshot.breaker.parts if part.cause is not None]
+    how = "; ".join(f"{cause.value}: {HOW_TO_CLEAR[cause]}" for cause in causes)
+    return f"not while the breaker is open ({how})"
+
+
+def _ages(snapshot: Snapshot, settings: Settings) -> Measured:
+    ages = {f"{source}_s": age for source, age in poll_ages(snapshot, settings).items()}
+    return {**ages, "limit_s": settings.poll_stale_after}
+
+
 STANDING: tuple[Check[Standing], ...] = (
-    Check("L6", "leased", _leased),
-    Check("L5", "writable", _writable),
-    Check("O4", "running", _running),
-    Check("B2", "breaker", _closed),
-    Check("C7", "polls", _polled),
-    Check("L2", "authorised", _authorised),
+    Check(
+        "L6",
+        _leased,
+        "this manager holds the pool's lease",
+        "not by a manager without the pool's lease",
+        lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
+    ),
+    Check(
+        "L5",
+        _writable,
+        "account and store are the known ones, and the journal can be written",
+        "not while it is read-only: {read_only}",
+        lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
+    ),
+    Check(
+        "O4",
+        _running,
+        "no operator has the pool paused",
+        "not while the pool is paused: `nodemanager resume` ends that",
+        _pause,
+    ),
+    Check("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
+    Check("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
+    Check(
+        "L2",
+        _authorised,
+        "cloud and store can prove their listings complete",
+        "not with this adapter: its listings may be incomplete",
+    ),
 )
+"""Asked in this order; the first that returns a block decides."""
 
 
 def standing_block(
@@ -99,7 +146,8 @@ def standing_block(
 
     Without `polls` their age does not matter, without `breaker` an open breaker does not.
     """
-    for _, name, ask, _ in STANDING:
+    for check in STANDING:
+        name, ask = check.name, check.ask
         if (name == "polls" and not polls) or (name == "breaker" and not breaker):
             continue
         block = ask(snapshot, settings)

@@ -124,7 +124,6 @@ class Recorder:
         self._segment: int | None = None
         self._decisions = 0
         self._began_at = 0.0
-        self._after: Start | None = None
 
     def begin(self, start: Start) -> None:
         """Facts and decisions from here on start from there."""

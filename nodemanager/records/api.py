@@ -28,8 +28,6 @@ class RecordStore(Protocol):
     """Seconds a fence must stand before the fields may be cleared; 0 under CAS."""
     tells_drain: bool
     """Its answers to pings tell a node to take no more work, and to take it again (D12)."""
-    tells_late_pings: bool
-    """It remembers pings of freed lives (U8); without that `late_pings` is always empty."""
 
     def store_id(self) -> str:
         """What tells this store from any other, the same over restarts and addresses (L5)."""
@@ -123,7 +121,7 @@ class RecordStore(Protocol):
         """Of each freed life that pinged since, the newest ping, oldest first (U8).
 
         Known for a week after the clean. Such a ping is refused as any with a wrong secret is. A
-        life that was restored is not freed any more.
+        life that was restored is not freed any more. A store that remembers no pings has none.
         """
         ...
 

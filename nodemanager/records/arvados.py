@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from nodemanager.errors import (
     StoreRefused,
     before_writing,
 )
+from nodemanager.hosts import is_loopback
 from nodemanager.records import wire
 from nodemanager.records.arvados_client import ArvadosClient
 from nodemanager.records.arvados_errors import date_of, errors_of
@@ -67,7 +67,6 @@ class ArvadosRecordStore:
     guarantee = Guarantee.FENCED
     may_authorise = True
     tells_drain = False
-    tells_late_pings = False
 
     def __init__(
         self,
@@ -81,7 +80,11 @@ class ArvadosRecordStore:
         ca_file: str | None,
         clock: Clock,
     ) -> None:
-        if urlsplit(base_url).scheme != "https" and not insecure and not _is_loopback(base_url):
+        if (
+            urlsplit(base_url).scheme != "https"
+            and not insecure
+            and not is_loopback(urlsplit(base_url).hostname or "")
+        ):
             raise StartError("[Arvados] host: plain http is for loopback, or needs insecure = yes")
         self.settle_wait = timeout
         self._ping_base = (ping_url or base_url).rstrip("/")
@@ -162,7 +165,7 @@ class ArvadosRecordStore:
         """Write the claim on the record, and see that it stands."""
         now = self._unmoved(record)
         renewed = now.incarnation == claim.incarnation
-        _refuse_unfit(now, claim, renewed=renewed)
+        wire.refuse_unfit(now, claim, renewed=renewed)
         attributes: dict[str, Any] = {"properties": wire.claimed(now.properties, claim)}
         if not renewed:
             # Without a secret the server makes a new one. A renewed claim's node has its own.
@@ -377,15 +380,6 @@ def _one(item: Mapping[str, Any], uuid: str | None) -> Record:
     return record
 
 
-def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
-    if held.problems:
-        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
-    if held.pool not in (None, claim.pool):
-        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
-    if held.holds_anything and not renewed:
-        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
-
-
 def _without_secrets(info: Mapping[str, Any], *others: str) -> dict[str, Any]:
     gone = {wire.PING_SECRET, wire.FENCED_SECRET, *others}
     return {key: value for key, value in info.items() if key not in gone}
@@ -405,11 +399,3 @@ def _opens(secret: str | None, record: Record) -> bool:
     if secret is None or record.ping_secret is None:
         return False
     return hmac.compare_digest(secret.encode(), record.ping_secret.encode())
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

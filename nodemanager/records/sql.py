@@ -36,7 +36,6 @@ class SqlRecordStore:
     may_authorise = True
     settle_wait = 0.0
     tells_drain = True
-    tells_late_pings = True
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class SqlRecordStore:
             row = rows.get_at(connection, record)
             held = rows.record_of(row)
             renewed = held.incarnation == claim.incarnation
-            _refuse_unfit(held, claim, renewed=renewed)
+            wire.refuse_unfit(held, claim, renewed=renewed)
             properties, info = rows.objects(row)
             if not renewed:
                 info[wire.PING_SECRET] = rows.new_secret()
@@ -266,15 +265,6 @@ class SqlRecordStore:
 
     def close(self) -> None:
         self._db.close()
-
-
-def _refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
-    if held.problems:
-        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
-    if held.pool not in (None, claim.pool):
-        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
-    if held.holds_anything and not renewed:
-        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
 
 
 def _refuse_unfit_to_restore(record: Record, before: Record) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from nodemanager.core.model import Claim, Listed, Record, WorkerState
+from nodemanager.errors import StoreRefused
 
 POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"
@@ -142,6 +143,16 @@ def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
     return with_claim
 
 
+def refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
+    """Raises StoreRefused where the record can't take the claim (T3, U3)."""
+    if held.problems:
+        raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
+    if held.pool not in (None, claim.pool):
+        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
+    if held.holds_anything and not renewed:
+        raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
+
+
 def checked_claim(value: object) -> dict[str, Any]:
     """A claim's JSON as it is, or ValueError that names what is wrong with it."""
     if not isinstance(value, dict):
@@ -206,16 +217,11 @@ def parse(item: object) -> Record:
     return read(item, version=version if isinstance(version, str) else "", when=parse_stamp)
 
 
-def parse_all(items: Iterable[object]) -> Listed[Record]:
-    """All items of one listing.
+def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
+    """Read each item of a listing with `parse_one`, and gather what could not be read.
 
     An item without a readable uuid, and a repeated uuid, make it incomplete (L2).
     """
-    return collect(parse, items)
-
-
-def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
-    """Read each item with `parse_one`, and gather what could not be read."""
     records: dict[str, Record] = {}
     problems: list[str] = []
     complete = True

@@ -64,12 +64,14 @@ def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper, workers: Workers) 
     app.add_route("/api/backlog/stop", _Stop(backlog, door, workers))
 
 
-class _Plan:
+class _Resource:
     def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
         self._backlog = backlog
         self._door = door
         self._workers = workers
 
+
+class _Plan(_Resource):
     async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         shown = await self._workers.run(self._backlog.show)
@@ -82,12 +84,7 @@ class _Plan:
         _send(response, await self._workers.run(_plan_json, shown, shown.seen))
 
 
-class _Run:
-    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
-        self._backlog = backlog
-        self._door = door
-        self._workers = workers
-
+class _Run(_Resource):
     async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         with_items = request.get_param_as_bool("items", default=False)
@@ -95,12 +92,7 @@ class _Run:
         _send_run(response, run, with_items=with_items)
 
 
-class _Apply:
-    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
-        self._backlog = backlog
-        self._door = door
-        self._workers = workers
-
+class _Apply(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         order = _order(await request.get_media(default_when_empty={}))
@@ -111,12 +103,7 @@ class _Apply:
         _send_run(response, run, with_items=False)
 
 
-class _Stop:
-    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
-        self._backlog = backlog
-        self._door = door
-        self._workers = workers
-
+class _Stop(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})

@@ -13,8 +13,8 @@ from nodemanager.core.marks import NO_MARKS, Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Reason
-from nodemanager.core.records import classify
 from nodemanager.core.settings import Settings
+from nodemanager.core.signs import classify
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics

@@ -22,15 +22,15 @@ from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.role import Once
-from nodemanager.actors.timer import ManualTimer
 from nodemanager.config import load
 from nodemanager.core.model import CloudNode, Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.journal.api import Journal
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.state import StateDirectory
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
+from tests.fakes.journal import MemoryJournal
+from tests.fakes.timer import ManualTimer
 
 CLEANING = {
     "absent_listings",

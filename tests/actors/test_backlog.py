@@ -14,12 +14,12 @@ from nodemanager.core.backlog import Deed, Item, proposal
 from nodemanager.core.backlog_run import Order, Run, Where
 from nodemanager.core.model import Guarantee
 from nodemanager.core.reasons import Reason
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes.journal import MemoryJournal
 
 DAY_S = 86_400.0
 

@@ -14,7 +14,6 @@ from nodemanager.config import load
 from nodemanager.core.breaker import Cause
 from nodemanager.core.model import CloudState, Guarantee, Record, WorkerState
 from nodemanager.errors import StoreError
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -22,6 +21,7 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
+from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, lose
 
 HOUR = 3600.0

@@ -11,13 +11,13 @@ from nodemanager.core.fold import Start
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import QuotaExceeded, StoreError
 from nodemanager.journal.api import IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 

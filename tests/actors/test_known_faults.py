@@ -18,10 +18,10 @@ import pytest
 from nodemanager.actors.messages import ApplySettings, Beat
 from nodemanager.core.model import Job, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 WITHIN_S = 30.0

@@ -10,10 +10,10 @@ from nodemanager.core.model import Guarantee, Job, Record, WorkerState
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 TIMED_OUT = StoreError("timed out")

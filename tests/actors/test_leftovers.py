@@ -21,12 +21,12 @@ from nodemanager.core.model import (
     WorkerState,
 )
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, Throttled
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_recovery import killed, killed_in, restart
 from tests.fakes import FakeCloud, TickingClock, answer, fail, first
+from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
 HOUR = 3600.0

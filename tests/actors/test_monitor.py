@@ -12,7 +12,6 @@ import pytest
 from nodemanager.actors.messages import ResetBreaker
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -20,6 +19,7 @@ from nodemanager.web.status import Board
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 

@@ -25,7 +25,6 @@ from nodemanager.core.facts import CommandGiven
 from nodemanager.core.model import Outcome, Record, Tags, WorkerState
 from nodemanager.core.reasons import Event
 from nodemanager.errors import CloudError
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -33,6 +32,7 @@ from nodemanager.journal.story import Story
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 

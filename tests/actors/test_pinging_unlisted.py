@@ -9,10 +9,10 @@ import pytest
 from nodemanager.core.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.model import NO_TAGS, Record
 from nodemanager.errors import CloudError
-from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes.cloud import Machine
+from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, first
 
 HOUR = 3600.0

@@ -9,12 +9,12 @@ import pytest
 
 from nodemanager.core.model import Guarantee, LatePing, Tags
 from nodemanager.journal.api import IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes.journal import MemoryJournal
 
 DAY_S = 86_400.0
 

@@ -12,10 +12,10 @@ from nodemanager.core.commands import Reply, Result
 from nodemanager.core.model import Guarantee, WorkerState
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
-from nodemanager.journal.memory import MemoryJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
+from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
 HOUR = 3600.0

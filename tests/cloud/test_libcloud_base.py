@@ -14,13 +14,13 @@ import pytest
 from libcloud.common.base import ConnectionKey
 from libcloud.compute.base import Node, NodeDriver, NodeSize
 
-from nodemanager.clock import ManualClock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.dummy import DummyCloud
 from nodemanager.cloud.libcloud_base import LibcloudCloud, epoch, load_driver_class
 from nodemanager.core.model import CloudState, Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cloud.pings import PingServer
+from tests.fakes.clock import ManualClock
 
 BOOTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import ManualClock, SystemClock
+from nodemanager.clock import SystemClock
 from nodemanager.cloud import local_node, local_state
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
@@ -21,6 +21,7 @@ from nodemanager.cloud.local_state import ENDED_SHOWN, ProcessIdentity, StateDir
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest, ConfigError
 from tests.cloud.pings import PingServer, wait_for
+from tests.fakes.clock import ManualClock
 
 QUICK = {"boot_delay": "0", "ping_interval": "0.2"}
 

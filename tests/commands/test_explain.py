@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.text import Text
 
 from nodemanager import cli, control
-from nodemanager.clock import ManualClock
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
 from nodemanager.core.explain import APPLY
@@ -26,6 +25,7 @@ from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import EPOCH
+from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
 
 CONFIG = """\

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.config.deciding import DECIDING, VARIABLE, Deciding, fields_of, find, varied
+from nodemanager.config.deciding import DECIDING, VARIABLE, fields_of, find, varied
+from nodemanager.config.options import Option
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 from tests.config.conftest import Read
@@ -34,33 +35,33 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.option)
-def test_each_option_that_can_vary_fills_its_field(one: Deciding) -> None:
-    text, value = OTHER[one.option]
-    made = varied(SETTINGS, [f"{one.section}.{one.option}={text}"], poll_s=60.0)
+@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.name)
+def test_each_option_that_can_vary_fills_its_field(one: Option) -> None:
+    text, value = OTHER[one.name]
+    made = varied(SETTINGS, [f"{one.section}.{one.name}={text}"], poll_s=60.0)
     assert made.changes == {one.field: value}
-    assert varied(SETTINGS, [f"{one.option}={text}"], poll_s=60.0).changes == made.changes
+    assert varied(SETTINGS, [f"{one.name}={text}"], poll_s=60.0).changes == made.changes
 
 
-@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.option)
-def test_a_file_fills_the_field_the_same_way(one: Deciding, read: Read) -> None:
-    text, value = OTHER[one.option]
+@pytest.mark.parametrize("one", VARIABLE, ids=lambda one: one.name)
+def test_a_file_fills_the_field_the_same_way(one: Option, read: Read) -> None:
+    text, value = OTHER[one.name]
     # [Cloud] must say more than this option.
     section = f"[{one.section}]\n"
     head = section + "provider = dummy\n" if one.section == "Cloud" else section
-    if one.option == "min_nodes":
+    if one.name == "min_nodes":
         head += "max_nodes = 8\n"
-    config = read(f"{head}{one.option} = {text}\n", cloud=one.section != "Cloud")
+    config = read(f"{head}{one.name} = {text}\n", cloud=one.section != "Cloud")
     assert fields_of(config)[one.field] == value
 
 
-@pytest.mark.parametrize("one", DECIDING, ids=lambda one: one.option)
-def test_the_value_in_force_given_again_changes_nothing(one: Deciding) -> None:
-    value: Any = one.to_option(getattr(SETTINGS, one.field))
-    assert one.to_field(value) == getattr(SETTINGS, one.field)
-    if one.fixed is None and one.option != "shutdown_windows":
-        text = one.declared.kind.show(value)
-        assert varied(SETTINGS, [f"{one.option}={text}"]).changes == {}
+@pytest.mark.parametrize("one", DECIDING, ids=lambda one: one.name)
+def test_the_value_in_force_given_again_changes_nothing(one: Option) -> None:
+    value: Any = one.deciding.to_option(getattr(SETTINGS, one.field))
+    assert one.deciding.to_field(value) == getattr(SETTINGS, one.field)
+    if one.deciding.fixed is None and one.name != "shutdown_windows":
+        text = one.kind.show(value)
+        assert varied(SETTINGS, [f"{one.name}={text}"]).changes == {}
 
 
 def test_a_window_below_poll_freshness_halves_that_too_and_warns() -> None:

@@ -13,7 +13,6 @@ from unittest import mock
 
 from libcloud.compute.types import NodeState
 
-from nodemanager.clock import ManualClock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.dummy import DummyCloud
 from nodemanager.cloud.ec2 import Ec2Cloud
@@ -23,6 +22,7 @@ from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
 from nodemanager.core.model import CloudNode, CloudState, LeftoverKind
 from tests.cloud import ec2_helpers, moto_server
+from tests.fakes.clock import ManualClock
 
 
 @dataclass(frozen=True)

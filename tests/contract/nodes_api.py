@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.clock import ManualClock
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server
+from tests.fakes.clock import ManualClock
 
 CONTRACT = """
 - uuid `zzzzz-7ekkf-` + 15 base-36 characters; times `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`; create answers 200.

@@ -32,10 +32,10 @@ from nodemanager.core.model import (
     Tags,
     WorkerState,
 )
+from nodemanager.core.node_view import NodeView
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import NodeView
 from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.verdict import Verdict
 

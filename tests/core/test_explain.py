@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 
 from nodemanager.core import breaker as breakers
-from nodemanager.core import explain_node, explain_record, explain_standing
 from nodemanager.core.breaker import HOW_TO_CLEAR, Cause
 from nodemanager.core.explain import DRY_RUN, Explanation, explain, find
 from nodemanager.core.findings import Finding, Status
 from nodemanager.core.model import CloudState, WorkerState
 from nodemanager.core.naming import UnknownIdError
+from nodemanager.core.node_view import opens_in, window_open
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import BY_ITSELF, IN_TIME
-from nodemanager.core.shutdown import ALONE, AT_ALL, PAIRED, opens_in, window_open
-from nodemanager.core.standing import STANDING
 from nodemanager.journal.explained import as_json
 from tests.core.build import World, world
 
@@ -346,14 +343,6 @@ def test_nothing_is_told_twice(given: str) -> None:
     made.settle()
     names = [one.name for one in told(made, given).findings]
     assert len(names) == len(set(names))
-
-
-def test_every_question_is_told_in_words() -> None:
-    of_records = {one.name for one in (*BY_ITSELF, *IN_TIME)}
-    of_nodes = {one.name for one in (*AT_ALL, *PAIRED, *ALONE)}
-    assert explain_record.ASKINGS.keys() == of_records
-    assert explain_node.ASKINGS.keys() == of_nodes
-    assert explain_standing.ASKINGS.keys() == {one.name for one in STANDING}
 
 
 def test_no_secret_is_told() -> None:

@@ -13,7 +13,7 @@ from nodemanager.core.marks import FORCIBLE, HandClean, Mark
 from nodemanager.core.plan import judged
 from nodemanager.core.reasons import Kind
 from nodemanager.core.records import BY_ITSELF, RecordJudge
-from nodemanager.core.shutdown import ALONE, AT_ALL, NodeJudge
+from nodemanager.core.shutdown import ALONE, AT_ALL, PAIRED, NodeJudge
 from tests.core.build import World
 from tests.core.worlds import IDS, UUIDS, Spec, run, specs
 
@@ -131,9 +131,7 @@ def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec)
         if check.moot is not None and check.moot(record_judge):
             assert not any(check.ask(record_judge, one) for one in snapshot.history.records.items)
     for view in plan.views:
-        for at_all in AT_ALL:
-            if at_all.moot is not None and at_all.moot(node_judge):
-                assert at_all.ask(node_judge, view.node, view.record) is None
-        for alone in ALONE if view.record is None else ():
-            if alone.moot is not None and alone.moot(node_judge):
-                assert alone.ask(node_judge, view.node) is None
+        subject = node_judge.subject(view.node)
+        for of_node in (*AT_ALL, *(PAIRED if subject.record else ALONE)):
+            if of_node.moot is not None and of_node.moot(node_judge):
+                assert of_node.ask(node_judge, subject) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, Tags
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import classify
+from nodemanager.core.signs import classify
 from tests.core.build import EPOCH, POOL, World, cleaned, node, world
 from tests.core.worlds import UUIDS, Spec, records, run, specs
 

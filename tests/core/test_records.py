@@ -9,9 +9,7 @@ import pytest
 
 from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, Tags, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import (
-    classify,
-)
+from nodemanager.core.signs import classify
 from nodemanager.core.snapshot import Expected, Flight
 from tests.core.build import (
     EPOCH,

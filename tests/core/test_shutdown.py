@@ -9,8 +9,8 @@ import pytest
 
 from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
 from nodemanager.core.model import CloudNode, CloudState, Job, Outcome, Tags, WorkerState
+from nodemanager.core.node_view import window_open
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.shutdown import window_open
 from tests.core.build import POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 

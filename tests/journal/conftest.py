@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.journal.sqlite import SqliteJournal
+from tests.fakes.clock import ManualClock
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
-from nodemanager.journal.memory import MemoryJournal
 from tests.core.build import record
+from tests.fakes.clock import ManualClock
+from tests.fakes.journal import MemoryJournal
 
 Again = Callable[..., Journal]
 """The same journal, as the next process opens it: after another boot with its clock and boot_id."""

@@ -98,13 +98,13 @@ def test_a_disk_that_is_full_at_the_start_heals_too(opened: Opener, tiny: Path) 
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from nodemanager.clock import ManualClock
+from nodemanager.clock import SystemClock
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-journal = SqliteJournal(Path(sys.argv[1]), pool="main", clock=ManualClock())
+journal = SqliteJournal(Path(sys.argv[1]), pool="main", clock=SystemClock())
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 done = 0
 try:

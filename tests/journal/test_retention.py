@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.fold import Start
 from nodemanager.core.leftovers import Entry, LedgerState
@@ -19,6 +18,7 @@ from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.core.build import record
+from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
 
 Opener = Callable[..., SqliteJournal]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.core import leftovers
 from nodemanager.core.breaker import Breaker, Cause, reset
 from nodemanager.core.breaker import opened as open_breaker
@@ -26,6 +25,7 @@ from nodemanager.journal.happening import Happening
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
 from tests.core.build import EPOCH, POOL, World, world
+from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
 
 Opener = Callable[..., SqliteJournal]

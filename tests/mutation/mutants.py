@@ -70,7 +70,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "after steps back and forth the age is that of the greater stamp",
-        "core/records.py",
+        "core/signs.py",
         "    if clock.steps:\n",
         "    if False:\n",
         "tests/core/test_store_clock.py::"
@@ -469,7 +469,7 @@ MUTANTS = (
     TextMutant(
         "U3",
         "a record that holds something is claimed",
-        "records/sql.py",
+        "records/wire.py",
         "if held.holds_anything and not renewed:",
         "if False:",
         "tests/contract/test_store_contract.py::"
@@ -478,7 +478,7 @@ MUTANTS = (
     TextMutant(
         "T3",
         "another pool's record is claimed",
-        "records/sql.py",
+        "records/wire.py",
         "if held.pool not in (None, claim.pool):",
         "if False:",
         "tests/contract/test_store_contract.py::test_another_pools_record_is_never_claimed",

@@ -15,13 +15,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from nodemanager import log
-from nodemanager.clock import ManualClock
 from nodemanager.core.model import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
 from nodemanager.records.schema import metadata
 from nodemanager.records.sql import SqlRecordStore
+from tests.fakes.clock import ManualClock
 
 
 def open_store(url, **changes):

@@ -83,7 +83,7 @@ def test_a_malformed_part_is_named_and_the_rest_is_kept(changes, named):
     record = wire.parse(item(**changes))
     assert record.uuid == UUID
     assert any(named in problem for problem in record.problems)
-    listed = wire.parse_all([item(**changes)])
+    listed = wire.collect(wire.parse, [item(**changes)])
     assert listed.complete
     assert listed.items == (record,)
     assert all(line.startswith(UUID) for line in listed.problems)
@@ -135,14 +135,14 @@ def test_a_claim_of_an_older_version_names_no_window():
 def test_an_item_without_a_readable_uuid_makes_the_listing_incomplete(unreadable):
     with pytest.raises(wire.Unreadable):
         wire.parse(unreadable)
-    listed = wire.parse_all([unreadable, item()])
+    listed = wire.collect(wire.parse, [unreadable, item()])
     assert not listed.complete
     assert [record.uuid for record in listed.items] == [UUID]
     assert len(listed.problems) == 1
 
 
 def test_a_repeated_uuid_makes_the_listing_incomplete():
-    listed = wire.parse_all([item(), item()])
+    listed = wire.collect(wire.parse, [item(), item()])
     assert not listed.complete
     assert len(listed.items) == 1
 
@@ -231,7 +231,7 @@ _JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(sorted(item())), _JSON))
 def test_no_item_whatsoever_stops_a_listing(changes):
-    listed = wire.parse_all([item(**changes), item(uuid="zzzzz-7ekkf-00000000000000z")])
+    listed = wire.collect(wire.parse, [item(**changes), item(uuid="zzzzz-7ekkf-00000000000000z")])
     assert listed.items[-1].uuid == "zzzzz-7ekkf-00000000000000z"
     assert len(listed.items) == (1 if "uuid" in changes else 2)
     assert listed.complete == ("uuid" not in changes)

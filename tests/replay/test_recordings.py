@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.reasons import Reason
 from nodemanager.core.worth import weigh
 from nodemanager.errors import CloudError
@@ -18,6 +17,7 @@ from nodemanager.journal.sweep import replay
 from tests.actors.conftest import MakeRig, clock, make_rig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
+from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
 
 __all__ = ["clock", "make_rig"]

@@ -21,9 +21,9 @@ from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
+from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Mailbox, Process, SimTimer
 
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "C7",
         "old polls are as good as fresh ones",
         (
-            off(standing._polled, "stale is not None"),
+            off(standing._polls, "stale is not None"),
             # The listing judged on, and the reading of the clock, grow old with the polls.
             off(RecordJudge._on_a_fresh_base, "age_s > limit_s"),
             off(
@@ -234,7 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "C10",
         "an open breaker stops nothing",
         (
-            off(standing._closed, "snapshot.breaker.cause is not None"),
+            off(standing._breaker, "snapshot.breaker.cause is not None"),
             off(
                 last_look._still_permitted,
                 "snapshot.breaker.generation != order.breaker_generation "

@@ -14,8 +14,8 @@ from typing import Any
 
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
-from nodemanager.journal.memory import MemoryJournal
 from nodemanager.journal.sqlite import SqliteJournal
+from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, SimClock
 
 WRITES = frozenset(

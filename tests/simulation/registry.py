@@ -335,7 +335,6 @@ class CasStore:
     may_authorise = True
     settle_wait = 0.0
     tells_drain = True
-    tells_late_pings = True
 
     def __init__(
         self,

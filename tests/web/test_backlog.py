@@ -9,13 +9,13 @@ import pytest
 import requests
 
 from nodemanager.actors.backlog_desk import Shown
-from nodemanager.clock import ManualClock
 from nodemanager.core.backlog import Deed, Item, Picture, picture_of
 from nodemanager.core.backlog_run import Order, Run, begun
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import World, world
+from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}

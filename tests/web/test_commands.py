@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.marks import Mark, Marks
 from nodemanager.core.reasons import Reason
@@ -16,6 +15,7 @@ from nodemanager.operators import OperatorCommands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
+from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.explain import APPLY
 from nodemanager.journal.explained import Picture, told
 from nodemanager.web.explain import SOURCE, Explanations
@@ -17,6 +16,7 @@ from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import World, world
+from tests.fakes.clock import ManualClock
 
 TOKEN = "open-sesame"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nodemanager.clock import ManualClock
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import Ledger
 from nodemanager.core.model import Leftover, LeftoverKind
@@ -11,6 +10,7 @@ from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board
 from tests.core.build import world
+from tests.fakes.clock import ManualClock
 
 VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", "i-1")
 INTERFACE = Leftover(LeftoverKind.INTERFACE, "eni-1", "i-1")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board
 from tests.core.build import world
+from tests.fakes.clock import ManualClock
 
 
 @pytest.mark.parametrize(("mode", "held"), [("apply", True), ("dry-run", False)])

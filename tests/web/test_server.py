@@ -12,13 +12,13 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__, log
-from nodemanager.clock import ManualClock
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.slots import Leak
 from nodemanager.errors import StartError
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
+from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}

@@ -36,8 +36,8 @@ from nodemanager.core.model import Record
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.records import quiet_for
 from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.signs import quiet_for
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict, keep

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.clock import Clock, ManualClock
+from nodemanager.clock import Clock
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.facts import Fact
 from nodemanager.core.fold import Decision, Start
@@ -30,6 +30,7 @@ from nodemanager.journal.api import (
     PreImage,
 )
 from nodemanager.journal.codec import without_secrets
+from tests.fakes.clock import ManualClock
 
 Fault = Callable[[str], str | None]
 """Asked before each call by its name; a text makes it fail with that."""
