@@ -484,7 +484,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         for life in made.restores:
             self._begin_restore(life)
         for bind in made.binds:
-            self._begin_bind(bind)
+            self._runner.begin(Action.BIND, bind, bind.plan_id, now)
         self._begin_setups(made.boots, now)
 
     def _recover(self) -> None:

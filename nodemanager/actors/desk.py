@@ -249,7 +249,8 @@ class Desk(RoleActor):
             return
         if not (self._flights.is_empty and self._runner.is_empty):
             waited = self._clock.boottime() - self._settings.action_timeout
-            if self._flights.unknown and self._flights.is_only_unknown(waited):
+            only_unknown = self._runner.is_empty and self._flights.is_only_unknown(waited)
+            if self._flights.unknown and only_unknown:
                 # The next run goes on with them.
                 self._role.once.finished(1)
             return

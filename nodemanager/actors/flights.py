@@ -47,7 +47,6 @@ class Flights:
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
-        self.binds: dict[str, float] = {}
         self._drains: dict[str, tuple[DrainOrder, float]] = {}
         self._drained: dict[str, tuple[str, float]] = {}
         self.sizes: dict[str, str] = {}
@@ -62,13 +61,12 @@ class Flights:
     @property
     def is_empty(self) -> bool:
         under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
-        others = (self.binds, self._drains)
-        return not any(under_way) and not any(others)
+        return not any((*under_way, self._drains))
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
         known = self.cleans.keys() - self.unknown.keys()
-        others = any((self._setups, self._shutdowns, self.binds, known))
+        others = any((self._setups, self._shutdowns, known))
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
@@ -94,10 +92,6 @@ class Flights:
             if now - since > action_timeout:
                 self.restore_ended(uuid, now)
                 expired.append({"action": "restore", "record": uuid, "age_s": now - since})
-        for uuid, since in list(self.binds.items()):
-            if now - since > action_timeout:
-                self.bind_ended(uuid, now)
-                expired.append({"action": "bind", "record": uuid, "age_s": now - since})
         # An order of unknown outcome counts for nothing: it is given anew, by another number.
         self._drains = {
             uuid: one for uuid, one in self._drains.items() if now - one[1] <= action_timeout
@@ -143,7 +137,6 @@ class Flights:
                 flights[uuid] = _clean_flight(clean, since)
         flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
         flights |= {uuid: Flight("drain", since) for uuid, (_, since) in self._drains.items()}
-        flights |= {uuid: Flight("bind", since) for uuid, since in self.binds.items()}
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -289,10 +282,6 @@ class Flights:
     def restore_ended(self, uuid: str, now: float) -> None:
         self.touched[uuid] = now
         self.restores.pop(uuid, None)
-
-    def bind_ended(self, uuid: str, now: float) -> None:
-        self.touched[uuid] = now
-        self.binds.pop(uuid, None)
 
     # Workflows.
 

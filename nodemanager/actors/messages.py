@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodemanager.core.adoption import AdoptOrder
-from nodemanager.core.binding import BindOrder
 from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.drain import DrainOrder
@@ -480,24 +479,6 @@ class RecordRestored:
 class RestoreFailed:
     life: FreedLife
     error: RemoteError
-
-
-# A claim is told its node.
-
-
-@dataclass(frozen=True, slots=True)
-class BindRecord:
-    """Write the node's id into the record's claim (P1a)."""
-
-    order: BindOrder
-
-
-@dataclass(frozen=True, slots=True)
-class RecordBound:
-    """It stands there, or is not needed any more; or why not."""
-
-    order: BindOrder
-    error: RemoteError | None = None
 
 
 # To and from the daemon.

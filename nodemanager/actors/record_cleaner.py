@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
-    BindRecord,
     CarryOut,
     CleanFailed,
     CleanLooked,
@@ -21,7 +19,6 @@ from nodemanager.actors.messages import (
     FreeRecord,
     LiftFence,
     LookBeforeClean,
-    RecordBound,
     RecordCleaned,
     RecordFenced,
     RecordRestored,
@@ -31,8 +28,13 @@ from nodemanager.actors.messages import (
     TellDrain,
 )
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.core.binding import BindOrder
-from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
+from nodemanager.core.execute.effects import (
+    DeleteRecord,
+    Effect,
+    LookAtRecord,
+    ReadRecord,
+    WriteClaim,
+)
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.orders import CleanOrder
@@ -41,7 +43,6 @@ from nodemanager.errors import (
     MalformedId,
     NoSuchRecord,
     RemoteError,
-    before_writing,
 )
 from nodemanager.records.api import RecordStore
 
@@ -114,6 +115,10 @@ class RecordCleanerActor(RoleActor):
         match effect:
             case LookAtRecord(uuid=uuid):
                 return CleanEvidence(self._store.read(uuid), self._cloud.find_by_record(uuid))
+            case ReadRecord(uuid=uuid):
+                return self._store.read(uuid)
+            case WriteClaim(record=record, claim=claim):
+                return self._store.claim(record, claim)
             case DeleteRecord(record=record):
                 return self._store.delete(record)
         raise not_mine(self, effect)
@@ -126,24 +131,6 @@ class RecordCleanerActor(RoleActor):
             self._daemon.tell(DrainTold(order, None, error))
             return
         self._daemon.tell(DrainTold(order, after))
-
-    def on_BindRecord(self, message: BindRecord) -> None:
-        order, failed = message.order, None
-        try:
-            self._bind(order)
-        except RemoteError as error:
-            failed = error
-        self._daemon.tell(RecordBound(order, failed))
-
-    def _bind(self, order: BindOrder) -> None:
-        """Read anew: each ping makes another version. Another life needs no word of this node."""
-        with before_writing():
-            record = self._store.read(order.uuid)
-        claim = record.claim if record is not None else None
-        if record is None or claim is None or claim.incarnation != order.incarnation:
-            return
-        if claim.node_id is None:
-            self._store.claim(record, replace(claim, node_id=order.node_id))
 
     def on_RestoreRecord(self, message: RestoreRecord) -> None:
         life = message.life

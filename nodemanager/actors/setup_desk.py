@@ -12,15 +12,12 @@ from nodemanager.actors.intents import (
     create_key,
 )
 from nodemanager.actors.messages import (
-    BindRecord,
     NodeCreated,
-    RecordBound,
     RecordClaimed,
     SetupFailed,
     SetUpNode,
 )
 from nodemanager.actors.narrator import record_fields
-from nodemanager.core.binding import BindOrder
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.model import Claim
 from nodemanager.core.orders import order_release
@@ -30,7 +27,7 @@ from nodemanager.core.settings import ORDER_TTL_S
 from nodemanager.core.snapshot import Expected
 from nodemanager.errors import Throttled
 from nodemanager.journal.api import Intent
-from nodemanager.log import DEBUG, WARNING
+from nodemanager.log import WARNING
 
 
 class SetupDesk(CleanDesk):
@@ -176,28 +173,3 @@ class SetupDesk(CleanDesk):
             self._limits = after_refusal(
                 self._limits, error, size, self._nodes_now(), now, self._settings
             )
-
-    # The claim is told its node (P1a).
-
-    def _begin_bind(self, order: BindOrder) -> None:
-        self._flights.binds[order.uuid] = self._clock.boottime()
-        self._cleaner.give(order.uuid, BindRecord(order))
-
-    def on_RecordBound(self, message: RecordBound) -> None:
-        """A ping that came in between, or a failure: the next plan tries again."""
-        order, error = message.order, message.error
-        self._cleaner.done(order.uuid)
-        self._flights.bind_ended(order.uuid, self._clock.boottime())
-        if error is None:
-            self._wrote()
-        else:
-            self._write_failed(error)
-        self._log.event(
-            Event.RECORD_BOUND,
-            level=DEBUG if error is None else WARNING,
-            record=order.uuid,
-            node=order.node_id,
-            incarnation=order.incarnation,
-            error=error,
-        )
-        self._settled()

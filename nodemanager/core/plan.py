@@ -15,7 +15,6 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.bearers import each_once
-from nodemanager.core.binding import BindOrder, bind_orders
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.coherence import Impossible, find_impossible
@@ -29,6 +28,7 @@ from nodemanager.core.demand import (
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.drain import DrainOrder, drain_orders
+from nodemanager.core.execute.bind import BindOrder, bind_orders
 from nodemanager.core.execute.prune import PruneOrder, prune_orders
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt

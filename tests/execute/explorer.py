@@ -7,8 +7,8 @@ again; the journal can't be written; and the world does what `Tiny.changes` has.
 and a run has so many at the most.
 
 What holds in every scene is `Tiny.wrong`'s to say, by what truly is. What holds for each workflow:
-no write leaves that the journal does not have, and from everywhere an end is reached once nothing
-fails any more.
+no write that frees or destroys leaves before the journal has it, and from everywhere an end is
+reached once nothing fails any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodemanager.actors.intents import fields_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.runner import Runner, Running
 from nodemanager.core.execute.books import Learned
-from nodemanager.core.execute.effects import Effect, Wait, Write
+from nodemanager.core.execute.effects import Effect, Intended, Wait, Write
 from nodemanager.core.execute.workflow import About, Key, Seen, State, Workflow
 from nodemanager.core.facts import Fact
 from nodemanager.errors import RemoteError, StoreError
@@ -149,7 +149,7 @@ class _Stand:
     def give(self, key: str, order: CarryOut) -> None:
         self.out.append(order.effect)
         written = self.kept is not None and self.kept.pre_image is not None
-        if isinstance(order.effect, Write) and not written:
+        if isinstance(order.effect, Intended) and not written:
             self.unwritten.append(order.effect)
 
     go_on = give

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.model import Record
+from nodemanager.core.model import Claim, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,21 @@ class LookAtRecord:
     """
 
     uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """Read the record. Answered with it, or None where there is none."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteClaim:
+    """Put the claim on the record where it is still at this version."""
+
+    record: Record
+    claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,8 @@ class Wait:
     seconds: float
 
 
-Question = LookAtRecord
-Write = DeleteRecord
+Question = LookAtRecord | ReadRecord
+Intended = DeleteRecord
+"""Writes that the journal has as begun before they leave (R1)."""
+Write = Intended | WriteClaim
 Effect = Question | Write | Wait

@@ -26,6 +26,7 @@ from nodemanager.errors import RemoteError
 class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
+    BIND = "bind"
     PRUNE = "prune"
     SETUP = "create"
     SHUTDOWN = "destroy"
