@@ -54,7 +54,7 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.execute.books import Learned
+from nodemanager.core.execute.books import Books, Learned, learned
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
@@ -225,7 +225,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             ids = frozenset(record.uuid for record in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=False)
             self._forget_own_cleans(listing)
-            self._flights.forget_drains(listing)
+            self._told_drains = self._told_drains.after_listing(listing)
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
@@ -480,7 +480,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             pins = self._asks_pins(shutdown.node_id)
             self._shutdowns.give(shutdown.node_id, LookBeforeShutdown(shutdown, pins))
         for drain in made.drains:
-            self._begin_drain(drain)
+            self._runner.begin(Action.DRAIN, drain, drain.plan_id, now)
         for life in made.restores:
             self._begin_restore(life)
         for bind in made.binds:
@@ -537,7 +537,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._throttled(error)
 
     def learn(self, one: Learned) -> None:
-        raise NotImplementedError
+        now = self._clock.boottime()
+        before = Books(drains=self._told_drains)
+        after = learned(before, one, now, self._nodes_now(), self._settings)
+        self._told_drains = after.drains
 
     def ended(self, key: Key, state: WorkflowState, about: About, since: float) -> None:
         self._flights.workflow_ended(key.action, about, self._clock.boottime())

@@ -9,9 +9,8 @@ from typing import Any
 
 from nodemanager.actors.messages import Fence
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.drain import DrainOrder
 from nodemanager.core.execute.workflow import About, Action
-from nodemanager.core.history import History, Records
+from nodemanager.core.history import History
 from nodemanager.core.late import NEVER, Late, Unknown
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
@@ -47,8 +46,6 @@ class Flights:
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.restores: dict[str, float] = {}
-        self._drains: dict[str, tuple[DrainOrder, float]] = {}
-        self._drained: dict[str, tuple[str, float]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
@@ -61,7 +58,7 @@ class Flights:
     @property
     def is_empty(self) -> bool:
         under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
-        return not any((*under_way, self._drains))
+        return not any(under_way)
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
@@ -92,10 +89,6 @@ class Flights:
             if now - since > action_timeout:
                 self.restore_ended(uuid, now)
                 expired.append({"action": "restore", "record": uuid, "age_s": now - since})
-        # An order of unknown outcome counts for nothing: it is given anew, by another number.
-        self._drains = {
-            uuid: one for uuid, one in self._drains.items() if now - one[1] <= action_timeout
-        }
         return expired
 
     def forget_touched(self, history: History) -> None:
@@ -136,7 +129,6 @@ class Flights:
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
         flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
-        flights |= {uuid: Flight("drain", since) for uuid, (_, since) in self._drains.items()}
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -288,42 +280,11 @@ class Flights:
     def workflow_ended(self, action: Action, about: About, now: float) -> None:
         """It blocks its record and node no more; a listing that began before shows what was."""
         for id in about:
-            if id is not None:
+            # A drain changes nothing that a record or node is judged by.
+            if id is not None and action is not Action.DRAIN:
                 self.touched[id] = now
         if action is Action.PRUNE:
             self._cleaned_at.append(now)
-
-    # Drains.
-
-    @property
-    def drain_orders(self) -> dict[str, str]:
-        """By record uuid, the orders to drain that this run gave, and that stand (D12)."""
-        return {uuid: order for uuid, (order, _) in self._drained.items()}
-
-    def drain_begun(self, order: DrainOrder, now: float) -> None:
-        """From here on nobody knows what the node is told."""
-        self._drained.pop(order.record.uuid, None)
-        self._drains[order.record.uuid] = (order, now)
-
-    def drain_told(self, order: DrainOrder, record: Record | None, now: float) -> None:
-        uuid = order.record.uuid
-        under_way = self._drains.get(uuid)
-        if under_way is None or under_way[0] is not order:
-            return
-        del self._drains[uuid]
-        if record is not None and record.drain is not None:
-            self._drained[uuid] = record.drain, now
-
-    def forget_drains(self, listing: Records) -> None:
-        """Forget the orders that a complete listing, begun since they were given, does not show."""
-        if not self._drained:
-            return
-        shown = {record.uuid: record.drain for record in listing.items}
-        self._drained = {
-            uuid: (order, at)
-            for uuid, (order, at) in self._drained.items()
-            if at >= listing.started_at or shown.get(uuid) == order
-        }
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)

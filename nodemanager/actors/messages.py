@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from nodemanager.core.adoption import AdoptOrder
 from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
-from nodemanager.core.drain import DrainOrder
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
@@ -443,22 +442,6 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
-
-
-@dataclass(frozen=True, slots=True)
-class TellDrain:
-    """Put the order into the answers to the pings of the record's node, or take it out (D12)."""
-
-    order: DrainOrder
-
-
-@dataclass(frozen=True, slots=True)
-class DrainTold:
-    """`record` is as it stands since; None where the order was not written, or nobody knows."""
-
-    order: DrainOrder
-    record: Record | None
-    error: RemoteError | None = None
 
 
 @dataclass(frozen=True, slots=True)

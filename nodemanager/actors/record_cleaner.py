@@ -12,7 +12,6 @@ from nodemanager.actors.messages import (
     CarryOut,
     CleanFailed,
     CleanLooked,
-    DrainTold,
     Fence,
     FenceLifted,
     FenceRecord,
@@ -25,7 +24,6 @@ from nodemanager.actors.messages import (
     Ref,
     RestoreFailed,
     RestoreRecord,
-    TellDrain,
 )
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import (
@@ -33,6 +31,7 @@ from nodemanager.core.execute.effects import (
     Effect,
     LookAtRecord,
     ReadRecord,
+    TellDrain,
     WriteClaim,
 )
 from nodemanager.core.last_look import CleanEvidence
@@ -119,18 +118,11 @@ class RecordCleanerActor(RoleActor):
                 return self._store.read(uuid)
             case WriteClaim(record=record, claim=claim):
                 return self._store.claim(record, claim)
+            case TellDrain(record=record, on=on):
+                return self._store.drain(record, on=on)
             case DeleteRecord(record=record):
                 return self._store.delete(record)
         raise not_mine(self, effect)
-
-    def on_TellDrain(self, message: TellDrain) -> None:
-        order = message.order
-        try:
-            after = self._store.drain(order.record, on=order.on)
-        except RemoteError as error:
-            self._daemon.tell(DrainTold(order, None, error))
-            return
-        self._daemon.tell(DrainTold(order, after))
 
     def on_RestoreRecord(self, message: RestoreRecord) -> None:
         life = message.life

@@ -12,15 +12,12 @@ from nodemanager.actors.messages import (
     AskGone,
     CheckGone,
     DestroyNode,
-    DrainTold,
     GoneAsked,
     NodeDestroyed,
     ShutdownLooked,
-    TellDrain,
 )
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
-from nodemanager.core.drain import DrainOrder
 from nodemanager.core.facts import NodesExplained
 from nodemanager.core.model import Outcome
 from nodemanager.core.orders import order_release
@@ -28,33 +25,11 @@ from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.settings import ASK_AGAIN_S
 from nodemanager.core.verdict import keep
 from nodemanager.errors import Throttled
-from nodemanager.log import INFO, WARNING
+from nodemanager.log import WARNING
 
 
 class ShutdownDesk(LeftoverDesk):
     """Hands out looks and destroys; what is gone has its record cleaned at once (C20)."""
-
-    def _begin_drain(self, order: DrainOrder) -> None:
-        self._flights.drain_begun(order, self._clock.boottime())
-        self._cleaner.give(order.record.uuid, TellDrain(order))
-
-    def on_DrainTold(self, message: DrainTold) -> None:
-        order = message.order
-        self._cleaner.done(order.record.uuid)
-        if isinstance(message.error, Throttled):
-            self._throttled(message.error)
-        self._flights.drain_told(order, message.record, self._clock.boottime())
-        self._log.event(
-            Event.NODE_DRAIN,
-            level=INFO if message.error is None else WARNING,
-            node=order.node_id,
-            record=order.record.uuid,
-            reason=order.reason,
-            action="drain" if order.on else "resume",
-            error=message.error,
-            plan=order.plan_id,
-        )
-        self._settled()
 
     def on_ShutdownLooked(self, message: ShutdownLooked) -> None:
         order = message.order

@@ -27,8 +27,8 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
-from nodemanager.core.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.bind import BindOrder, bind_orders
+from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder, prune_orders
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt

@@ -66,6 +66,18 @@ class Tiny(Protocol[W]):
         ...
 
 
+class Knowing(Tiny[W], Protocol[W]):
+    """One whose world has what the manager knows, too."""
+
+    def learns(self, world: W, one: Learned) -> W:
+        """The world once the manager has entered that into its books."""
+        ...
+
+    def forgets(self, world: W) -> W:
+        """The world once the manager was killed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Scene(Generic[W]):
     """Everything there is at one moment."""
@@ -139,6 +151,9 @@ class _Stand:
 
     def learn(self, one: Learned) -> None:
         self.told.append(type(one).__name__)
+        learns = getattr(self.tiny, "learns", None)
+        if learns is not None:
+            self.scene = replace(self.scene, world=learns(self.scene.world, one))
 
     def ended(self, key: Key, state: State, about: About, since: float) -> None: ...
 
@@ -299,7 +314,7 @@ class Explorer(Generic[W]):
             if scene.journal_works:
                 yield "restart", False, self._restarted(scene)
             return
-        yield "kill -9", True, _killed(scene)
+        yield "kill -9", True, self._killed(scene)
         yield from self._answers(scene)
         if scene.running is not None and scene.running.listens:
             stand = _Stand(self.tiny, scene)
@@ -351,8 +366,16 @@ class Explorer(Generic[W]):
         after = stand.after()
         yield label, is_fault, after
         if after.kept != stand.scene.kept:
-            killed = replace(_killed(replace(after, out=stand.scene.out)))
+            killed = self._killed(replace(after, out=stand.scene.out))
             yield f"{label}, and killed at the commit", True, killed
+
+    def _killed(self, scene: Scene[W]) -> Scene[W]:
+        """What was on its way may still take effect."""
+        loose = tuple(one for one in scene.out if isinstance(one, Write))
+        forgets = getattr(self.tiny, "forgets", None)
+        world = scene.world if forgets is None else forgets(scene.world)
+        loose = (*scene.loose, *loose)
+        return replace(scene, world=world, is_up=False, running=None, out=(), loose=loose)
 
     def _restarted(self, scene: Scene[W]) -> Scene[W]:
         stand = _Stand(self.tiny, scene)
@@ -362,12 +385,6 @@ class Explorer(Generic[W]):
             stand.runner.load([kept])
             stand.runner.resume(NOW)
         return stand.after(is_up=True)
-
-
-def _killed(scene: Scene[W]) -> Scene[W]:
-    """What was on its way may still take effect."""
-    loose = tuple(one for one in scene.out if isinstance(one, Write))
-    return replace(scene, is_up=False, running=None, out=(), loose=(*scene.loose, *loose))
 
 
 def _name(effect: Effect) -> str:

@@ -1,4 +1,6 @@
-"""What workflows leave behind for the plans: limits, nodes not listed yet, sizes of claims."""
+"""What workflows leave behind for the plans: limits, nodes not listed yet, sizes of claims, orders
+to drain that stand.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.demand import after_refusal, after_success
+from nodemanager.core.history import Records
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits
 from nodemanager.errors import RemoteError
@@ -54,7 +57,53 @@ class Withdrawn:
     size: str
 
 
-Learned = Claimed | CreateRefused | NodeExpected | WriteInDoubt | Withdrawn
+@dataclass(frozen=True, slots=True)
+class DrainTold:
+    """The number of the order to drain that the record's node is told by, or None (D12).
+
+    None, too, from when another order is on its way: nobody knows then what the node is told.
+    """
+
+    record: str
+    order: str | None
+
+
+Learned = Claimed | CreateRefused | NodeExpected | WriteInDoubt | Withdrawn | DrainTold
+
+
+@dataclass(frozen=True, slots=True)
+class Drains:
+    """The orders to drain that this run gave, and that stand (D12).
+
+    By record uuid: the order's number, and when it was given (CLOCK_BOOTTIME). An order of unknown
+    outcome counts for nothing: it is given anew, by another number.
+    """
+
+    given: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+    @property
+    def orders(self) -> dict[str, str]:
+        """The numbers alone, by record uuid."""
+        return {uuid: order for uuid, (order, _) in self.given.items()}
+
+    def after_told(self, told: DrainTold, now: float) -> Drains:
+        given = {uuid: one for uuid, one in self.given.items() if uuid != told.record}
+        if told.order is not None:
+            given[told.record] = told.order, now
+        return Drains(given)
+
+    def after_listing(self, listing: Records) -> Drains:
+        """Without the orders that a complete listing does not show, begun since they were given."""
+        if not (self.given and listing.complete):
+            return self
+        shown = {record.uuid: record.drain for record in listing.items}
+        return Drains(
+            {
+                uuid: (order, at)
+                for uuid, (order, at) in self.given.items()
+                if at >= listing.started_at or shown.get(uuid) == order
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +115,7 @@ class Books:
     created: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Counter[str] = field(default_factory=Counter)
+    drains: Drains = field(default_factory=Drains)
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
@@ -89,5 +139,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, created=created, limits=limits)
         case Withdrawn(size):
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
+        case DrainTold():
+            return replace(books, drains=books.drains.after_told(one, now))
         case WriteInDoubt():
             return books

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nodemanager.core.execute.bind import Bind
+from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Workflow
 
-WORKFLOWS: tuple[Workflow[Any], ...] = (Bind(), Prune())
+WORKFLOWS: tuple[Workflow[Any], ...] = (Bind(), Drain(), Prune())

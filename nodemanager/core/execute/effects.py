@@ -36,6 +36,18 @@ class WriteClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class TellDrain:
+    """Put the order to drain into the answers to the pings of the record's node, or take it out.
+
+    Only while the record has the incarnation and the order that this one has (D12). Answered with
+    the record as it stands since.
+    """
+
+    record: Record
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteRecord:
     """Delete the record where it is still at this version (C12)."""
 
@@ -52,5 +64,5 @@ class Wait:
 Question = LookAtRecord | ReadRecord
 Intended = DeleteRecord
 """Writes that the journal has as begun before they leave (R1)."""
-Write = Intended | WriteClaim
+Write = Intended | WriteClaim | TellDrain
 Effect = Question | Write | Wait

@@ -27,6 +27,7 @@ class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
     BIND = "bind"
+    DRAIN = "drain"
     PRUNE = "prune"
     SETUP = "create"
     SHUTDOWN = "destroy"
