@@ -54,7 +54,14 @@ from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
-from nodemanager.core.execute.books import Books, Learned, learned
+from nodemanager.core.execute.books import (
+    Books,
+    Learned,
+    NotRestored,
+    Restored,
+    WriteInDoubt,
+    learned,
+)
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
@@ -482,7 +489,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         for drain in made.drains:
             self._runner.begin(Action.DRAIN, drain, drain.plan_id, now)
         for life in made.restores:
-            self._begin_restore(life)
+            self._begin_restore(life, made.plan_id, now)
         for bind in made.binds:
             self._runner.begin(Action.BIND, bind, bind.plan_id, now)
         self._begin_setups(made.boots, now)
@@ -537,6 +544,15 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._throttled(error)
 
     def learn(self, one: Learned) -> None:
+        match one:
+            case WriteInDoubt(record=uuid):
+                self._may_be_late(uuid)
+            case Restored(record=uuid):
+                self._own_cleans.pop(uuid, None)
+                self._narrator.restored(uuid)
+                self._role.observer.restored()
+            case NotRestored(verdict=verdict):
+                self._narrator.not_restored(verdict)
         now = self._clock.boottime()
         before = Books(drains=self._told_drains)
         after = learned(before, one, now, self._nodes_now(), self._settings)

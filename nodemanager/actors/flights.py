@@ -45,7 +45,6 @@ class Flights:
         self.destroyed: dict[str, Destroyed] = {}
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
-        self.restores: dict[str, float] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
@@ -57,7 +56,7 @@ class Flights:
 
     @property
     def is_empty(self) -> bool:
-        under_way = (self._setups, self._shutdowns, self.cleans, self.fences, self.restores)
+        under_way = (self._setups, self._shutdowns, self.cleans, self.fences)
         return not any(under_way)
 
     def is_only_unknown(self, since: float) -> bool:
@@ -85,10 +84,6 @@ class Flights:
             if now - since > action_timeout and uuid not in self.fences:
                 self.clean_ended(uuid, now)
                 expired.append({"action": "clean", "record": uuid, "age_s": now - since})
-        for uuid, since in list(self.restores.items()):
-            if now - since > action_timeout:
-                self.restore_ended(uuid, now)
-                expired.append({"action": "restore", "record": uuid, "age_s": now - since})
         return expired
 
     def forget_touched(self, history: History) -> None:
@@ -128,7 +123,6 @@ class Flights:
         for uuid, (clean, since) in self.cleans.items():
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
-        flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
         return flights
 
     def by_node(self, without: str | None) -> dict[str, Flight]:
@@ -270,10 +264,6 @@ class Flights:
     def forget_questions(self, id: str) -> None:
         """The next wait for `id` is a short one again."""
         self._questions.pop(id, None)
-
-    def restore_ended(self, uuid: str, now: float) -> None:
-        self.touched[uuid] = now
-        self.restores.pop(uuid, None)
 
     # Workflows.
 

@@ -16,7 +16,6 @@ from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
     Claim,
     CloudNode,
-    FreedLife,
     Job,
     LatePing,
     Leftover,
@@ -442,26 +441,6 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRecord:
-    """Give a record that was freed by mistake back to its node, if nobody has it since (U8)."""
-
-    life: FreedLife
-    before: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRestored:
-    life: FreedLife
-    after: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFailed:
-    life: FreedLife
-    error: RemoteError
 
 
 # To and from the daemon.

@@ -20,10 +20,7 @@ from nodemanager.actors.messages import (
     LookBeforeClean,
     RecordCleaned,
     RecordFenced,
-    RecordRestored,
     Ref,
-    RestoreFailed,
-    RestoreRecord,
 )
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import (
@@ -31,16 +28,14 @@ from nodemanager.core.execute.effects import (
     Effect,
     LookAtRecord,
     ReadRecord,
+    RestoreRecord,
     TellDrain,
     WriteClaim,
 )
 from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.errors import (
-    Conflict,
     MalformedId,
-    NoSuchRecord,
     RemoteError,
 )
 from nodemanager.records.api import RecordStore
@@ -120,26 +115,8 @@ class RecordCleanerActor(RoleActor):
                 return self._store.claim(record, claim)
             case TellDrain(record=record, on=on):
                 return self._store.drain(record, on=on)
+            case RestoreRecord(record=record, known=known):
+                return self._store.restore(record, known)
             case DeleteRecord(record=record):
                 return self._store.delete(record)
         raise not_mine(self, effect)
-
-    def on_RestoreRecord(self, message: RestoreRecord) -> None:
-        life = message.life
-        try:
-            after = self._restored(life, message.before)
-        except RemoteError as error:
-            self._daemon.tell(RestoreFailed(life, error))
-            return
-        self._daemon.tell(RecordRestored(life, after))
-
-    def _restored(self, life: FreedLife, before: Record) -> Record:
-        now = self._store.read(life.record)
-        if now is None:
-            raise NoSuchRecord(f"no record {life.record}")
-        if life.incarnation is not None and now.incarnation == life.incarnation:
-            # An earlier try, whose answer was lost.
-            return now
-        if now.holds_anything:
-            raise Conflict(f"record {life.record} was claimed or written to since")
-        return self._store.restore(now, before)

@@ -12,6 +12,7 @@ from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.history import Records
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits
+from nodemanager.core.verdict import Verdict
 from nodemanager.errors import RemoteError
 
 
@@ -68,7 +69,30 @@ class DrainTold:
     order: str | None
 
 
-Learned = Claimed | CreateRefused | NodeExpected | WriteInDoubt | Withdrawn | DrainTold
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A record is its node's again (U8)."""
+
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotRestored:
+    """Why a record that was freed by mistake stays free, told once for each reason (U8)."""
+
+    verdict: Verdict
+
+
+Learned = (
+    Claimed
+    | CreateRefused
+    | NodeExpected
+    | WriteInDoubt
+    | Withdrawn
+    | DrainTold
+    | Restored
+    | NotRestored
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +165,5 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
-        case WriteInDoubt():
+        case WriteInDoubt() | Restored() | NotRestored():
             return books

@@ -5,7 +5,7 @@ Each is carried out by one worker (nodemanager/actors), which says what came bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodemanager.core.model import Claim, Record
 
@@ -48,6 +48,17 @@ class TellDrain:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """Put the freed record, as it is now, back to what is `known` of it (U8).
+
+    Answered with the record as it stands since.
+    """
+
+    record: Record
+    known: Record = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteRecord:
     """Delete the record where it is still at this version (C12)."""
 
@@ -64,5 +75,5 @@ class Wait:
 Question = LookAtRecord | ReadRecord
 Intended = DeleteRecord
 """Writes that the journal has as begun before they leave (R1)."""
-Write = Intended | WriteClaim | TellDrain
+Write = Intended | WriteClaim | TellDrain | RestoreRecord
 Effect = Question | Write | Wait

@@ -29,6 +29,7 @@ class Action(StrEnum):
     BIND = "bind"
     DRAIN = "drain"
     PRUNE = "prune"
+    RESTORE = "restore"
     SETUP = "create"
     SHUTDOWN = "destroy"
     CLEAN = "clean"
