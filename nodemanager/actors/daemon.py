@@ -56,6 +56,7 @@ from nodemanager.core import history as histories
 from nodemanager.core.destroy import Destroyed, ShutdownOrder
 from nodemanager.core.execute.books import (
     Books,
+    ItemEnded,
     Learned,
     NotRestored,
     Restored,
@@ -63,7 +64,7 @@ from nodemanager.core.execute.books import (
     learned,
 )
 from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.effects import Effect
+from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
 from nodemanager.core.execute.workflow import State as WorkflowState
 from nodemanager.core.facts import (
@@ -519,6 +520,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             self._settings,
             self._role.guarantee,
             stopping=self._stopping is not None,
+            picture=self._seen if key.action is Action.ADOPT else None,
+            run=self._run if key.action is Action.ADOPT else None,
         )
 
     def fold(self, fact: Fact) -> None:
@@ -529,6 +532,9 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._set_breaker(after.breaker)
 
     def crew_for(self, effect: Effect) -> Crew:
+        match effect:
+            case AskNode() | AdoptNode():
+                return self._setups
         return self._cleaner
 
     def remind(self, seconds: float, message: WaitOver) -> None:
@@ -553,6 +559,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
                 self._role.observer.restored()
             case NotRestored(verdict=verdict):
                 self._narrator.not_restored(verdict)
+            case ItemEnded(key=key, step=step):
+                self._step_ended(key, step)
         now = self._clock.boottime()
         before = Books(drains=self._told_drains)
         after = learned(before, one, now, self._nodes_now(), self._settings)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nodemanager.core.adoption import AdoptOrder
 from nodemanager.core.commands import Reply
 from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.execute.effects import Effect
@@ -226,38 +225,6 @@ class SetupFailed:
     error: Exception
     definite: bool
     stage: str
-
-
-# Adoption.
-
-
-@dataclass(frozen=True, slots=True)
-class LookBeforeAdopt:
-    """Ask the cloud for a node that an operator wants adopted (D11)."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptLooked:
-    """`node` is None for "no such node", or where `error` was the answer."""
-
-    order: AdoptOrder
-    node: CloudNode | None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptNode:
-    """Put our tags on it."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAdopted:
-    order: AdoptOrder
-    error: RemoteError | None = None
 
 
 # Shut-down.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
-    AdoptLooked,
-    AdoptNode,
-    LookBeforeAdopt,
-    NodeAdopted,
+    CarryOut,
     NodeCreated,
     RecordClaimed,
     Ref,
@@ -19,6 +18,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
+from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.model import Record, Tags
 from nodemanager.core.settings import CREATE_WITHIN_S
 from nodemanager.errors import RemoteError, StoreRefused, before_writing
@@ -66,23 +66,16 @@ class NodeSetupActor(RoleActor):
         self._daemon.tell(RecordClaimed(order.order_id, record))
         self._create(order, record)
 
-    def on_LookBeforeAdopt(self, message: LookBeforeAdopt) -> None:
-        order = message.order
-        try:
-            node = self._cloud.ask(order.node_id)
-        except RemoteError as error:
-            self._daemon.tell(AdoptLooked(order, None, error))
-            return
-        self._daemon.tell(AdoptLooked(order, node))
+    def on_CarryOut(self, message: CarryOut) -> None:
+        self._daemon.tell(carried_out(message, self._carry_out))
 
-    def on_AdoptNode(self, message: AdoptNode) -> None:
-        order = message.order
-        try:
-            self._cloud.adopt(order.node_id, order.tags)
-        except RemoteError as error:
-            self._daemon.tell(NodeAdopted(order, error))
-            return
-        self._daemon.tell(NodeAdopted(order))
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case AskNode(node_id=node_id):
+                return self._cloud.ask(node_id)
+            case AdoptNode(node_id=node_id, tags=tags):
+                return self._cloud.adopt(node_id, tags)
+        raise not_mine(self, effect)
 
     def _claim(self, order: SetUpNode) -> Record:
         with before_writing():

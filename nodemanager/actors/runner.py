@@ -16,7 +16,7 @@ from nodemanager.actors.intents import entry_of, fields_of, state_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core.execute.books import Learned
-from nodemanager.core.execute.effects import Effect, Wait, Write
+from nodemanager.core.execute.effects import Effect, StoreWrite, Wait
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -115,7 +115,7 @@ class Runner:
         crew = self._shell.crew_for(message.effect)
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
-        if isinstance(message.effect, Write):
+        if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.error)
         event: Event = Answered(message.effect, message.answer)
         if message.error is not None:
@@ -263,10 +263,10 @@ class Runner:
             self._running.pop(key, None)
         for fact in step.facts:
             self._shell.fold(fact)
-        for one in step.learn:
-            self._shell.learn(one)
         for told in step.tell:
             self._log.event(told.event, level=told.level, **told.fields)
+        for one in step.learn:
+            self._shell.learn(one)
         blocks = after is not None and after.is_under_way
         if before is not None and before.state.is_under_way and not blocks:
             about = self._about(key, before.state)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
+from nodemanager.core.backlog import Picture
 from nodemanager.core.bearers import each_once
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
@@ -528,3 +529,16 @@ def _counts(
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)
+
+
+def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
+    """None for a decision that could not be taken."""
+    listing = made.history.records
+    if made.aborted is not None or listing is None:
+        return None
+    return Picture(
+        snapshot,
+        {record.uuid: record for record in listing.items},
+        {verdict.id: verdict for verdict in made.records},
+        made.pairs,
+    )

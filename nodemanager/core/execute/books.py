@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from nodemanager.core.backlog_run import Step as ItemStep
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.history import Records
 from nodemanager.core.settings import Settings
@@ -83,6 +84,14 @@ class NotRestored:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class ItemEnded:
+    """What became of an item of the backlog run that was let go (S5)."""
+
+    key: str
+    step: ItemStep
+
+
 Learned = (
     Claimed
     | CreateRefused
@@ -92,6 +101,7 @@ Learned = (
     | DrainTold
     | Restored
     | NotRestored
+    | ItemEnded
 )
 
 
@@ -165,5 +175,5 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
-        case WriteInDoubt() | Restored() | NotRestored():
+        case WriteInDoubt() | Restored() | NotRestored() | ItemEnded():
             return books

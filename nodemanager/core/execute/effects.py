@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model import Claim, Record, Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,21 @@ class RestoreRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AskNode:
+    """Ask the cloud for the node by its id. Answered with it, or None for "no such node"."""
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptNode:
+    """Put these tags on a node that somebody made by hand (D11)."""
+
+    node_id: str
+    tags: Tags
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteRecord:
     """Delete the record where it is still at this version (C12)."""
 
@@ -72,8 +87,10 @@ class Wait:
     seconds: float
 
 
-Question = LookAtRecord | ReadRecord
+Question = LookAtRecord | ReadRecord | AskNode
 Intended = DeleteRecord
 """Writes that the journal has as begun before they leave (R1)."""
-Write = Intended | WriteClaim | TellDrain | RestoreRecord
+StoreWrite = DeleteRecord | WriteClaim | TellDrain | RestoreRecord
+CloudWrite = AdoptNode
+Write = StoreWrite | CloudWrite
 Effect = Question | Write | Wait

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from nodemanager.core.backlog import Picture
+from nodemanager.core.backlog_run import Run
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.facts import Fact
@@ -26,6 +28,7 @@ from nodemanager.errors import RemoteError
 class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
+    ADOPT = "adopt"
     BIND = "bind"
     DRAIN = "drain"
     PRUNE = "prune"
@@ -128,6 +131,10 @@ class Seen:
     stopping: bool = False
     needless: Mapping[str, int] = field(default_factory=dict)
     repeats_creates: bool = False
+    picture: Picture | None = None
+    """The newest decision that could be taken; for an adoption alone, as is `run`."""
+    run: Run | None = None
+    """The backlog run that lets nodes go."""
 
 
 # What a workflow makes of it.
