@@ -13,12 +13,12 @@ from typing import Any
 from nodemanager.actors.clean_desk import CleanDesk, why_not
 from nodemanager.actors.narrator import record_fields
 from nodemanager.core import backlog_run
-from nodemanager.core.backlog import PASSING, Deed, Item, Picture, picture_of
+from nodemanager.core.backlog import PASSING, Deed, Item, Picture
 from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan
+from nodemanager.core.plan import Plan, picture_of
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot

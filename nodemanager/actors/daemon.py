@@ -51,19 +51,16 @@ from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
-from nodemanager.core.execute.books import Learned, NodeGone, PinsCalledOff, PinsDoubted
-from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.effects import (
-    AskNode,
-    CheckImage,
-    ClaimRecord,
-    CreateNode,
-    DestroyNode,
-    Effect,
-    FindByTag,
-    LookAtNode,
-    RenewClaim,
+from nodemanager.core.execute.books import (
+    ItemEnded,
+    Learned,
+    NodeGone,
+    NotRestored,
+    PinsCalledOff,
+    PinsDoubted,
+    Restored,
 )
+from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.workflow import About, Action, Key, Seen
 from nodemanager.core.execute.workflow import Begin as Begun
 from nodemanager.core.execute.workflow import State as WorkflowState
@@ -232,7 +229,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             ids = frozenset(record.uuid for record in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=False)
             self._forget_own_cleans(listing)
-            self._flights.forget_drains(listing)
+            self._told_drains = self._told_drains.after_listing(listing)
             self._new_records = True
         self._take(false_clean.records_seen(self._breaker, self._history, listing))
         self._watch_freed(listing)
@@ -489,11 +486,11 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         for shutdown in made.shutdowns:
             self._runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
         for drain in made.drains:
-            self._begin_drain(drain)
+            self._runner.begin(Action.DRAIN, drain, drain.plan_id, now)
         for life in made.restores:
-            self._begin_restore(life)
+            self._begin_restore(life, made.plan_id, now)
         for bind in made.binds:
-            self._begin_bind(bind)
+            self._runner.begin(Action.BIND, bind, bind.plan_id, now)
         self._begin_setups(made.boots, now)
 
     def _recover(self) -> None:
@@ -527,6 +524,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             unmet=self._plan.wants.unmet if self._plan and self._plan.wants else frozenset(),
             undecided=self._deciding,
             pins_failed=self._pins_failed,
+            picture=self._seen if key.action is Action.ADOPT else None,
+            run=self._run if key.action is Action.ADOPT else None,
         )
 
     @property
@@ -542,13 +541,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._history = after.history
         self._set_breaker(after.breaker)
 
-    def crew_for(self, effect: Effect) -> Crew:
-        match effect:
-            case CheckImage() | ClaimRecord() | RenewClaim() | CreateNode() | FindByTag():
-                return self._setups
-            case LookAtNode() | DestroyNode() | AskNode():
-                return self._shutdowns
-        return self._cleaner
+    def crew_for(self, action: Action) -> Crew:
+        if action in (Action.SETUP, Action.ADOPT):
+            return self._setups
+        return self._shutdowns if action is Action.SHUTDOWN else self._cleaner
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         return self._leftovers.enter(pins, self._clock.boottime())
@@ -564,6 +560,14 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             case PinsDoubted(node_id):
                 now = self._clock.boottime()
                 self._leftovers.doubted(node_id, now, self._settings.visible_after)
+            case Restored(record=uuid):
+                self._own_cleans.pop(uuid, None)
+                self._narrator.restored(uuid)
+                self._role.observer.restored()
+            case NotRestored(verdict=verdict):
+                self._narrator.not_restored(verdict)
+            case ItemEnded(key=key, step=step):
+                self._step_ended(key, step)
 
     def remind(self, seconds: float, message: WaitOver) -> None:
         self._timer.after(seconds, self.actor_ref, message)

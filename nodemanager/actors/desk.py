@@ -26,6 +26,7 @@ from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.execute.books import Drains
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
@@ -110,6 +111,7 @@ class Desk(RoleActor):
         self._once_listings: set[float] = set()
         self._once_applied = False
         self._drains: dict[str, Mark] = {}
+        self._told_drains = Drains()
         self._kills: dict[str, Mark] = {}
         self._by_hand: dict[str, HandClean] = {}
         self._paused: Mark | None = None
@@ -153,7 +155,7 @@ class Desk(RoleActor):
             touched=dict(flights.touched),
             gone=dict(flights.gone),
             drains=dict(self._drains),
-            drain_orders=flights.drain_orders,
+            drain_orders=self._told_drains.orders,
             kills=dict(self._kills),
             by_hand=dict(self._by_hand),
             paused=self._paused,
@@ -251,7 +253,8 @@ class Desk(RoleActor):
             return
         if not (self._flights.is_empty and self._runner.is_empty):
             waited = self._clock.boottime() - self._settings.action_timeout
-            if self._flights.unknown and self._flights.is_only_unknown(waited):
+            only_unknown = self._runner.is_empty and self._flights.is_only_unknown(waited)
+            if self._flights.unknown and only_unknown:
                 # The next run goes on with them.
                 self._role.once.finished(1)
             return

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodemanager.actors.messages import Fence
-from nodemanager.core.drain import DrainOrder
 from nodemanager.core.execute.workflow import About, Action, State
-from nodemanager.core.history import History, Records
+from nodemanager.core.history import History
 from nodemanager.core.late import NEVER, Late, Unknown
-from nodemanager.core.model import Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
@@ -31,10 +29,6 @@ class Flights:
         self._destroyed_at: list[float] = []
         self.cleans: dict[str, tuple[CleanOrder, float]] = {}
         self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
-        self.restores: dict[str, float] = {}
-        self.binds: dict[str, float] = {}
-        self._drains: dict[str, tuple[DrainOrder, float]] = {}
-        self._drained: dict[str, tuple[str, float]] = {}
         self.sizes: dict[str, str] = {}
         self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
@@ -46,14 +40,12 @@ class Flights:
 
     @property
     def is_empty(self) -> bool:
-        under_way = (self.cleans, self.fences, self.restores)
-        others = (self.binds, self._drains)
-        return not any(under_way) and not any(others)
+        return not (self.cleans or self.fences)
 
     def is_only_unknown(self, since: float) -> bool:
         """Whether all that is left are cleans of which nobody has known the outcome since then."""
         known = self.cleans.keys() - self.unknown.keys()
-        others = any((self.binds, known))
+        others = bool(known)
         return not others and all(one.since <= since for one in self.unknown.values())
 
     def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
@@ -63,18 +55,6 @@ class Flights:
             if now - since > action_timeout and uuid not in self.fences:
                 self.clean_ended(uuid, now)
                 expired.append({"action": "clean", "record": uuid, "age_s": now - since})
-        for uuid, since in list(self.restores.items()):
-            if now - since > action_timeout:
-                self.restore_ended(uuid, now)
-                expired.append({"action": "restore", "record": uuid, "age_s": now - since})
-        for uuid, since in list(self.binds.items()):
-            if now - since > action_timeout:
-                self.bind_ended(uuid, now)
-                expired.append({"action": "bind", "record": uuid, "age_s": now - since})
-        # An order of unknown outcome counts for nothing: it is given anew, by another number.
-        self._drains = {
-            uuid: one for uuid, one in self._drains.items() if now - one[1] <= action_timeout
-        }
         return expired
 
     def forget_touched(self, history: History) -> None:
@@ -100,9 +80,6 @@ class Flights:
         for uuid, (clean, since) in self.cleans.items():
             if uuid != without:
                 flights[uuid] = _clean_flight(clean, since)
-        flights |= {uuid: Flight("restore", since) for uuid, since in self.restores.items()}
-        flights |= {uuid: Flight("drain", since) for uuid, (_, since) in self._drains.items()}
-        flights |= {uuid: Flight("bind", since) for uuid, since in self.binds.items()}
         return flights
 
     @property
@@ -168,14 +145,6 @@ class Flights:
         """The next wait for `id` is a short one again."""
         self._questions.pop(id, None)
 
-    def restore_ended(self, uuid: str, now: float) -> None:
-        self.touched[uuid] = now
-        self.restores.pop(uuid, None)
-
-    def bind_ended(self, uuid: str, now: float) -> None:
-        self.touched[uuid] = now
-        self.binds.pop(uuid, None)
-
     # Workflows.
 
     def workflow_ended(
@@ -183,7 +152,8 @@ class Flights:
     ) -> None:
         """It blocks its record and node no more; a listing that began before shows what was."""
         for id in about:
-            if id is not None:
+            # A drain changes nothing that a record or node is judged by.
+            if id is not None and action is not Action.DRAIN:
                 self.touched[id] = now
         if action is Action.PRUNE:
             self._cleaned_at.append(now)
@@ -193,38 +163,6 @@ class Flights:
                 self._landed[about.record] = (Flight("setup", since), now)
             else:
                 self._doubtful.append((state.order.size.name, now))
-
-    # Drains.
-
-    @property
-    def drain_orders(self) -> dict[str, str]:
-        """By record uuid, the orders to drain that this run gave, and that stand (D12)."""
-        return {uuid: order for uuid, (order, _) in self._drained.items()}
-
-    def drain_begun(self, order: DrainOrder, now: float) -> None:
-        """From here on nobody knows what the node is told."""
-        self._drained.pop(order.record.uuid, None)
-        self._drains[order.record.uuid] = (order, now)
-
-    def drain_told(self, order: DrainOrder, record: Record | None, now: float) -> None:
-        uuid = order.record.uuid
-        under_way = self._drains.get(uuid)
-        if under_way is None or under_way[0] is not order:
-            return
-        del self._drains[uuid]
-        if record is not None and record.drain is not None:
-            self._drained[uuid] = record.drain, now
-
-    def forget_drains(self, listing: Records) -> None:
-        """Forget the orders that a complete listing, begun since they were given, does not show."""
-        if not self._drained:
-            return
-        shown = {record.uuid: record.drain for record in listing.items}
-        self._drained = {
-            uuid: (order, at)
-            for uuid, (order, at) in self._drained.items()
-            if at >= listing.started_at or shown.get(uuid) == order
-        }
 
     def fenced(self, fence: Fence, order: CleanOrder) -> None:
         self.fences[order.uuid] = (fence, order)

@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nodemanager.core.adoption import AdoptOrder
-from nodemanager.core.binding import BindOrder
 from nodemanager.core.commands import Reply
-from nodemanager.core.drain import DrainOrder
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
     CloudNode,
-    FreedLife,
     Job,
     LatePing,
     Leftover,
@@ -184,38 +180,6 @@ class TaggedAsked:
     asked_at: float
 
 
-# Adoption.
-
-
-@dataclass(frozen=True, slots=True)
-class LookBeforeAdopt:
-    """Ask the cloud for a node that an operator wants adopted (D11)."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptLooked:
-    """`node` is None for "no such node", or where `error` was the answer."""
-
-    order: AdoptOrder
-    node: CloudNode | None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptNode:
-    """Put our tags on it."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAdopted:
-    order: AdoptOrder
-    error: RemoteError | None = None
-
-
 # Leftovers.
 
 
@@ -343,60 +307,6 @@ class CleanAgain:
     """The timer's reminder of a clean after a shutdown that failed (C20)."""
 
     order: CleanOrder
-
-
-@dataclass(frozen=True, slots=True)
-class TellDrain:
-    """Put the order into the answers to the pings of the record's node, or take it out (D12)."""
-
-    order: DrainOrder
-
-
-@dataclass(frozen=True, slots=True)
-class DrainTold:
-    """`record` is as it stands since; None where the order was not written, or nobody knows."""
-
-    order: DrainOrder
-    record: Record | None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRecord:
-    """Give a record that was freed by mistake back to its node, if nobody has it since (U8)."""
-
-    life: FreedLife
-    before: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRestored:
-    life: FreedLife
-    after: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFailed:
-    life: FreedLife
-    error: RemoteError
-
-
-# A claim is told its node.
-
-
-@dataclass(frozen=True, slots=True)
-class BindRecord:
-    """Write the node's id into the record's claim (P1a)."""
-
-    order: BindOrder
-
-
-@dataclass(frozen=True, slots=True)
-class RecordBound:
-    """It stands there, or is not needed any more; or why not."""
-
-    order: BindOrder
-    error: RemoteError | None = None
 
 
 # To and from the daemon.

@@ -9,16 +9,14 @@ from typing import Any
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
-    AdoptLooked,
-    AdoptNode,
     CarryOut,
-    LookBeforeAdopt,
-    NodeAdopted,
     Ref,
 )
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.core.execute.effects import (
+    AdoptNode,
+    AskNode,
     CheckImage,
     ClaimRecord,
     Created,
@@ -28,7 +26,7 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
 )
 from nodemanager.core.model import Claim, Record, Tags
-from nodemanager.errors import RemoteError, StoreRefused, before_writing
+from nodemanager.errors import StoreRefused, before_writing
 from nodemanager.records.api import RecordStore
 
 UserData = Callable[[Record, str], str]
@@ -70,25 +68,11 @@ class NodeSetupActor(RoleActor):
                 return self._create(effect)
             case FindByTag(uuid=uuid):
                 return self._cloud.find_by_record(uuid)
+            case AskNode(node_id=node_id):
+                return self._cloud.ask(node_id)
+            case AdoptNode(node_id=node_id, tags=tags):
+                return self._cloud.adopt(node_id, tags)
         raise not_mine(self, effect)
-
-    def on_LookBeforeAdopt(self, message: LookBeforeAdopt) -> None:
-        order = message.order
-        try:
-            node = self._cloud.ask(order.node_id)
-        except RemoteError as error:
-            self._daemon.tell(AdoptLooked(order, None, error))
-            return
-        self._daemon.tell(AdoptLooked(order, node))
-
-    def on_AdoptNode(self, message: AdoptNode) -> None:
-        order = message.order
-        try:
-            self._cloud.adopt(order.node_id, order.tags)
-        except RemoteError as error:
-            self._daemon.tell(NodeAdopted(order, error))
-            return
-        self._daemon.tell(NodeAdopted(order))
 
     def _claim(self, effect: ClaimRecord) -> Record:
         with before_writing():

@@ -4,44 +4,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor
 from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
-    BindRecord,
     CarryOut,
     CleanFailed,
     CleanLooked,
-    DrainTold,
     Fence,
     FenceLifted,
     FenceRecord,
     FreeRecord,
     LiftFence,
     LookBeforeClean,
-    RecordBound,
     RecordCleaned,
     RecordFenced,
-    RecordRestored,
     Ref,
-    RestoreFailed,
-    RestoreRecord,
-    TellDrain,
 )
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.core.binding import BindOrder
-from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
+from nodemanager.core.execute.effects import (
+    DeleteRecord,
+    Effect,
+    LookAtRecord,
+    ReadRecord,
+    RestoreRecord,
+    TellDrain,
+    WriteClaim,
+)
 from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import FreedLife, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.errors import (
-    Conflict,
     MalformedId,
-    NoSuchRecord,
     RemoteError,
-    before_writing,
 )
 from nodemanager.records.api import RecordStore
 
@@ -114,53 +109,14 @@ class RecordCleanerActor(RoleActor):
         match effect:
             case LookAtRecord(uuid=uuid):
                 return CleanEvidence(self._store.read(uuid), self._cloud.find_by_record(uuid))
+            case ReadRecord(uuid=uuid):
+                return self._store.read(uuid)
+            case WriteClaim(record=record, claim=claim):
+                return self._store.claim(record, claim)
+            case TellDrain(record=record, on=on):
+                return self._store.drain(record, on=on)
+            case RestoreRecord(record=record, known=known):
+                return self._store.restore(record, known)
             case DeleteRecord(record=record):
                 return self._store.delete(record)
         raise not_mine(self, effect)
-
-    def on_TellDrain(self, message: TellDrain) -> None:
-        order = message.order
-        try:
-            after = self._store.drain(order.record, on=order.on)
-        except RemoteError as error:
-            self._daemon.tell(DrainTold(order, None, error))
-            return
-        self._daemon.tell(DrainTold(order, after))
-
-    def on_BindRecord(self, message: BindRecord) -> None:
-        order, failed = message.order, None
-        try:
-            self._bind(order)
-        except RemoteError as error:
-            failed = error
-        self._daemon.tell(RecordBound(order, failed))
-
-    def _bind(self, order: BindOrder) -> None:
-        """Read anew: each ping makes another version. Another life needs no word of this node."""
-        with before_writing():
-            record = self._store.read(order.uuid)
-        claim = record.claim if record is not None else None
-        if record is None or claim is None or claim.incarnation != order.incarnation:
-            return
-        if claim.node_id is None:
-            self._store.claim(record, replace(claim, node_id=order.node_id))
-
-    def on_RestoreRecord(self, message: RestoreRecord) -> None:
-        life = message.life
-        try:
-            after = self._restored(life, message.before)
-        except RemoteError as error:
-            self._daemon.tell(RestoreFailed(life, error))
-            return
-        self._daemon.tell(RecordRestored(life, after))
-
-    def _restored(self, life: FreedLife, before: Record) -> Record:
-        now = self._store.read(life.record)
-        if now is None:
-            raise NoSuchRecord(f"no record {life.record}")
-        if life.incarnation is not None and now.incarnation == life.incarnation:
-            # An earlier try, whose answer was lost.
-            return now
-        if now.holds_anything:
-            raise Conflict(f"record {life.record} was claimed or written to since")
-        return self._store.restore(now, before)

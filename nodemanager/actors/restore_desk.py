@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodemanager.actors.messages import RecordRestored, RestoreFailed, RestoreRecord
 from nodemanager.actors.monitor_desk import MonitorDesk
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
+from nodemanager.core.execute.restore import order_restore
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.false_clean import Folded
-from nodemanager.core.model import FreedLife, LatePing, Record, life_key
+from nodemanager.core.model import FreedLife, LatePing, life_key
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.reasons import Event
 from nodemanager.core.settings import FREED_KEPT_S
-from nodemanager.core.verdict import keep
-from nodemanager.errors import Conflict, NoSuchRecord, SlotTaken
-from nodemanager.log import ERROR, WARNING
+from nodemanager.log import ERROR
 
 
 class RestoreDesk(MonitorDesk):
@@ -131,61 +130,9 @@ class RestoreDesk(MonitorDesk):
         if asked_for & answers.keys():
             self._decide_soon()
 
-    def _begin_restore(self, life: FreedLife) -> None:
+    def _begin_restore(self, life: FreedLife, plan_id: str, now: float) -> None:
         """Hand out the restore, with what the journal knows the record was (U8)."""
-        before = self._pre_image(life)
-        if before is None:
-            if self._scribe.problem is None:
-                self._narrator.not_restored(keep(life.record, Reason.NO_PRE_IMAGE))
-            return
-        self._flights.restores[life.record] = self._clock.boottime()
-        self._cleaner.give(life.record, RestoreRecord(life, before))
-
-    def _pre_image(self, life: FreedLife) -> Record | None:
         images = self._scribe.pre_images(record=life.record)
-        lives = (one.record for one in images if one.record.holds_anything)
-        return next((one for one in lives if one.incarnation == life.incarnation), None)
-
-    def on_RecordRestored(self, message: RecordRestored) -> None:
-        life, after = message.life, message.after
-        self._wrote()
-        self._cleaner.done(life.record)
-        self._flights.restore_ended(life.record, self._clock.boottime())
-        self._own_cleans.pop(life.record, None)
-        self._narrator.restored(life.record)
-        self._log.event(
-            Event.RECORD_RESTORED,
-            level=WARNING,
-            reason=Reason.FALSE_CLEAN,
-            record=life.record,
-            slot=after.slot_number,
-            host=after.hostname,
-            incarnation=life.incarnation,
-            node=life.node_id,
-            guarantee=self._role.guarantee,
-        )
-        self._role.observer.restored()
-        self._settled()
-
-    def on_RestoreFailed(self, message: RestoreFailed) -> None:
-        life, error = message.life, message.error
-        self._write_failed(error)
-        self._cleaner.done(life.record)
-        self._flights.restore_ended(life.record, self._clock.boottime())
-        if not (error.definite or error.unsent):
-            self._may_be_late(life.record)
-        reason = None
-        if isinstance(error, SlotTaken):
-            reason = Reason.SLOT_TAKEN
-        elif isinstance(error, NoSuchRecord):
-            reason = Reason.RECORD_DELETED
-        elif isinstance(error, Conflict):
-            reason = Reason.RECORD_REUSED
-        if reason is not None:
-            self._narrator.not_restored(keep(life.record, reason, error=error))
-        else:
-            # Judged afresh from the next record listing.
-            self._log.event(
-                Event.RECORD_NOT_RESTORED, level=WARNING, record=life.record, error=error
-            )
-        self._settled()
+        order = order_restore(life, (one.record for one in images), plan_id)
+        if order.known is not None or self._scribe.problem is None:
+            self._runner.begin(Action.RESTORE, order, plan_id, now)

@@ -54,8 +54,8 @@ class Shell(Protocol):
     def fold(self, fact: Fact) -> None:
         """Note a fact, and know it from here on."""
 
-    def crew_for(self, effect: Effect) -> Crew:
-        """The workers that carry out such an effect."""
+    def crew_for(self, action: Action) -> Crew:
+        """The workers that carry it out."""
 
     def remind(self, seconds: float, message: WaitOver) -> None: ...
 
@@ -127,7 +127,7 @@ class Runner:
 
     def carried_out(self, message: CarriedOut, now: float) -> None:
         """A worker answered."""
-        crew = self._shell.crew_for(message.effect)
+        crew = self._shell.crew_for(message.key.action)
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
         if isinstance(message.effect, StoreWrite):
@@ -342,10 +342,10 @@ class Runner:
             self._running.pop(key, None)
         for fact in step.facts:
             self._shell.fold(fact)
-        for one in step.learn:
-            self._shell.learn(one)
         for told in step.tell:
             self._log.event(told.event, level=told.level, **told.fields)
+        for one in step.learn:
+            self._shell.learn(one)
         blocks = after is not None and after.is_under_way
         if before is not None and before.state.is_under_way and not blocks:
             about = self._about(key, before.state)
@@ -406,7 +406,7 @@ class Runner:
         if isinstance(effect, Wait):
             self._shell.remind(effect.seconds, WaitOver(key, running.serial))
             return False
-        crew = self._shell.crew_for(effect)
+        crew = self._shell.crew_for(key.action)
         order = CarryOut(key, running.serial, effect)
         if crew is at:
             crew.go_on(key.id, order)

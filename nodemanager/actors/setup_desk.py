@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nodemanager.actors.clean_desk import CleanDesk
-from nodemanager.actors.messages import BindRecord, RecordBound
-from nodemanager.core.binding import BindOrder
 from nodemanager.core.execute.books import (
     Books,
     CreateRefused,
@@ -22,9 +20,7 @@ from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model import Claim
 from nodemanager.core.plan import BootOrder
-from nodemanager.core.reasons import Event
 from nodemanager.errors import Throttled
-from nodemanager.log import DEBUG, WARNING
 
 
 class SetupDesk(CleanDesk):
@@ -76,35 +72,13 @@ class SetupDesk(CleanDesk):
             self._created,
             self._flights.sizes,
             self._taken_back,
+            self._pins_failed,
+            self._told_drains,
         )
         after = learned(before, one, now, self._nodes_now(), self._settings)
         self._limits, self._taken_back = after.limits, after.withdrawn
         self._expected, self._created = dict(after.expected), dict(after.created)
+        self._told_drains = after.drains
         self._flights.sizes, self._pins_failed = dict(after.sizes), dict(after.pins_failed)
         if isinstance(one, NodeExpected) and one.node_id is not None and one.is_new:
             self._role.observer.booted(one.size)
-
-    # The claim is told its node (P1a).
-
-    def _begin_bind(self, order: BindOrder) -> None:
-        self._flights.binds[order.uuid] = self._clock.boottime()
-        self._cleaner.give(order.uuid, BindRecord(order))
-
-    def on_RecordBound(self, message: RecordBound) -> None:
-        """A ping that came in between, or a failure: the next plan tries again."""
-        order, error = message.order, message.error
-        self._cleaner.done(order.uuid)
-        self._flights.bind_ended(order.uuid, self._clock.boottime())
-        if error is None:
-            self._wrote()
-        else:
-            self._write_failed(error)
-        self._log.event(
-            Event.RECORD_BOUND,
-            level=DEBUG if error is None else WARNING,
-            record=order.uuid,
-            node=order.node_id,
-            incarnation=order.incarnation,
-            error=error,
-        )
-        self._settled()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodemanager.core.backlog import (
     Candidate,
@@ -20,32 +19,17 @@ from nodemanager.core.backlog import (
     Stand,
     Standing,
 )
-from nodemanager.core.model import CloudNode, Record, Tags
+from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.node_view import DYING
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.standing import standing_block
-from nodemanager.core.verdict import Verdict, keep
 
 
 def node_version(node: CloudNode) -> str:
     """What tells this node, as it was made, from any other: not its state, which may change."""
     said = (node.id, node.name, node.size, node.created_at, node.tags)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptOrder:
-    """One node to put our tags on; `not_after` is CLOCK_BOOTTIME."""
-
-    item: Item
-    tags: Tags
-    not_after: float
-
-    @property
-    def node_id(self) -> str:
-        return self.item.id
 
 
 def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
@@ -58,7 +42,7 @@ def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
         return Standing(Stand.DONE, Reason.ADOPTED)
     if item.id in history.nodes_twice:
         return Standing(Stand.CHANGED, Reason.IMPOSSIBLE)
-    changed = _not_as_named(item, node, seen.snapshot)
+    changed = not_as_named(item, node, seen.snapshot)
     if changed is not None:
         return changed
     if item.id in seen.pairs.ambiguous:
@@ -70,7 +54,8 @@ def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
     return Standing(Stand.HELD, Reason.UNTAGGED)
 
 
-def _not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | None:
+def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | None:
+    """Why the node is not what the operator named, or not free; None where it is both."""
     if node.tags.pool is not None:
         return Standing(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
     version = node_version(node)
@@ -82,43 +67,6 @@ def _not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing |
     if node.held or node.id in snapshot.holds:
         return Standing(Stand.CHANGED, Reason.HELD)
     return None
-
-
-def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Settings) -> AdoptOrder:
-    """The tags that the node gets: of the record only what proves the pair by itself (P1)."""
-    tags = Tags(settings.pool)
-    record = seen.pairs.record_of.get(item.id)
-    if item.record and record is not None and record.claim is not None:
-        tags = Tags(settings.pool, record.uuid, record.claim.incarnation)
-    return AdoptOrder(item, tags, snapshot.now + ORDER_TTL_S)
-
-
-def confirm_adoption(
-    order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
-) -> Verdict:
-    """The last word before the tags are written: ADOPT, or KEEP with what forbids it now.
-
-    `node` is what the cloud answered right now, `snapshot` is of this moment.
-    """
-    node_id = order.node_id
-    if node is None or node.is_absent:
-        return keep(node_id, Reason.NODE_ABSENT)
-    if snapshot.now > order.not_after:
-        return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
-    block = standing_block(snapshot, settings)
-    if block is not None:
-        return keep(node_id, block[0], **block[1])
-    if node.tags.pool == settings.pool:
-        return keep(node_id, Reason.ADOPTED)
-    changed = _not_as_named(order.item, node, snapshot)
-    if changed is None and order.tags.record is not None:
-        # The pair must be what it was: the record's own life is in the tags.
-        record = seen.pairs.record_of.get(node_id)
-        if record is None or record.incarnation != order.tags.incarnation:
-            return keep(node_id, Reason.PAIR_UNPROVEN)
-    if changed is not None:
-        return keep(node_id, changed.reason, **changed.measures)
-    return Verdict(Kind.ADOPT, Reason.ADOPTED, node_id)
 
 
 def adoptable(seen: Picture, settings: Settings) -> Iterator[Candidate]:

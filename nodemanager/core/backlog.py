@@ -15,7 +15,6 @@ from typing import Any
 
 from nodemanager.core.model import Record
 from nodemanager.core.pairing import Pairs
-from nodemanager.core.plan import Plan
 from nodemanager.core.rates import name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.signs import newest_sign
@@ -95,19 +94,6 @@ class Picture:
     records: Mapping[str, Record]
     verdicts: Mapping[str, Verdict]
     pairs: Pairs
-
-
-def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
-    """None for a decision that could not be taken."""
-    listing = made.history.records
-    if made.aborted is not None or listing is None:
-        return None
-    return Picture(
-        snapshot,
-        {record.uuid: record for record in listing.items},
-        {verdict.id: verdict for verdict in made.records},
-        made.pairs,
-    )
 
 
 def standing_of(item: Item, seen: Picture) -> Standing:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
 from nodemanager.core import history as histories
+from nodemanager.core.backlog import Picture
 from nodemanager.core.bearers import each_once
-from nodemanager.core.binding import BindOrder, bind_orders
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.changed import changed
@@ -29,7 +29,8 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
-from nodemanager.core.drain import DrainOrder, drain_orders
+from nodemanager.core.execute.bind import BindOrder, bind_orders
+from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder, prune_orders
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt
@@ -541,3 +542,16 @@ def _counts(
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)
+
+
+def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
+    """None for a decision that could not be taken."""
+    listing = made.history.records
+    if made.aborted is not None or listing is None:
+        return None
+    return Picture(
+        snapshot,
+        {record.uuid: record for record in listing.items},
+        {verdict.id: verdict for verdict in made.records},
+        made.pairs,
+    )

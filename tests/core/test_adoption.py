@@ -9,13 +9,13 @@ import pytest
 
 from nodemanager.core.adoption import (
     adoptable,
-    confirm_adoption,
     node_version,
-    order_adoption,
     standing_of_node,
 )
-from nodemanager.core.backlog import Deed, Item, Picture, Stand, picture_of
+from nodemanager.core.backlog import Deed, Item, Picture, Stand
+from nodemanager.core.execute.adopt import confirm_adoption, order_adoption
 from nodemanager.core.model import CloudState, Tags
+from nodemanager.core.plan import picture_of
 from nodemanager.core.reasons import Kind, Reason
 from tests.core.build import POOL, World, incarnation_of, node, world
 

@@ -12,7 +12,6 @@ from nodemanager.core.backlog import (
     Item,
     Picture,
     Stand,
-    picture_of,
     proposal,
     standing_of,
 )
@@ -29,6 +28,7 @@ from nodemanager.core.backlog_run import (
 )
 from nodemanager.core.breaker import Cause, opened
 from nodemanager.core.marks import Mark
+from nodemanager.core.plan import picture_of
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 from tests.core.build import START, World, cleaned, world

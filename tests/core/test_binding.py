@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.binding import BIND_LIMIT, BindOrder
+from nodemanager.core.execute.bind import BIND_LIMIT, BindOrder
 from nodemanager.core.marks import Mark
 from nodemanager.core.plan import Plan
 from nodemanager.core.snapshot import Expected, Flight
 from tests.core.build import World, incarnation_of, world
 
-ORDER = BindOrder("r1", incarnation_of("r1"), "i-own")
+ORDER = BindOrder("r1", incarnation_of("r1"), "i-own", "p")
 
 
 def forged(**settings: object) -> World:

@@ -7,8 +7,8 @@ again; the journal can't be written; and the world does what `Tiny.changes` has.
 and a run has so many at the most.
 
 What holds in every scene is `Tiny.wrong`'s to say, by what truly is. What holds for each workflow:
-no write leaves that the journal does not have, and from everywhere an end is reached once nothing
-fails any more.
+no write that frees or destroys leaves before the journal has it, and from everywhere an end is
+reached once nothing fails any more.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ from nodemanager.actors.intents import fields_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.runner import Runner, Running
 from nodemanager.core.execute.books import Learned
-from nodemanager.core.execute.effects import Effect, Wait, Write
-from nodemanager.core.execute.workflow import About, Begin, Event, Key, Seen, State, Workflow
+from nodemanager.core.execute.effects import Effect, Intended, Wait, Write
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Begin,
+    Event,
+    Key,
+    Seen,
+    State,
+    Workflow,
+)
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Leftover
 from nodemanager.errors import RemoteError, StoreError
@@ -62,16 +71,20 @@ class Tiny(Protocol[W]):
         """What may happen by itself, or by another's hand."""
         ...
 
-    def progress(self, world: W) -> Iterable[tuple[str, W]]:
-        """What others bring about in the end: it is no fault."""
-        ...
-
-    def expires(self, state: Any) -> bool:
-        """Whether it is left by `action_timeout` alone: where nothing more will be heard."""
-        ...
-
     def wrong(self, before: Scene[W], after: Scene[W]) -> str | None:
         """What must not be; None where all is well."""
+        ...
+
+
+class Knowing(Tiny[W], Protocol[W]):
+    """One whose world has what the manager knows, too."""
+
+    def learns(self, world: W, one: Learned) -> W:
+        """The world once the manager has entered that into its books."""
+        ...
+
+    def forgets(self, world: W) -> W:
+        """The world once the manager was killed."""
         ...
 
 
@@ -141,7 +154,7 @@ class _Stand:
     def fold(self, fact: Fact) -> None:
         self.told.append(type(fact).__name__)
 
-    def crew_for(self, effect: Effect) -> _Stand:
+    def crew_for(self, action: Action) -> _Stand:
         return self
 
     def remind(self, seconds: float, message: WaitOver) -> None:
@@ -153,6 +166,9 @@ class _Stand:
 
     def learn(self, one: Learned) -> None:
         self.told.append(type(one).__name__)
+        learns = getattr(self.tiny, "learns", None)
+        if learns is not None:
+            self.scene = replace(self.scene, world=learns(self.scene.world, one))
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         if self.scene.journal_works:
@@ -173,7 +189,7 @@ class _Stand:
 
     def give(self, key: str, order: CarryOut) -> None:
         self.out.append(order.effect)
-        if isinstance(order.effect, Write) and self.kept is None:
+        if isinstance(order.effect, Intended) and self.kept is None:
             self.unwritten.append(order.effect)
 
     go_on = give
@@ -322,7 +338,8 @@ class Explorer(Generic[W]):
             return
         for label, world in self.tiny.changes(scene.world):
             yield label, True, replace(scene, world=world)
-        for label, world in self.tiny.progress(scene.world):
+        progress = getattr(self.tiny, "progress", lambda world: ())
+        for label, world in progress(scene.world):
             yield label, False, replace(scene, world=world)
         if scene.journal_works:
             yield "the journal fails", True, replace(scene, journal_works=False)
@@ -334,7 +351,7 @@ class Explorer(Generic[W]):
             if scene.journal_works:
                 yield "restart", False, self._restarted(scene)
             return
-        yield "kill -9", True, _killed(scene)
+        yield "kill -9", True, self._killed(scene)
         yield from self._answers(scene)
         if scene.running is not None and scene.running.listens:
             stand = _Stand(self.tiny, scene)
@@ -343,7 +360,7 @@ class Explorer(Generic[W]):
         if scene.running is not None and scene.running.is_under_way:
             stand = _Stand(self.tiny, scene)
             stand.run().expire(NOW + 1e6, 1.0)
-            is_fault = not self.tiny.expires(scene.running)
+            is_fault = not getattr(self.tiny, "expires", lambda state: False)(scene.running)
             yield from self._and_killed("it takes too long", is_fault, stand)
 
     def _answers(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
@@ -387,8 +404,16 @@ class Explorer(Generic[W]):
         after = stand.after()
         yield label, is_fault, after
         if after.kept != stand.scene.kept:
-            killed = replace(_killed(replace(after, out=stand.scene.out)))
+            killed = self._killed(replace(after, out=stand.scene.out))
             yield f"{label}, and killed at the commit", True, killed
+
+    def _killed(self, scene: Scene[W]) -> Scene[W]:
+        """What was on its way may still take effect."""
+        loose = tuple(one for one in scene.out if isinstance(one, Write))
+        forgets = getattr(self.tiny, "forgets", None)
+        world = scene.world if forgets is None else forgets(scene.world)
+        loose = (*scene.loose, *loose)
+        return replace(scene, world=world, is_up=False, running=None, out=(), held=(), loose=loose)
 
     def _restarted(self, scene: Scene[W]) -> Scene[W]:
         stand = _Stand(self.tiny, scene)
@@ -398,12 +423,6 @@ class Explorer(Generic[W]):
             stand.runner.load([kept])
             stand.runner.resume(NOW)
         return stand.after(is_up=True)
-
-
-def _killed(scene: Scene[W]) -> Scene[W]:
-    """What was on its way may still take effect."""
-    loose = tuple(one for one in scene.out if isinstance(one, Write))
-    return replace(scene, is_up=False, running=None, out=(), held=(), loose=(*scene.loose, *loose))
 
 
 def _name(effect: Effect) -> str:

@@ -83,12 +83,6 @@ class TinyPrune:
         if world.lease:
             yield "lease lost", replace(world, lease=False)
 
-    def progress(self, world: Tiny) -> Iterable[tuple[str, Tiny]]:
-        return ()
-
-    def expires(self, state: Any) -> bool:
-        return False
-
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
         if now.record == DELETED and was.record == CLAIMED:

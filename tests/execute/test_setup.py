@@ -130,9 +130,6 @@ class TinySetUp:
         if world.nodes and not world.pinged:
             yield "the node pings", replace(world, pinged=True)
 
-    def expires(self, state: Any) -> bool:
-        return False
-
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         if after.world.nodes > 1:
             return "two nodes of one set-up"

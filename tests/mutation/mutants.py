@@ -378,7 +378,7 @@ MUTANTS = (
     TextMutant(
         "P1",
         "an adoption tags a pair that is no pair any more",
-        "core/adoption.py",
+        "core/execute/adopt.py",
         "if record is None or record.incarnation != order.tags.incarnation:",
         "if False:",
         "tests/core/test_adoption.py::test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted",
@@ -386,7 +386,7 @@ MUTANTS = (
     TextMutant(
         "D11",
         "an adoption order stands for ever",
-        "core/adoption.py",
+        "core/execute/adopt.py",
         "    if snapshot.now > order.not_after:\n",
         "    if False:\n",
         "tests/core/test_adoption.py::test_the_last_look_adopts_only_what_is_as_it_was",

@@ -9,8 +9,9 @@ import pytest
 import requests
 
 from nodemanager.actors.backlog_desk import Shown
-from nodemanager.core.backlog import Deed, Item, Picture, picture_of
+from nodemanager.core.backlog import Deed, Item, Picture
 from nodemanager.core.backlog_run import Order, Run, begun
+from nodemanager.core.plan import picture_of
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board

@@ -1,4 +1,6 @@
-"""What workflows leave behind for the plans: limits, nodes not listed yet, sizes of claims."""
+"""What workflows leave behind for the plans: limits, nodes not listed yet, sizes of claims, orders
+to drain that stand.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from nodemanager.core.backlog_run import Step as ItemStep
 from nodemanager.core.demand import after_refusal, after_success
+from nodemanager.core.history import Records
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Limits
+from nodemanager.core.verdict import Verdict
 from nodemanager.errors import RemoteError
 
 
@@ -93,6 +98,39 @@ class PinsDoubted:
     node_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class DrainTold:
+    """The number of the order to drain that the record's node is told by, or None (D12).
+
+    None, too, from when another order is on its way: nobody knows then what the node is told.
+    """
+
+    record: str
+    order: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A record is its node's again (U8)."""
+
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotRestored:
+    """Why a record that was freed by mistake stays free, told once for each reason (U8)."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded:
+    """What became of an item of the backlog run that was let go (S5)."""
+
+    key: str
+    step: ItemStep
+
+
 Learned = (
     Claimed
     | CreateRefused
@@ -104,7 +142,46 @@ Learned = (
     | PinsTold
     | PinsCalledOff
     | PinsDoubted
+    | DrainTold
+    | Restored
+    | NotRestored
+    | ItemEnded
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Drains:
+    """The orders to drain that this run gave, and that stand (D12).
+
+    By record uuid: the order's number, and when it was given (CLOCK_BOOTTIME). An order of unknown
+    outcome counts for nothing: it is given anew, by another number.
+    """
+
+    given: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+    @property
+    def orders(self) -> dict[str, str]:
+        """The numbers alone, by record uuid."""
+        return {uuid: order for uuid, (order, _) in self.given.items()}
+
+    def after_told(self, told: DrainTold, now: float) -> Drains:
+        given = {uuid: one for uuid, one in self.given.items() if uuid != told.record}
+        if told.order is not None:
+            given[told.record] = told.order, now
+        return Drains(given)
+
+    def after_listing(self, listing: Records) -> Drains:
+        """Without the orders that a complete listing does not show, begun since they were given."""
+        if not (self.given and listing.complete):
+            return self
+        shown = {record.uuid: record.drain for record in listing.items}
+        return Drains(
+            {
+                uuid: (order, at)
+                for uuid, (order, at) in self.given.items()
+                if at >= listing.started_at or shown.get(uuid) == order
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +194,7 @@ class Books:
     sizes: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Counter[str] = field(default_factory=Counter)
     pins_failed: Mapping[str, int] = field(default_factory=dict)
+    drains: Drains = field(default_factory=Drains)
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
@@ -146,5 +224,9 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
         case PinsTold(node_id):
             left = {id: count for id, count in books.pins_failed.items() if id != node_id}
             return replace(books, pins_failed=left)
+        case DrainTold():
+            return replace(books, drains=books.drains.after_told(one, now))
         case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted():
+            return books
+        case Restored() | NotRestored() | ItemEnded():
             return books

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodemanager.core.execute.adopt import Adopt
+from nodemanager.core.execute.bind import Bind
+from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.prune import Prune
+from nodemanager.core.execute.restore import Restore
 from nodemanager.core.execute.setup import SetUp
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Workflow
 
-WORKFLOWS: tuple[Workflow[Any], ...] = (Prune(), SetUp(), ShutDown())
+WORKFLOWS: tuple[Workflow[Any], ...] = (
+    Adopt(),
+    Bind(),
+    Drain(),
+    Prune(),
+    Restore(),
+    SetUp(),
+    ShutDown(),
+)

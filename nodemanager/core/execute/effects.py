@@ -5,10 +5,10 @@ Each is carried out by one worker (nodemanager/actors), which says what came bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodemanager.core.destroy import ShutdownEvidence
-from nodemanager.core.model import Claim, CloudNode, Leftover, Record, Size
+from nodemanager.core.model import Claim, CloudNode, Leftover, Record, Size, Tags
 from nodemanager.errors import RemoteError
 
 
@@ -30,6 +30,13 @@ class CheckImage:
 @dataclass(frozen=True, slots=True)
 class FindByTag:
     """Ask the cloud which nodes bear the record's tag. Answered with these."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """Read the record. Answered with it, or None where there is none."""
 
     uuid: str
 
@@ -95,6 +102,37 @@ class NodeLooked:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteClaim:
+    """Put the claim on the record where it is still at this version."""
+
+    record: Record
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class TellDrain:
+    """Put the order to drain into the answers to the pings of the record's node, or take it out.
+
+    Only while the record has the incarnation and the order that this one has (D12). Answered with
+    the record as it stands since.
+    """
+
+    record: Record
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """Put the freed record, as it is now, back to what is `known` of it (U8).
+
+    Answered with the record as it stands since.
+    """
+
+    record: Record
+    known: Record = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AskNode:
     """Ask the cloud for the node by its id. Answered with it, None for "no such node"."""
 
@@ -107,6 +145,14 @@ class DestroyNode:
 
     node_id: str
     not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptNode:
+    """Put these tags on a node that somebody made by hand (D11)."""
+
+    node_id: str
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +169,10 @@ class Wait:
     seconds: float
 
 
-Question = LookAtRecord | CheckImage | FindByTag | LookAtNode | AskNode
-StoreWrite = DeleteRecord | ClaimRecord | RenewClaim
-CloudWrite = CreateNode | DestroyNode
+Question = LookAtRecord | ReadRecord | CheckImage | FindByTag | LookAtNode | AskNode
+Intended = DeleteRecord | ClaimRecord | RenewClaim | CreateNode | DestroyNode
+"""Writes that the journal has as begun before they leave (R1)."""
+StoreWrite = DeleteRecord | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
+CloudWrite = CreateNode | DestroyNode | AdoptNode
 Write = StoreWrite | CloudWrite
 Effect = Question | Write | Wait

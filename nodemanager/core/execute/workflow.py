@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from nodemanager.core.backlog import Picture
+from nodemanager.core.backlog_run import Run
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.facts import Fact
@@ -26,7 +28,11 @@ from nodemanager.errors import RemoteError
 class Action(StrEnum):
     """What is done. The value is the kind of its entry in the journal, too."""
 
+    ADOPT = "adopt"
+    BIND = "bind"
+    DRAIN = "drain"
     PRUNE = "prune"
+    RESTORE = "restore"
     SETUP = "create"
     SHUTDOWN = "destroy"
     CLEAN = "clean"
@@ -130,6 +136,10 @@ class Seen:
     unmet: frozenset[str] = frozenset()
     undecided: bool = False
     pins_failed: Mapping[str, int] = field(default_factory=dict)
+    picture: Picture | None = None
+    """The newest decision that could be taken; for an adoption alone, as is `run`."""
+    run: Run | None = None
+    """The backlog run that lets nodes go."""
 
 
 # What a workflow makes of it.

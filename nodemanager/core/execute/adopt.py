@@ -1,0 +1,221 @@
+"""Our tags are put on the nodes that an operator named, and on no others (SAFETY.md D11).
+
+The backlog run lets a node go (`adoption` judges it); the workflow asks the cloud for it, confirms,
+and writes the tags. The run is its intent: a later process finds it open, and what bears our tag by
+then is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.core import backlog_run
+from nodemanager.core.adoption import not_as_named
+from nodemanager.core.backlog import PASSING, Item, Picture
+from nodemanager.core.backlog_run import Step as ItemStep
+from nodemanager.core.backlog_run import Where
+from nodemanager.core.execute.books import ItemEnded
+from nodemanager.core.execute.effects import AdoptNode, AskNode
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.model import CloudNode, Tags
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import ORDER_TTL_S, Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+from nodemanager.core.verdict import Verdict, keep
+from nodemanager.errors import RemoteError, Throttled
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOrder:
+    """One node to put our tags on; `not_after` is CLOCK_BOOTTIME."""
+
+    item: Item
+    tags: Tags
+    not_after: float
+    plan_id: str
+
+    @property
+    def node_id(self) -> str:
+        return self.item.id
+
+
+def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Settings) -> AdoptOrder:
+    """The tags that the node gets: of the record only what proves the pair by itself (P1)."""
+    tags = Tags(settings.pool)
+    record = seen.pairs.record_of.get(item.id)
+    if item.record and record is not None and record.claim is not None:
+        tags = Tags(settings.pool, record.uuid, record.claim.incarnation)
+    return AdoptOrder(item, tags, snapshot.now + ORDER_TTL_S, snapshot.plan_id)
+
+
+def confirm_adoption(
+    order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the tags are written: ADOPT, or KEEP with what forbids it now.
+
+    `node` is what the cloud answered right now, `snapshot` is of this moment.
+    """
+    node_id = order.node_id
+    if node is None or node.is_absent:
+        return keep(node_id, Reason.NODE_ABSENT)
+    if snapshot.now > order.not_after:
+        return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    block = standing_block(snapshot, settings)
+    if block is not None:
+        return keep(node_id, block[0], **block[1])
+    if node.tags.pool == settings.pool:
+        return keep(node_id, Reason.ADOPTED)
+    changed = not_as_named(order.item, node, snapshot)
+    if changed is None and order.tags.record is not None:
+        # The pair must be what it was: the record's own life is in the tags.
+        record = seen.pairs.record_of.get(node_id)
+        if record is None or record.incarnation != order.tags.incarnation:
+            return keep(node_id, Reason.PAIR_UNPROVEN)
+    if changed is not None:
+        return keep(node_id, changed.reason, **changed.measures)
+    return Verdict(Kind.ADOPT, Reason.ADOPTED, node_id)
+
+
+# The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """The last look was asked for; nothing is written yet."""
+
+    order: AdoptOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adopting:
+    """The tags were sent."""
+
+    order: AdoptOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long; its worker may still answer, and only then is it tried again."""
+
+    order: AdoptOrder
+    before = None
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = Looking | Adopting | GivenUp
+
+
+class Adopt:
+    """Look, confirm, write. Writing the same tags twice changes nothing."""
+
+    action = Action.ADOPT
+    states = (Looking, Adopting, GivenUp)
+
+    def id(self, order: AdoptOrder) -> str:
+        return order.item.key
+
+    def about(self, state: State) -> About:
+        # It blocks nobody: an untagged node is never drained or destroyed (D11).
+        return About()
+
+    def flight(self, state: State) -> str:
+        return "adopt"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: AdoptOrder, seen: Seen) -> Step[State]:
+        return Step(Looking(order), (AskNode(order.node_id),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        order = state.order
+        match event:
+            case Answered(effect=AdoptNode()):
+                return _adopted(order, seen)
+            case Answered(effect=AskNode(), answer=node) if isinstance(state, Looking):
+                return _looked(order, node, seen)
+            case Failed(effect=AskNode()) if state.is_under_way and not _is_over(order, seen):
+                return _failed(order, event.error)
+            case Failed(effect=AskNode()):
+                return Step(None)
+            case Failed(error=error):
+                return _failed(order, error)
+            case Answered():
+                return Step(None)
+            case Expired():
+                return Step(GivenUp(order))
+        return Step(state)
+
+
+def _is_over(order: AdoptOrder, seen: Seen) -> bool:
+    """Whether nobody wants it any more, or nothing new may be begun."""
+    wanted = order.item in backlog_run.due_adoptions(seen.run)
+    return not wanted or seen.picture is None or seen.stopping
+
+
+def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State]:
+    if _is_over(order, seen) or seen.picture is None:
+        return Step(None)
+    verdict = confirm_adoption(order, node, seen.picture, seen.snapshot, seen.settings)
+    if verdict.kind is Kind.ADOPT:
+        return Step(Adopting(order), (AdoptNode(order.node_id, order.tags),))
+    if verdict.reason is Reason.ADOPTED:
+        # The listing is older than the tag, which the look shows.
+        return _over(order, ItemStep(Where.ALREADY, Reason.ADOPTED))
+    if verdict.reason in PASSING:
+        return Step(None)
+    return _over(order, ItemStep(Where.SKIPPED, verdict.reason, verdict.measures or {}))
+
+
+def _adopted(order: AdoptOrder, seen: Seen) -> Step[State]:
+    fields = {
+        "reason": Reason.ADOPTED,
+        "node": order.node_id,
+        "pool": order.tags.pool,
+        "record": order.tags.record,
+        "incarnation": order.tags.incarnation,
+        "by": seen.run.by if seen.run is not None else None,
+    }
+    told = Told(Name.NODE_ADOPTED, fields)
+    return _over(order, ItemStep(Where.DONE, Reason.ADOPTED), told)
+
+
+def _failed(order: AdoptOrder, error: RemoteError) -> Step[State]:
+    """One that may pass is tried again with the next decision."""
+    fields = {"node": order.node_id, "error": error}
+    told = Told(Name.NODE_ADOPT_FAILED, fields, Level.WARNING)
+    if not error.definite or isinstance(error, Throttled):
+        return Step(None, tell=(told,))
+    return _over(order, ItemStep(Where.SKIPPED, Reason.ADOPT_REFUSED, {"error": str(error)}), told)
+
+
+def _over(order: AdoptOrder, step: ItemStep, *tell: Told) -> Step[State]:
+    return Step(None, tell=tell, learn=(ItemEnded(order.item.key, step),))

@@ -1,0 +1,201 @@
+"""Which node a claimed record's is, written into its claim, so that the store can hold pings
+against it (SAFETY.md P1a).
+
+It is the node that bears our tag, or that the create answered. A manager that was killed between
+the create and this write finds the tag, so that nothing has to be remembered for it.
+
+The plan orders (`bind_orders`); the workflow reads the record anew, since each ping makes another
+version, confirms, and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.core.execute.effects import ReadRecord, WriteClaim
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.model import Claim, Record
+from nodemanager.core.pairing import Pairs
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+
+BIND_LIMIT = 20
+"""So many in one plan: after an upgrade no claim names its node, and cleans need their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindOrder:
+    """One claim to write its node's id in."""
+
+    uuid: str
+    incarnation: str
+    node_id: str
+    plan_id: str
+
+
+def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[BindOrder, ...]:
+    """Whose node is known and not written down. Where a store can't compare, nothing is: a late
+    write could put back a claim that was freed since (C12)."""
+    records = snapshot.history.records
+    if records is None or not settings.compare_and_set:
+        return ()
+    if standing_block(snapshot, settings, polls=False, breaker=False) is not None:
+        return ()
+    found: list[BindOrder] = []
+    for record in _unbound(records.items, snapshot):
+        node_id = _node_of(record, snapshot, pairs)
+        if node_id is not None and record.incarnation is not None:
+            order = BindOrder(record.uuid, record.incarnation, node_id, snapshot.plan_id)
+            found.append(order)
+            if len(found) == BIND_LIMIT:
+                break
+    return tuple(found)
+
+
+def _unbound(records: tuple[Record, ...], snapshot: Snapshot) -> Iterator[Record]:
+    for record in records:
+        claim = record.claim
+        if claim is None or claim.node_id is not None or record.problems or record.held:
+            continue
+        uuid, listing = record.uuid, snapshot.history.records
+        if uuid in snapshot.holds or uuid in snapshot.record_flights:
+            continue
+        # One that something of ours ended for since is shown as it was.
+        if listing is not None and snapshot.touched.get(uuid, -1.0) < listing.started_at:
+            yield record
+
+
+def _node_of(record: Record, snapshot: Snapshot, pairs: Pairs) -> str | None:
+    node = pairs.node_of.get(record.uuid)
+    if node is not None:
+        return node.id if node.tags.record == record.uuid else None
+    expected = snapshot.expected.get(record.uuid)
+    if expected is not None and expected.incarnation == record.incarnation:
+        return expected.node_id
+    return None
+
+
+def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim | None:
+    """The claim to write, on the record as it was just read; None where nothing is to be written.
+
+    Another life of the record needs no word of this node.
+    """
+    snapshot, uuid = seen.snapshot, order.uuid
+    claim = record.claim if record is not None else None
+    if record is None or claim is None or claim.incarnation != order.incarnation:
+        return None
+    if claim.node_id is not None or record.problems or record.held or uuid in snapshot.holds:
+        return None
+    if standing_block(snapshot, seen.settings, polls=False, breaker=False) is not None:
+        return None
+    if uuid in snapshot.record_flights or seen.stopping:
+        return None
+    return replace(claim, node_id=order.node_id)
+
+
+# The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The record is read anew; nothing is written yet."""
+
+    order: BindOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The claim that names its node was sent. A restart finds the tag, and orders it again."""
+
+    order: BindOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long and is judged afresh; its worker may still answer."""
+
+    order: BindOrder
+    before = None
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = Reading | Writing | GivenUp
+
+
+class Bind:
+    """Read, confirm, write. The write is bound to a version: none of it can come late."""
+
+    action = Action.BIND
+    states = (Reading, Writing, GivenUp)
+
+    def id(self, order: BindOrder) -> str:
+        return order.uuid
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.uuid)
+
+    def flight(self, state: State) -> str:
+        return "bind"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: BindOrder, seen: Seen) -> Step[State]:
+        return Step(Reading(order), (ReadRecord(order.uuid),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        order = state.order
+        match event:
+            case Failed(error=error):
+                # A ping that came in between, or worse: the next plan tries again.
+                return Step(None, tell=(_told(order, error),))
+            case Answered(effect=WriteClaim()):
+                return Step(None, tell=(_told(order, None),))
+            case Answered(effect=ReadRecord(), answer=record) if isinstance(state, Reading):
+                claim = confirm_bind(order, record, seen)
+                if claim is None:
+                    return Step(None)
+                return Step(Writing(order), (WriteClaim(record, claim),))
+            case Answered():
+                return Step(None)
+            case Expired():
+                return Step(GivenUp(order))
+        return Step(state)
+
+
+def _told(order: BindOrder, error: Exception | None) -> Told:
+    fields = {
+        "record": order.uuid,
+        "node": order.node_id,
+        "incarnation": order.incarnation,
+        "error": error,
+    }
+    return Told(Name.RECORD_BOUND, fields, Level.DEBUG if error is None else Level.WARNING)

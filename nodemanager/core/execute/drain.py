@@ -1,0 +1,156 @@
+"""Which nodes are told to take no more work, and which to take it again (SAFETY.md D12).
+
+The plan orders (`drain_orders`); the workflow tells the node. Which orders of this run stand is in
+the books (`Drains`): a node goes only once it has drained by such a one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.core.by_hand import of_node
+from nodemanager.core.execute.books import DrainTold
+from nodemanager.core.execute.effects import TellDrain
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.idle import can_drain
+from nodemanager.core.model import Record
+from nodemanager.core.node_view import NodeView
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import standing_block
+
+UNDECIDED = frozenset(
+    {Reason.HELD, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.IMPOSSIBLE}
+)
+"""Nodes that nothing is to be told of now: what they were told stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOrder:
+    """Tell the node of `record` to take no more work; or with `on` False to take it again."""
+
+    node_id: str
+    record: Record
+    on: bool
+    reason: Reason
+    plan_id: str
+
+
+def drain_orders(
+    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
+) -> Iterator[DrainOrder]:
+    """The orders that this plan calls for.
+
+    A node is told to drain that would go had it drained, or that an operator drains. By what this
+    run itself told alone: an order of a former run may yet be taken back, by a write of that run
+    that is still on its way. What nobody drains any more is told so, whoever drained it.
+    """
+    # An open breaker forbids to destroy a node, not to give it work again.
+    if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
+        return
+    unwanted, told = snapshot.history.unwanted, snapshot.drain_orders
+    for view in views:
+        record, node_id, reason = view.record, view.node.id, view.verdict.reason
+        if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
+            continue
+        if node_id not in unwanted:
+            if record.drain is not None:
+                yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
+        elif record.uuid not in told and not snapshot.breaker.is_open:
+            drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
+            if drains and can_drain(record, settings):
+                yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
+
+
+# The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """The order was sent; what the node is told, nobody knows until the answer."""
+
+    order: DrainOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long: whatever its worker answers, the order is given anew."""
+
+    order: DrainOrder
+    before = None
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = Telling | GivenUp
+
+
+class Drain:
+    """One write, bound to the incarnation and to the order that stands: a late one is refused."""
+
+    action = Action.DRAIN
+    states = (Telling, GivenUp)
+
+    def id(self, order: DrainOrder) -> str:
+        return order.record.uuid
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.record.uuid)
+
+    def flight(self, state: State) -> str:
+        return "drain"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: DrainOrder, seen: Seen) -> Step[State]:
+        unknown = DrainTold(order.record.uuid, None)
+        return Step(Telling(order), (TellDrain(order.record, order.on),), learn=(unknown,))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        order = state.order
+        match event:
+            case Failed(error=error):
+                return Step(None, tell=(_told(order, error),))
+            case Answered(answer=Record() as after):
+                told = DrainTold(after.uuid, after.drain)
+                is_known = isinstance(state, Telling)
+                return Step(None, tell=(_told(order, None),), learn=(told,) if is_known else ())
+            case Expired():
+                return Step(GivenUp(order))
+        return Step(state)
+
+
+def _told(order: DrainOrder, error: Exception | None) -> Told:
+    fields = {
+        "node": order.node_id,
+        "record": order.record.uuid,
+        "reason": order.reason,
+        "action": "drain" if order.on else "resume",
+        "error": error,
+        "plan": order.plan_id,
+    }
+    return Told(Name.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)

@@ -1,0 +1,211 @@
+"""A record that was freed by mistake is given back to its node (SAFETY.md U8).
+
+`false_clean` says which lives may be, and the plan has these; the workflow reads the record anew,
+confirms, and writes the pre-image of the clean back. A restart needs to remember none of it: the
+breaker has the life, and an earlier try that took effect shows in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.core import false_clean
+from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
+from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Seen,
+    Step,
+    Told,
+)
+from nodemanager.core.model import FreedLife, Record
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.standing import standing_block
+from nodemanager.core.verdict import Verdict, keep
+from nodemanager.errors import Conflict, NoSuchRecord, RemoteError, SlotTaken
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOrder:
+    """One life to give its record back; `known` is the record as it was before its clean."""
+
+    life: FreedLife
+    known: Record | None = field(repr=False)
+    plan_id: str
+
+    @property
+    def uuid(self) -> str:
+        return self.life.record
+
+
+def order_restore(life: FreedLife, images: Iterable[Record], plan_id: str) -> RestoreOrder:
+    """The order, with the newest pre-image of that life. `images` are the newest first."""
+    lives = (one for one in images if one.holds_anything)
+    known = next((one for one in lives if one.incarnation == life.incarnation), None)
+    return RestoreOrder(life, known, plan_id)
+
+
+def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> Verdict:
+    """The last word before the write: RESTORE, or KEEP with what forbids it now.
+
+    `record` is as it was just read.
+    """
+    life, uuid, snapshot = order.life, order.uuid, seen.snapshot
+    if record is None:
+        return keep(uuid, Reason.RECORD_DELETED, error=NoSuchRecord(f"no record {uuid}"))
+    if record.holds_anything:
+        error = Conflict(f"record {uuid} was claimed or written to since")
+        return keep(uuid, Reason.RECORD_REUSED, error=error)
+    if record.held or uuid in snapshot.holds or life.node_id in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if seen.stopping:
+        return keep(uuid, Reason.STOPPING)
+    block = standing_block(snapshot, seen.settings, polls=False, breaker=False)
+    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
+        return keep(uuid, block[0], **block[1])
+    if life.key not in {one.key for one in false_clean.open_lives(snapshot.breaker)}:
+        # Its node is confirmed gone, or an operator closed the breaker.
+        return keep(uuid, Reason.NO_LONGER_WANTED)
+    return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, uuid)
+
+
+# The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The record is read anew; nothing is written yet."""
+
+    order: RestoreOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """The pre-image was sent."""
+
+    order: RestoreOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """It took too long and is judged afresh; its worker may still answer."""
+
+    order: RestoreOrder
+    before = None
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = Reading | Restoring | GivenUp
+
+
+class Restore:
+    """Read, confirm, write. Where the store compares, none of it can come late."""
+
+    action = Action.RESTORE
+    states = (Reading, Restoring, GivenUp)
+
+    def id(self, order: RestoreOrder) -> str:
+        return order.uuid
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.uuid)
+
+    def flight(self, state: State) -> str:
+        return "restore"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: RestoreOrder, seen: Seen) -> Step[State]:
+        if order.known is None:
+            return Step(None, learn=(NotRestored(keep(order.uuid, Reason.NO_PRE_IMAGE)),))
+        return Step(Reading(order), (ReadRecord(order.uuid),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        order = state.order
+        match event:
+            case Answered(effect=RestoreRecord(), answer=after):
+                return _restored(order, after, seen)
+            case Failed(effect=RestoreRecord(), error=error):
+                is_over = error.definite or error.unsent
+                return _failed(order, error, () if is_over else (WriteInDoubt(order.uuid),))
+            case Failed(error=error):
+                return _failed(order, error)
+            case Answered(answer=record) if isinstance(state, Reading):
+                return _read(order, record, seen)
+            case Answered():
+                return Step(None)
+            case Expired():
+                in_doubt = isinstance(state, Restoring)
+                learn = (WriteInDoubt(order.uuid),) if in_doubt else ()
+                return Step(GivenUp(order), learn=learn)
+        return Step(state)
+
+
+def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State]:
+    incarnation = order.life.incarnation
+    if record is not None and incarnation is not None and record.incarnation == incarnation:
+        # An earlier try, whose answer was lost.
+        return _restored(order, record, seen)
+    verdict = confirm_restore(order, record, seen)
+    if verdict.kind is Kind.RESTORE and record is not None and order.known is not None:
+        return Step(Restoring(order), (RestoreRecord(record, order.known),))
+    # What passes by itself is not told: the next plans judge it again.
+    lasts = verdict.reason in false_clean.LASTING
+    return Step(None, learn=(NotRestored(verdict),) if lasts else ())
+
+
+def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State]:
+    life = order.life
+    fields = {
+        "reason": Reason.FALSE_CLEAN,
+        "record": life.record,
+        "slot": after.slot_number,
+        "host": after.hostname,
+        "incarnation": life.incarnation,
+        "node": life.node_id,
+        "guarantee": seen.guarantee,
+    }
+    told = Told(Name.RECORD_RESTORED, fields, Level.WARNING)
+    return Step(None, tell=(told,), learn=(Restored(life.record),))
+
+
+_WHY = {
+    SlotTaken: Reason.SLOT_TAKEN,
+    NoSuchRecord: Reason.RECORD_DELETED,
+    Conflict: Reason.RECORD_REUSED,
+}
+
+
+def _failed(
+    order: RestoreOrder, error: RemoteError, learn: tuple[Learned, ...] = ()
+) -> Step[State]:
+    reason = next((why for kind, why in _WHY.items() if isinstance(error, kind)), None)
+    if reason is not None:
+        not_restored = NotRestored(keep(order.uuid, reason, error=error))
+        return Step(None, learn=(*learn, not_restored))
+    # Judged afresh from the next record listing.
+    fields = {"record": order.uuid, "error": error}
+    return Step(None, tell=(Told(Name.RECORD_NOT_RESTORED, fields, Level.WARNING),), learn=learn)

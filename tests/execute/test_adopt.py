@@ -1,0 +1,197 @@
+"""Adopting, whatever happens: our tags go on what the operator named, as it was named (D11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from nodemanager.core import backlog_run
+from nodemanager.core.adoption import node_version
+from nodemanager.core.backlog import Deed, Item
+from nodemanager.core.backlog_run import Run, Where
+from nodemanager.core.execute import adopt
+from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, order_adoption
+from nodemanager.core.execute.books import ItemEnded, Learned
+from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
+from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.marks import Mark
+from nodemanager.core.model import CloudNode, CloudState, Guarantee, Tags
+from nodemanager.core.plan import picture_of
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.verdict import Verdict
+from nodemanager.errors import BadRequest
+from tests.core.build import POOL, incarnation_of, world
+from tests.execute.explorer import Explored, Explorer, Scene
+
+OURS = Tags(POOL, "r1", incarnation_of("r1"))
+NONE, ANOTHERS = Tags(), Tags("other")
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A node that somebody made by hand, and the run's item that names it."""
+
+    tags: Tags = NONE
+    renamed: bool = False
+    state: CloudState | None = CloudState.RUNNING
+    """None: the cloud knows no such node."""
+    item: Where = Where.LET_GO
+    paused: bool = False
+    lease: bool = True
+    held: bool = False
+    stopping: bool = False
+
+    @property
+    def is_as_named(self) -> bool:
+        is_there = self.state not in (None, CloudState.TERMINATED)
+        return is_there and self.tags == NONE and not self.renamed and not self.held
+
+
+class TinyAdopt:
+    workflow = Adopt()
+
+    def __init__(self) -> None:
+        made = world(ids_unique=True)
+        made.add_record("r1", quiet=10.0, first_ping_at=made.ago(500.0))
+        self._node = made.add_node(id="i-r1", pool=None, age=1000.0)
+        made.poll()
+        snapshot = made.snapshot()
+        picture = picture_of(made.plan(), snapshot)
+        assert picture is not None
+        self._picture, self._snapshot, self._settings = picture, snapshot, made.settings
+        self._item = Item(Deed.ADOPT, "i-r1", node_version(self._node), "r1")
+        self._order = order_adoption(self._item, picture, snapshot, made.settings)
+        assert self._order.tags == OURS
+
+    def begins(self) -> Iterable[tuple[AdoptOrder, Tiny]]:
+        yield self._order, Tiny()
+        # The listing may be older than the tag.
+        yield self._order, Tiny(OURS)
+
+    @cache  # noqa: B019 - one exploration long
+    def seen(self, world: Tiny) -> Seen:
+        snapshot = replace(
+            self._snapshot,
+            lease=world.lease,
+            paused=Mark("somebody", 1.0, "") if world.paused else None,
+            holds=frozenset({"i-r1"} if world.held else ()),
+        )
+        steps = {self._item.key: backlog_run.Step(world.item)}
+        is_open = world.item is Where.LET_GO
+        run = Run("1", "eve", 1.0, 1.0, (self._item,), steps, ended_at=None if is_open else 2.0)
+        return Seen(
+            snapshot,
+            self._settings,
+            Guarantee.CAS,
+            stopping=world.stopping,
+            picture=self._picture,
+            run=run,
+        )
+
+    def learns(self, world: Tiny, one: Learned) -> Tiny:
+        assert isinstance(one, ItemEnded)
+        assert one.key == self._item.key
+        return replace(world, item=one.step.where)
+
+    def forgets(self, world: Tiny) -> Tiny:
+        return world
+
+    def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
+        match effect:
+            case AskNode() if world.state is None:
+                return None, world
+            case AskNode():
+                name = "renamed" if world.renamed else self._node.name
+                return replace(self._node, name=name, state=world.state, tags=world.tags), world
+            case AdoptNode() if world.state in (None, CloudState.TERMINATED):
+                return BadRequest("no such node"), world
+            case AdoptNode(tags=tags):
+                return None, replace(world, tags=tags)
+        raise AssertionError(f"an adoption asks for no {effect}")
+
+    def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
+        if world.tags == NONE:
+            yield "another pool takes it", replace(world, tags=ANOTHERS)
+        if not world.renamed:
+            yield "renamed", replace(world, renamed=True)
+        if world.state is not None:
+            yield "forgotten by the cloud", replace(world, state=None)
+            yield "terminated", replace(world, state=CloudState.TERMINATED)
+        if world.item is Where.LET_GO:
+            yield "the run is ended", replace(world, item=Where.STOPPED)
+        if not world.held:
+            yield "held", replace(world, held=True)
+        if not world.paused:
+            yield "paused", replace(world, paused=True)
+        if world.lease:
+            yield "lease lost", replace(world, lease=False)
+        if not world.stopping:
+            yield "told to stop", replace(world, stopping=True)
+
+    def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
+        was, now = before.world, after.world
+        sent = [one for one in after.out if one not in before.out]
+        if any(isinstance(one, AdoptNode) for one in sent):
+            if not was.is_as_named:
+                return "tags were sent to what is not as it was named"
+            if was.paused or was.stopping or not was.lease:
+                return "tags were sent, though nothing may be written"
+            if was.item is not Where.LET_GO:
+                return "tags were sent, though nobody wants it any more"
+        if "node.adopted" in set(after.told) - set(before.told) and now.tags != OURS:
+            return "told as adopted, and it is not"
+        has_ended = was.item is not now.item
+        if has_ended and now.item in (Where.DONE, Where.ALREADY) and now.tags != OURS:
+            return "ended as done, and it is not"
+        if has_ended and now.item is Where.SKIPPED and after.faults == 0:
+            return "skipped, though nothing is wrong with it"
+        return None
+
+
+def explored() -> Explored:
+    return Explorer(TinyAdopt()).explore()
+
+
+def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property: Any) -> None:
+    found = explored()
+    record_property("explored", str(found))
+    print(found)
+    assert found.wrong == []
+    assert found.states == {one.__name__ for one in Adopt.states}
+    assert found.scenes > 100
+
+
+def _asks_not_the_node(order: AdoptOrder, node: CloudNode | None, *given: Any) -> Verdict:
+    seen = given[0]
+    return confirm_adoption(order, seen.snapshot.history.present[order.node_id], *given)
+
+
+def _asks_the_node_alone(order: AdoptOrder, node: CloudNode | None, *given: Any) -> Verdict:
+    if node is None or node.is_absent or node_version(node) != order.item.version:
+        return confirm_adoption(order, node, *given)
+    return Verdict(Kind.ADOPT, Reason.ADOPTED, order.node_id)
+
+
+@pytest.mark.parametrize(
+    ("guard", "without", "noticed"),
+    [
+        pytest.param(
+            "confirm_adoption", _asks_not_the_node, "not as it was named", id="the-last-look"
+        ),
+        pytest.param(
+            "confirm_adoption", _asks_the_node_alone, "nothing may be written", id="what-stands"
+        ),
+        pytest.param(
+            "_is_over", lambda *given: False, "nobody wants it any more", id="still-wanted"
+        ),
+    ],
+)
+def test_the_exploration_notices_a_guard_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, noticed: str
+) -> None:
+    monkeypatch.setattr(adopt, guard, without)
+    assert any(noticed in one for one in explored().wrong)
