@@ -22,6 +22,7 @@ from nodemanager.core.bearers import (
 from nodemanager.core.changed import changed
 from nodemanager.core.known import KnownSets
 from nodemanager.core.model import (
+    Claim,
     CloudNode,
     CloudState,
     FreedLife,
@@ -65,6 +66,8 @@ class Heard:
     idle: int = 0
     idle_since: float | None = None
     busy_since: float | None = None
+    claimed_at: float | None = None
+    """`at` of the claim of one that was never pinged: a create may follow a renewed one (U9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +289,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             and before.last_ping_at == record.last_ping_at
             and before.incarnation == incarnation
             and not record.fenced
+            and (record.last_ping_at is not None or not _is_renewed(before, claim))
         ):
             # A word that was counted is not counted again (D12).
             same = answers or not before.idle
@@ -336,13 +340,27 @@ def _heard(
     is_same_life = before is not None and before.incarnation == incarnation
     if before is not None and is_same_life and before.last_ping_at == stamp:
         # Behind a fence it is shown again and again, and said once.
-        return replace(before, answered_s=answered_s)
+        return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     if record.worker_state is not WorkerState.IDLE or not answers:
         busy_since = _busy_since(before if is_same_life else None, record)
-        return Heard(incarnation, stamp, answered_s, at, busy_since=busy_since)
+        claimed_at = _claimed_at(record)
+        return Heard(
+            incarnation, stamp, answered_s, at, busy_since=busy_since, claimed_at=claimed_at
+        )
     if before is None or not is_same_life or before.idle_since is None:
         return Heard(incarnation, stamp, answered_s, at, 1, at)
     return Heard(incarnation, stamp, answered_s, at, before.idle + 1, before.idle_since)
+
+
+def _claimed_at(record: Record) -> float | None:
+    if record.claim is None or record.last_ping_at is not None:
+        return None
+    return record.claim.at
+
+
+def _is_renewed(before: Heard, claim: Claim | None) -> bool:
+    """Whether the claim was made anew since: its node may be younger than the life is."""
+    return claim is not None and before.claimed_at not in (None, claim.at)
 
 
 def _busy_since(before: Heard | None, record: Record) -> float | None:

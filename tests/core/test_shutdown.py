@@ -233,6 +233,21 @@ def test_a_node_that_never_pinged_is_a_failed_boot_past_boot_fail_after_d8(
     assert made.of_node("i-r1").reason is reason
 
 
+def test_a_node_on_a_renewed_claim_is_given_its_whole_time_to_boot_d8_u9() -> None:
+    """Its create was unclear for as long as a boot may take, and was answered then."""
+    made = world()
+    one = made.add_record("r1", pinged=False)
+    made.poll()
+    silent(made, 1750.0)
+    assert one.claim is not None
+    made.change("r1", claim=replace(one.claim, at=made.store_now))
+    made.add_node("r1", age=0.0)
+    silent(made, 1700.0)
+    assert made.of_node("i-r1").reason is Reason.BOOTING
+    silent(made, 250.0)
+    assert made.of_node("i-r1").reason is Reason.BOOT_FAILED
+
+
 def test_a_restart_over_nodes_older_than_boot_fail_after_is_no_storm_d8() -> None:
     made = world(max_nodes=100)
     for number in range(100):
