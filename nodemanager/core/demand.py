@@ -165,22 +165,9 @@ def unlisted_nodes(
     or once the cloud lists the node as terminated.
     """
     history, clock = snapshot.history, snapshot.history.clock
-    assert history.cloud is not None
     assert history.records is not None
-    records_at = history.records.started_at
-    ended = {node.id for node in history.cloud.items if node.is_absent}
-    ended_lives = {
-        (node.tags.record, node.tags.incarnation)
-        for node in history.cloud.items
-        if node.is_absent and node.tags.record is not None
-    }
-    for record in records:
+    for record in _not_ended(records, snapshot):
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
-            continue
-        if record.instance_id in ended or record.instance_id in snapshot.gone:
-            continue
-        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
-            # Where the node told its id, one with its tags may be its twin.
             continue
         heard_ago = _heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)
@@ -191,19 +178,43 @@ def unlisted_nodes(
             if heard_ago > (asked.measures or {})["age_s"]:
                 continue
         # A listing is no word on the time since: who was heard then may be alive.
+        records_at = history.records.started_at
         silent_then = _heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
         if silent_then > settings.poll_stale_after:
             continue
-        absence = history.absence.get(record.uuid)
-        if (
-            absence is None
-            or absence.incarnation != record.incarnation
-            or absence.listings < settings.absent_listings
-            or absence.last_at - absence.first_at < settings.settle
-            or records_at < absence.first_at + settings.settle
-            or heard_ago < snapshot.now - absence.first_at
-        ):
+        if not _is_absent(record, heard_ago, snapshot, settings):
             yield record.uuid
+
+
+def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
+    """Those whose node the cloud does not list as terminated, nor has called gone."""
+    assert snapshot.history.cloud is not None
+    absent = [node for node in snapshot.history.cloud.items if node.is_absent]
+    ended = {node.id for node in absent}
+    ended_lives = {
+        (node.tags.record, node.tags.incarnation) for node in absent if node.tags.record is not None
+    }
+    for record in records:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
+            continue
+        # Where the node told its id, one with its tags may be its twin.
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            continue
+        yield record
+
+
+def _is_absent(record: Record, heard_ago: float, snapshot: Snapshot, settings: Settings) -> bool:
+    """Absent in enough complete listings, for `settle`, and not heard since the first of them."""
+    records, absence = snapshot.history.records, snapshot.history.absence.get(record.uuid)
+    return (
+        records is not None
+        and absence is not None
+        and absence.incarnation == record.incarnation
+        and absence.listings >= settings.absent_listings
+        and absence.last_at - absence.first_at >= settings.settle
+        and records.started_at >= absence.first_at + settings.settle
+        and heard_ago >= snapshot.now - absence.first_at
+    )
 
 
 def _heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:

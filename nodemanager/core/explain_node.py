@@ -37,18 +37,21 @@ def ask_node(judge: NodeJudge, subject: Subject, made: Plan) -> list[Finding]:
     decided = next((check.rule for check, seen in at_all if seen and check.decisive), None)
     course = next((check.course for check, seen in asked if seen and check.course), None)
     findings = [_found(one, judge, subject) for one in at_all]
-    for check, seen in asked:
-        if decided is not None:
-            findings.append(skipped(check, f"it is decided by {decided}"))
-        elif check.course in (None, course) or (check.name == "not_at_work" and course == "idle"):
-            findings.append(_found((check, seen), judge, subject))
-        else:
-            findings.append(skipped(check, f"it is {course}"))
+    for one in asked:
+        why = f"it is decided by {decided}" if decided else _off_course(one[0], course)
+        findings.append(skipped(one[0], why) if why else _found(one, judge, subject))
     others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
     told = {one.name for one in findings}
-    findings += [skipped(one, why) for one in others if one.course and one.name not in told]
+    findings += [skipped(row, why) for row in others if row.course and row.name not in told]
     findings = [_by_demand(one, findings, subject, made) for one in findings]
     return findings + ask_standing(judge.snapshot, judge.settings)
+
+
+def _off_course(check: Check[Ask], course: str | None) -> str | None:
+    """Why the check is not asked of a node on this course, where it is not."""
+    if check.course in (None, course) or (check.name == "not_at_work" and course == "idle"):
+        return None
+    return f"it is {course}"
 
 
 def _asked(checks: Iterable[Check[Ask]], judge: NodeJudge, subject: Subject) -> list[Asked]:

@@ -31,7 +31,7 @@ from nodemanager.core.facts import (
     TagsAnswered,
 )
 from nodemanager.core.history import History
-from nodemanager.core.model import Job
+from nodemanager.core.model import CloudNode, Job, Listing
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -77,35 +77,13 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
         case CloudPollBegun():
             return replace(state, history=histories.cloud_poll_started(state.history))
         case CloudSeen(listing=nodes):
-            breaker = state.breaker
-            if nodes.complete:
-                ids = frozenset(node.id for node in nodes.items)
-                breaker = breakers.after_listing(
-                    breaker, state.history, ids, nodes.started_at, settings, cloud=True
-                )
-            history = histories.cloud_listed(state.history, nodes, settings)
-            return replace(state, history=history, breaker=breaker)
+            return _nodes_seen(state, nodes, settings)
         case RecordsSeen():
             return _records_seen(state, fact, settings)
         case DemandSeen():
             return replace(state, demand=fact.jobs, demand_at=fact.started_at)
         case NodesAnswered():
-            breaker = breakers.after_answers(
-                state.breaker,
-                fact.answers,
-                asked_at=fact.at if fact.asked_at is None else fact.asked_at,
-                settings=settings,
-            )
-            folded = false_clean.answers_seen(
-                breaker,
-                state.history,
-                fact.answers,
-                fact.at,
-                settings,
-                fact.malformed,
-                asked_at=fact.asked_at,
-            )
-            return replace(state, breaker=folded.breaker, history=folded.history)
+            return _nodes_answered(state, fact, settings)
         case TagsAnswered():
             folded = false_clean.tags_seen(
                 state.breaker,
@@ -134,6 +112,34 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
         case PollMissed() | SettingsTaken() | CommandGiven():
             return state
+
+
+def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> State:
+    breaker = state.breaker
+    if listing.complete:
+        ids = frozenset(node.id for node in listing.items)
+        breaker = breakers.after_listing(
+            breaker, state.history, ids, listing.started_at, settings, cloud=True
+        )
+    history = histories.cloud_listed(state.history, listing, settings)
+    return replace(state, history=history, breaker=breaker)
+
+
+def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> State:
+    asked_at = fact.at if fact.asked_at is None else fact.asked_at
+    breaker = breakers.after_answers(
+        state.breaker, fact.answers, asked_at=asked_at, settings=settings
+    )
+    folded = false_clean.answers_seen(
+        breaker,
+        state.history,
+        fact.answers,
+        fact.at,
+        settings,
+        fact.malformed,
+        asked_at=fact.asked_at,
+    )
+    return replace(state, breaker=folded.breaker, history=folded.history)
 
 
 def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> State:

@@ -273,11 +273,31 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
         listing = _in_order(listing)
+    heard = _all_heard(history, listing, settings)
+    future = _futures(history, listing)
+    vetoed = _vetoed(history, listing)
+    if history.cloud is not None and listing.ended_at < history.cloud.started_at:
+        # It reached us after the cloud listing that began once it had ended.
+        history = changed(history, base=listing, base_index=_versions(listing))
+        vetoed = {}
+    return changed(
+        history,
+        records=listing,
+        records_twice=twice,
+        glimpsed={},
+        vetoed=vetoed,
+        heard=heard,
+        future=future,
+        known_records=history.known_records.with_set(
+            listing.started_at, uuids_of_ours(listing.items, settings)
+        ),
+    )
+
+
+def _all_heard(history: History, listing: Records, settings: Settings) -> dict[str, Heard]:
+    """What each record's newest ping said, and since when that is known."""
     heard: dict[str, Heard] = {}
-    future: dict[str, Future] = {}
-    clock = history.clock
-    too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
-    known, future_before = history.heard, history.future
+    known = history.heard
     answered_s = _answered_by(history, listing.ended_at, settings)
     answers = _answers(history, listing)
     for record in listing.items:
@@ -296,32 +316,24 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
             heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
             heard[uuid] = _heard(before, record, answered_s, listing.ended_at, answers=answers)
-        seen = future_before.get(uuid) if future_before else None
-        if (
-            seen is not None
-            and seen.version == record.version
-            and seen.stamp == _newest_stamp(record)
-        ):
-            future[uuid] = seen
-        elif too_new is not None and _newest_stamp(record) > too_new:
-            future[uuid] = Future(record.version, listing.ended_at, _newest_stamp(record))
-    vetoed = _vetoed(history, listing)
-    if history.cloud is not None and listing.ended_at < history.cloud.started_at:
-        # It reached us after the cloud listing that began once it had ended.
-        history = changed(history, base=listing, base_index=_versions(listing))
-        vetoed = {}
-    return changed(
-        history,
-        records=listing,
-        records_twice=twice,
-        glimpsed={},
-        vetoed=vetoed,
-        heard=heard,
-        future=future,
-        known_records=history.known_records.with_set(
-            listing.started_at, uuids_of_ours(listing.items, settings)
-        ),
-    )
+    return heard
+
+
+def _futures(history: History, listing: Records) -> dict[str, Future]:
+    """Which stamps are ahead of the store's clock, each since when it was seen (T1)."""
+    future: dict[str, Future] = {}
+    clock, before = history.clock, history.future
+    too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
+    if too_new is None and not before:
+        return future
+    for record in listing.items:
+        stamp = _newest_stamp(record)
+        seen = before.get(record.uuid) if before else None
+        if seen is not None and seen.version == record.version and seen.stamp == stamp:
+            future[record.uuid] = seen
+        elif too_new is not None and stamp > too_new:
+            future[record.uuid] = Future(record.version, listing.ended_at, stamp)
+    return future
 
 
 def _answers(history: History, listing: Records) -> bool:

@@ -86,20 +86,9 @@ def resolve(given: str, things: Sequence[Thing], past: Sequence[Thing] = ()) -> 
     An id goes before a hostname, a slot or a node's name, and those before the beginning of an id.
     Raises AmbiguousIdError and UnknownIdError.
     """
-    for one in things:
-        if one.record == given:
-            return one.by_record
-    for one in things:
-        if one.node == given and one.node_is_listed:
-            return one.by_node
-    remembered = [one.by_node for one in things if one.node == given]
-    if len(remembered) == 1:
-        return remembered[0]
-    for one in past:
-        if one.node == given:
-            return one.by_record
-    if remembered:
-        return Named(given, given)
+    by_id = _by_id(given, things, past)
+    if by_id is not None:
+        return by_id
     hosts = [one for one in things if given == one.host or given == _shown(one.slot)]
     named = [one for one in things if given == one.name and one not in hosts]
     if hosts or named:
@@ -112,6 +101,23 @@ def resolve(given: str, things: Sequence[Thing], past: Sequence[Thing] = ()) -> 
         if begun:
             return _only(given, begun, by_node=all(not _begins(one.record, given) for one in begun))
     raise _unknown(given, (*things, *past))
+
+
+def _by_id(given: str, things: Sequence[Thing], past: Sequence[Thing]) -> Named | None:
+    """A record, a listed node, or one that records or ended lives remember."""
+    for one in things:
+        if one.record == given:
+            return one.by_record
+    for one in things:
+        if one.node == given and one.node_is_listed:
+            return one.by_node
+    remembered = [one.by_node for one in things if one.node == given]
+    if len(remembered) == 1:
+        return remembered[0]
+    for one in past:
+        if one.node == given:
+            return one.by_record
+    return Named(given, given) if remembered else None
 
 
 def _shown(slot: int | None) -> str | None:
@@ -198,11 +204,7 @@ class Known:
                 remembering.setdefault(record.instance_id, []).append(record)
         told: set[str] = set()
         for node in {one.id: one for one in self.nodes}.values():
-            mine = self.pairs.record_of.get(node.id)
-            if mine is None:
-                # Only a record whose own it may be: what a ping names is no proof (P1a).
-                found = [one for one in remembering.get(node.id, ()) if not is_anothers(node, one)]
-                mine = found[0] if len(found) == 1 else None
+            mine = self._record_of(node, remembering.get(node.id, ()))
             name = None if node.is_absent else node.name
             if mine is None or mine.uuid in told:
                 yield Thing(None, node.id, True, name=name)
@@ -221,6 +223,14 @@ class Known:
         known = {*remembering, *listed, *(one.uuid for one in self.records)}
         for id in sorted(self.others - known):
             yield Thing(node=id, node_is_listed=True)
+
+    def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
+        """Its pair, or else the only record of those naming it whose own it may be (P1a)."""
+        mine = self.pairs.record_of.get(node.id)
+        if mine is not None:
+            return mine
+        found = [one for one in naming if not is_anothers(node, one)]
+        return found[0] if len(found) == 1 else None
 
     def _past(self) -> Iterator[Thing]:
         """Lives that we ended, the newest first; a record used again is no longer theirs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodemanager.core.history import History
@@ -46,31 +46,13 @@ def pair(
             continue
         uuid = record.uuid
         candidates = bearers.get(uuid)
+        node = None
         if candidates is not None:
-            claim = record.claim
-            if len(candidates) == 1:
-                node = candidates[0]
-                if claim is None or node.tags.incarnation != claim.incarnation:
-                    continue
-            elif claim is None:
-                continue
-            else:
-                mine = [one for one in candidates if one.tags.incarnation == claim.incarnation]
-                if not mine:
-                    continue
-                if len(mine) > 1:
-                    ids = tuple(sorted(one.id for one in mine))
-                    ambiguous[uuid] = ids
-                    for node_id in ids:
-                        ambiguous[node_id] = (uuid,)
-                    continue
-                node = mine[0]
+            node = _bearer(record, candidates, ambiguous)
         elif ids_unique and record.instance_id is not None:
             found = present.get(record.instance_id)
-            if found is None or not _same_life(found, record):
-                continue
-            node = found
-        else:
+            node = found if found is not None and _same_life(found, record) else None
+        if node is None:
             continue
         if node.tags.pool is not None and node.tags.pool != pool:
             continue
@@ -80,6 +62,28 @@ def pair(
         record_of[node.id] = record
         node_of[uuid] = node
     return Pairs(record_of, node_of, ambiguous)
+
+
+def _bearer(
+    record: Record, candidates: Sequence[CloudNode], ambiguous: dict[str, tuple[str, ...]]
+) -> CloudNode | None:
+    """The one candidate with the record's uuid and incarnation; two of them are ambiguous (P2)."""
+    claim = record.claim
+    if len(candidates) == 1:
+        node = candidates[0]
+        if claim is None or node.tags.incarnation != claim.incarnation:
+            return None
+        return node
+    if claim is None:
+        return None
+    mine = [one for one in candidates if one.tags.incarnation == claim.incarnation]
+    if len(mine) > 1:
+        ids = tuple(sorted(one.id for one in mine))
+        ambiguous[record.uuid] = ids
+        for node_id in ids:
+            ambiguous[node_id] = (record.uuid,)
+        return None
+    return mine[0] if mine else None
 
 
 def _same_life(node: CloudNode, record: Record) -> bool:

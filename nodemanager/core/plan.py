@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean
@@ -120,47 +121,37 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    settings = adopting(history, settings)
-    pairs = pair(
-        history,
-        pool=settings.pool,
-        ids_unique=settings.ids_unique,
-        adopt_unclaimed=settings.adopt_unclaimed,
-    )
-    history = histories.pairing_seen(
-        history, _unpaired(history, pairs, settings), snapshot.now, new_records=new_records
-    )
+    return _planned(snapshot, adopting(history, settings), impossible, new_records=new_records)
+
+
+def _planned(
+    snapshot: Snapshot, settings: Settings, impossible: Impossible, *, new_records: bool
+) -> Plan:
+    """The plan of a snapshot that may be decided on."""
+    history = snapshot.history
+    unique, adopts = settings.ids_unique, settings.adopt_unclaimed
+    pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
+    unpaired = _unpaired(history, pairs, settings)
+    history = histories.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
     snapshot = _with(snapshot, history)
-    assert history.cloud is not None
-    node_judge = NodeJudge(snapshot, settings, pairs)
-    views = [node_judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
+    views = _viewed(snapshot, settings, pairs)
     snapshot = _after_silence(snapshot, settings, views)
     unlisted = look_for_unlisted(snapshot, settings)
     judge = RecordJudge(snapshot, settings, pairs, unlisted)
-    verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
-    before, snapshot = snapshot, _after_eligible(judge, backlog)
-    if snapshot.breaker.generation != before.breaker.generation:
-        judge = RecordJudge(snapshot, settings, pairs, unlisted)
-        verdicts, cleans, deferred, backlog = _judge_records(judge, impossible.ids)
+    snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
-    untagged = unlisted.untagged
-    wants = Market(snapshot, settings, views, pending, slots, locked, untagged).trade()
+    market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
+    wants = market.trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
     prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
     verdicts = _with_prunes(verdicts, prunes)
-    ask = (
-        *breakers.to_ask(snapshot.breaker, snapshot.history),
-        *false_clean.to_ask(snapshot, settings, pairs),
-        *unlisted.ask,
-    )
-    ask_tagged = (*false_clean.to_ask_tagged(snapshot, settings), *unlisted.ask_tagged)
     return Plan(
         plan_id=snapshot.plan_id,
         history=_to_go_on_from(snapshot),
@@ -174,8 +165,12 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
-        ask=tuple(dict.fromkeys(ask))[:ASK_LIMIT],
-        ask_tagged=tuple(dict.fromkeys(ask_tagged))[:ASK_LIMIT],
+        ask=_in_turn(
+            breakers.to_ask(snapshot.breaker, snapshot.history),
+            false_clean.to_ask(snapshot, settings, pairs),
+            unlisted.ask,
+        ),
+        ask_tagged=_in_turn(false_clean.to_ask_tagged(snapshot, settings), unlisted.ask_tagged),
         unlisted=unlisted,
         restores=restores,
         binds=bind_orders(snapshot, settings, pairs),
@@ -188,6 +183,18 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         counts=_counts(views, verdicts, pending, snapshot),
         paused=snapshot.paused,
     )
+
+
+def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeView]:
+    """Each listed node once, before demand, caps and breakers have had their say."""
+    judge, history = NodeJudge(snapshot, settings, pairs), snapshot.history
+    assert history.cloud is not None
+    return [judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
+
+
+def _in_turn(*asking: Iterable[str]) -> tuple[str, ...]:
+    """The first of all these, each once: so many as may be asked for in a cycle."""
+    return tuple(dict.fromkeys(chain.from_iterable(asking)))[:ASK_LIMIT]
 
 
 def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) -> Snapshot:
@@ -314,9 +321,21 @@ def _restores(
     return tuple(restores), tuple(not_restored)
 
 
-def _judge_records(
-    judge: RecordJudge, impossible: frozenset[str]
-) -> tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]:
+Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
+"""Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
+
+
+def _judged_records(judge: RecordJudge, impossible: frozenset[str]) -> tuple[Snapshot, Judged]:
+    """The records judged, once more where that itself opened the breaker (B1)."""
+    made = _judge_records(judge, impossible)
+    snapshot = _after_eligible(judge, backlog=made[3])
+    if snapshot.breaker.generation != judge.snapshot.breaker.generation:
+        judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted)
+        made = _judge_records(judge, impossible)
+    return snapshot, made
+
+
+def _judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
     Those whose clean came to nothing wait behind the others, or they would take every turn.
@@ -340,14 +359,7 @@ def _judge_records(
     due.sort(key=lambda entry: entry[:2])
     backlog = _backlog(due, snapshot, settings)
     if backlog:
-        forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
-        held = {uuid for _, uuid, _, record in due if name_of(record) in backlog} - forced
-        for _, uuid, index, _ in due:
-            if uuid in held:
-                cause = verdicts[index].reason.value
-                measures = {**(verdicts[index].measures or {}), "cause": cause}
-                verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
-        due = [entry for entry in due if entry[1] not in held]
+        due = _hold_back(backlog, due, verdicts, snapshot)
     taken = _taken(snapshot)
     room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
@@ -370,6 +382,23 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
         return frozenset(name_of(record) for _, _, _, record in due)
     return snapshot.backlog - snapshot.let_go
+
+
+def _hold_back(
+    backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
+) -> list[Due]:
+    """Those still due: the others are kept, unless an operator ordered them by name (S5)."""
+    forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
+    left = []
+    for entry in due:
+        _, uuid, index, record = entry
+        if uuid in forced or name_of(record) not in backlog:
+            left.append(entry)
+            continue
+        cause = verdicts[index].reason.value
+        measures = {**(verdicts[index].measures or {}), "cause": cause}
+        verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
+    return left
 
 
 def _taken(snapshot: Snapshot) -> int:

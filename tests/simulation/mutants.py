@@ -412,7 +412,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the incarnation is not compared",
         (
             off(
-                pairing.pair,
+                pairing._bearer,
                 "claim is None or node.tags.incarnation != claim.incarnation",
                 "claim is None",
             ),
@@ -430,7 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
-    Mutant("P2", "the first of two candidates pairs", (off(pairing.pair, "len(mine) > 1"),)),
+    Mutant("P2", "the first of two candidates pairs", (off(pairing._bearer, "len(mine) > 1"),)),
     # L. Listings.
     Mutant(
         "L1",
