@@ -97,7 +97,7 @@ class Desk(RoleActor):
         self._stopping: Stop | None = None
         self._scribe = Scribe(role.journal, log)
         self._creates: dict[int, tuple[str, str]] = {}
-        self._leftovers = LeftoverBook(self._scribe, log, role.observer, mode=role.mode)
+        self._leftovers = LeftoverBook(self._scribe, log, mode=role.mode)
         self._pins_failed: dict[str, int] = {}
         self._find_at = 0.0
         self._finds_failed = 0

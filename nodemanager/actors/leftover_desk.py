@@ -101,7 +101,6 @@ class LeftoverDesk(CleanDesk):
             retry_s=retry_s,
             plan=None if order is None else order.plan_id,
         )
-        self._role.observer.leftovers_unknown()
 
     # The search, and the releases.
 

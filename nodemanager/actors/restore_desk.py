@@ -97,7 +97,6 @@ class RestoreDesk(MonitorDesk):
                 **one.measures,
                 clear=false_clean.CLEAR,
             )
-            self._role.observer.false_cleaned()
         self._tell_broken(folded.told)
         if folded.told:
             self._decide_soon()
@@ -164,7 +163,6 @@ class RestoreDesk(MonitorDesk):
             node=life.node_id,
             guarantee=self._role.guarantee,
         )
-        self._role.observer.restored()
         self._settled()
 
     def on_RestoreFailed(self, message: RestoreFailed) -> None:

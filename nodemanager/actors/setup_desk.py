@@ -112,7 +112,6 @@ class SetupDesk(CleanDesk):
             size=size,
             took_s=message.took_s,
         )
-        self._role.observer.booted(size)
         self._settled()
 
     def on_SetupFailed(self, message: SetupFailed) -> None:
@@ -138,7 +137,6 @@ class SetupDesk(CleanDesk):
             definite=message.definite,
             error=error,
         )
-        self._role.observer.create_failed(type(error).__name__)
         if message.stage == "image":
             # It is every size's.
             self._refused([size.name for size in self._settings.sizes], error)

@@ -92,7 +92,6 @@ class ShutdownDesk(LeftoverDesk):
             plan=order.plan_id,
         )
         self._shutdowns.done(order.node_id)
-        self._role.observer.shutdown_skipped(reason)
         self._settled()
 
     def on_NodeDestroyed(self, message: NodeDestroyed) -> None:
@@ -117,7 +116,6 @@ class ShutdownDesk(LeftoverDesk):
                 error=message.error,
                 plan=order.plan_id,
             )
-            self._role.observer.destroy_failed()
             self._settled()
             return
         if message.error is not None:
@@ -200,10 +198,10 @@ class ShutdownDesk(LeftoverDesk):
             reason=order.reason,
             record=order.record,
             host=order.hostname,
+            size=order.size,
             outcome=Outcome.GONE,
             plan=order.plan_id,
         )
-        self._role.observer.shut_down(order.reason, order.size or "")
         if order.reason is Reason.BOOT_FAILED:
             self._boot_failed(order.node_id, order.size)
         if order.record is not None and order.reason is not Reason.UNPAIRED:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from typing import Any
 from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.findings import Finding
 from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.picture import Picture
 from nodemanager.errors import JournalError
 from nodemanager.journal.happening import Happening
 from nodemanager.journal.opened import opened
@@ -32,16 +29,6 @@ MOST = 100
 """So many of the newest things that happened are told."""
 LOOK_BACK_S = 86400.0
 """As far back they are looked for, unless told."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One decision and what it was taken from."""
-
-    snapshot: Snapshot
-    made: Plan
-    settings: Settings
-    mode: str = APPLY
 
 
 def picture_at(

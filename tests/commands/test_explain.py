@@ -17,7 +17,6 @@ from nodemanager import cli, control
 from nodemanager.clock import ManualClock
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
-from nodemanager.core.explain import APPLY
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
@@ -64,9 +63,8 @@ def id_in(journal: Path) -> str:
 @pytest.fixture
 def server(journal: Path) -> Iterator[ManagementServer]:
     """What a daemon serves, of the journal's newest decision."""
-    picture = picture_at(journal)
-    explanations = Explanations(journal, APPLY)
-    explanations.keep(picture.snapshot, picture.made, picture.settings)
+    explanations = Explanations(journal)
+    explanations.picture = picture_at(journal)
     clock = ManualClock()
     (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
     made = ManagementServer(

@@ -10,9 +10,10 @@ import pytest
 
 from nodemanager.core.explain import DRY_RUN
 from nodemanager.core.naming import UnknownIdError
+from nodemanager.core.picture import Picture
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
-from nodemanager.journal.explained import Json, Picture, picture_at, told
+from nodemanager.journal.explained import Json, picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.core.build import EPOCH
 from tests.journal.random_world import RandomWorld, bare_history
