@@ -38,8 +38,9 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 CRITICAL = logging.CRITICAL
 
 Fields = Mapping[str, Any]
-Listener = Callable[[Event, Fields], None]
-"""Is told of an event and its fields, in the thread that logs it; returns at once, never raises."""
+Listener = Callable[[Event, int, Fields], None]
+"""Is told of an event, its level and its fields, in the thread that logs it; returns at once, and
+never raises."""
 
 _OURS = "nodemanager"
 _KEYS = frozenset(key.value for key in Key)
@@ -51,13 +52,13 @@ _PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"
 class Logger:
     """A named source of lines; a line below its level costs a look-up."""
 
-    __slots__ = ("_out", "_std", "listener")
+    __slots__ = ("_out", "_std", "listeners")
 
     strict = False
     """Raise on an event or key that is in no list, where production would log it all the same."""
 
     def __init__(self, name: str) -> None:
-        self.listener: Listener | None = None
+        self.listeners: list[Listener] = []
         """Who is told of every event, also of those below the level that is written."""
         self._std = logging.getLogger(name)
         self._out: Any = structlog.wrap_logger(
@@ -74,8 +75,8 @@ class Logger:
         """Write one line. Fields that are None are left out; `error=` takes an exception."""
         if self.strict:
             _check(event, fields)
-        if self.listener is not None:
-            self.listener(event, fields)
+        for told in self.listeners:
+            told(event, level, fields)
         if self._std.isEnabledFor(level):
             self._out.log(level, event, **fields)
 
@@ -85,8 +86,8 @@ class Logger:
         """Write one line with `error=` and its `traceback=`: for what should not happen."""
         if self.strict:
             _check(event, fields)
-        if self.listener is not None:
-            self.listener(event, {**fields, Key.ERROR: error})
+        for told in self.listeners:
+            told(event, level, {**fields, Key.ERROR: error})
         if self._std.isEnabledFor(level):
             fields |= {Key.ERROR: error, Key.TRACEBACK: _traceback(error)}
             self._out.log(level, event, **fields)
@@ -214,6 +215,11 @@ def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
 
 
 def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    return masked(fields)
+
+
+def masked(fields: EventDict) -> EventDict:
+    """The same fields, without what must not be shown."""
     secret_option = redact.is_secret(str(fields.get(Key.OPTION, "")))
     for key, given in fields.items():
         if key == "_record":

@@ -27,6 +27,7 @@ from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
 from nodemanager.httpserver import HttpServer
+from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
@@ -166,7 +167,9 @@ class Service:
         settings = wiring.settings_of(config, cloud, records.store)
         journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
         stack.callback(journal.close)
-        told = log.get("nodemanager.daemon")
+        told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
+        told.listeners.append(teller.heard)
+        self._log.listeners.append(teller.heard)
         show = self._manage(stack, state, told)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
@@ -243,7 +246,8 @@ class Service:
         stack.callback(server.stop)
         self._servers.append(server.http)
         observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
-        told.listener = self._log.listener = observer.heard
+        told.listeners.append(observer.heard)
+        self._log.listeners.append(observer.heard)
         return observer.show
 
     def _on_death(self) -> OnDeath:

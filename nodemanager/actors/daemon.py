@@ -456,19 +456,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             self._narrator.prune_ordered(prune)
         for shutdown in made.shutdowns:
             self._narrator.shutdown_ordered(shutdown)
-        for boot in made.boots:
-            if self._narrator.is_news(f"boot {boot.size.name}", boot.reason):
-                self._log.event(
-                    Event.NODE_SETUP_STARTED,
-                    reason=boot.reason,
-                    size=boot.size.name,
-                    price=boot.size.price,
-                    record=boot.record.uuid if boot.record else None,
-                    plan=boot.plan_id,
-                    mode=self._role.mode,
-                )
         self._once_applied = True
         if self._role.mode != "apply":
+            for boot in made.boots:
+                self._narrator.setup_started(boot, None)
             return
         for clean in made.cleans:
             self._begin_clean(clean)

@@ -46,6 +46,7 @@ class SetupDesk(CleanDesk):
         if not intents or not self._scribe.intend(intents):
             return
         for boot, claim in prepared:
+            self._narrator.setup_started(boot, claim.incarnation)
             self._begin_setup(boot, claim, now)
         self._probe_sent()
 

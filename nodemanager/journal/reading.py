@@ -133,22 +133,6 @@ def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[f
     return settings, polls
 
 
-def verdict_log(
-    path: Path, *, since: float = 0.0, until: float = float("inf")
-) -> Iterator[tuple[float, VerdictChange]]:
-    """Every change of a verdict, oldest first: when (epoch seconds), and the change."""
-    with opened(path) as connection:
-        rows = connection.execute(
-            "SELECT wall, verdicts FROM entries WHERE verdicts IS NOT NULL"
-            " AND wall BETWEEN ? AND ? ORDER BY seq",
-            (since, until),
-        ).fetchall()
-    with told_as_damage(path):
-        for wall, packed in rows:
-            for change in decode_changes(unpacked(packed)):
-                yield wall, change
-
-
 def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[Entry]:
     base: Base | None = None
     settings: Settings | None = None

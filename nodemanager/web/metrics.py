@@ -262,7 +262,7 @@ class Metrics:
         """Show what this server refuses, from now on."""
         self._refused.servers.append(refusals)
 
-    def heard(self, event: Event, fields: Fields) -> None:
+    def heard(self, event: Event, level: int, fields: Fields) -> None:
         """Count what the log was told, of whatever level."""
         for row in self._rows.get(event, ()):
             if row.when(fields):

@@ -37,9 +37,9 @@ class WebObserver:
         self._holder = holder
         self._polls: dict[str, Poll] = {}
 
-    def heard(self, event: Event, fields: Fields) -> None:
+    def heard(self, event: Event, level: int, fields: Fields) -> None:
         """The log was told of that."""
-        self._metrics.heard(event, fields)
+        self._metrics.heard(event, level, fields)
         if event is Event.LIST_OK:
             self._polls[fields["source"]] = Poll(items=fields["items"])
         elif event is Event.LIST_FAILED:

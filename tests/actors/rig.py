@@ -28,6 +28,7 @@ from nodemanager.core.model import CloudNode, Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.journal.api import Journal
 from nodemanager.journal.memory import MemoryJournal
+from nodemanager.journal.told import Teller
 from nodemanager.state import StateDirectory
 from nodemanager.web.metrics import Metrics
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
@@ -139,7 +140,7 @@ class Rig:
         config = load(self._file(), environ={})
         settings = wiring.settings_of(config, self.cloud, self.store)
         told = log.get("nodemanager.daemon")
-        told.listener = self.metrics.heard
+        told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
         self._system = wiring.start_actors(
             config,
             self.cloud,

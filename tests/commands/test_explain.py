@@ -25,7 +25,7 @@ from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import EPOCH
-from tests.journal.random_world import RandomWorld
+from tests.journal.random_world import recorded
 
 CONFIG = """\
 [Daemon]
@@ -47,9 +47,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
     """A journal of thirty decisions; a record in it is `id_in`."""
     path = tmp_path / "journal.db"
     opened = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
-    world = RandomWorld(3, opened)
-    for decision in world.run(30):
-        opened.decided(decision)
+    recorded(opened, 3, 30)
     yield path
     opened.close()
 

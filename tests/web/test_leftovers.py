@@ -9,6 +9,7 @@ from nodemanager.core.model import Leftover, LeftoverKind
 from nodemanager.core.picture import Picture
 from nodemanager.core.plan import plan
 from nodemanager.core.reasons import Event
+from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board
@@ -49,7 +50,7 @@ def test_the_ledger_is_a_gauge_by_kind_and_state_from_the_first_scrape_on() -> N
 
 def test_releases_and_failures_of_each_kind_are_there_from_the_first_scrape_on() -> None:
     metrics, _ = shown()
-    metrics.heard(Event.LEFTOVER_RELEASED, {"kind": "volume"})
+    metrics.heard(Event.LEFTOVER_RELEASED, INFO, {"kind": "volume"})
     assert value(metrics, "leftovers_released_total", kind="volume") == 1
     assert value(metrics, "leftovers_released_total", kind="address") == 0
     assert value(metrics, "leftover_errors_total", kind="interface") == 0

@@ -10,6 +10,7 @@ from nodemanager.clock import ManualClock
 from nodemanager.core.model import LeftoverKind, Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import QuotaExceeded
+from nodemanager.log import INFO
 from nodemanager.web.metrics import COUNTERS, Metrics
 
 ERROR = QuotaExceeded("full")
@@ -108,7 +109,7 @@ def test_an_event_told_is_one_more(
     event: Event, fields: dict[str, Any], name: str, labels: dict[str, str], metrics: Metrics
 ) -> None:
     for _ in range(2):
-        metrics.heard(event, fields)
+        metrics.heard(event, INFO, fields)
     assert totals(metrics, name) == {tuple(labels.values()): 2}
     assert metrics.registry.get_sample_value(f"nodemanager_{name}_total", labels) == 2
 
@@ -119,7 +120,7 @@ def test_an_event_told_is_one_more(
 def test_what_ended_otherwise_is_not_counted(
     event: Event, fields: dict[str, Any], name: str, metrics: Metrics
 ) -> None:
-    metrics.heard(event, fields)
+    metrics.heard(event, INFO, fields)
     assert totals(metrics, name) == {}
 
 
@@ -128,7 +129,7 @@ def test_every_counter_has_its_case() -> None:
 
 
 def test_a_whole_listing_says_how_long_how_many_and_when(metrics: Metrics) -> None:
-    metrics.heard(Event.LIST_OK, {"source": "cloud", "took_s": 0.25, "items": 40})
+    metrics.heard(Event.LIST_OK, INFO, {"source": "cloud", "took_s": 0.25, "items": 40})
     value = metrics.registry.get_sample_value
     assert totals(metrics, "lists") == {("cloud", "ok"): 1}
     assert value("nodemanager_list_seconds_sum", {"source": "cloud"}) == 0.25

@@ -18,6 +18,7 @@ from nodemanager.core.model import Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.slots import Leak
 from nodemanager.errors import QuotaExceeded, StartError
+from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
@@ -113,7 +114,7 @@ def tokenless() -> Iterator[Manager]:
 
 def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
     for event, fields in FAILURES:
-        manager.metrics.heard(event, fields)
+        manager.metrics.heard(event, INFO, fields)
     manager.cycle(
         nodes=NodeCounts(booting=1, unpaired=2, busy=3, idle=4, fail=5, down=6, shutdown=7, wish=8),
         errors=manager.metrics.error_counts(),
@@ -428,9 +429,9 @@ def test_its_start_is_logged_with_the_real_port(caplog: pytest.LogCaptureFixture
 
 
 def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
-    manager.metrics.heard(Event.LIST_OK, {"source": "cloud", "took_s": 0.25, "items": 40})
-    manager.metrics.heard(Event.RECORD_CLEANED, {"reason": Reason.STALE_SLOT})
-    manager.metrics.heard(Event.RECORD_CLEANED, {"reason": Reason.STALE_SLOT})
+    manager.metrics.heard(Event.LIST_OK, INFO, {"source": "cloud", "took_s": 0.25, "items": 40})
+    manager.metrics.heard(Event.RECORD_CLEANED, INFO, {"reason": Reason.STALE_SLOT})
+    manager.metrics.heard(Event.RECORD_CLEANED, INFO, {"reason": Reason.STALE_SLOT})
     manager.cycle(
         nodes=NodeCounts(busy=3, wish=5),
         slots=Slots(used=3, total=64),
@@ -460,7 +461,7 @@ def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
 
 
 def test_two_managers_in_one_process_share_no_metric(manager: Manager, tokenless: Manager) -> None:
-    manager.metrics.heard(Event.NODE_CREATED, {"size": "small"})
+    manager.metrics.heard(Event.NODE_CREATED, INFO, {"size": "small"})
     assert 'nodemanager_boots_total{size="small"} 1.0' in manager.get("/metrics").text
     assert "small" not in tokenless.get("/metrics").text
 
