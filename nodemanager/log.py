@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 CRITICAL = logging.CRITICAL
 
+Fields = Mapping[str, Any]
+Listener = Callable[[Event, int, Fields], None]
+"""Is told of an event, its level and its fields, in the thread that logs it; returns at once, and
+never raises."""
+
 _OURS = "nodemanager"
 _KEYS = frozenset(key.value for key in Key)
 # sd-daemon(3): the journal takes this off the line and files it under that priority; without one
@@ -47,12 +52,14 @@ _PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"
 class Logger:
     """A named source of lines; a line below its level costs a look-up."""
 
-    __slots__ = ("_out", "_std")
+    __slots__ = ("_out", "_std", "listeners")
 
     strict = False
     """Raise on an event or key that is in no list, where production would log it all the same."""
 
     def __init__(self, name: str) -> None:
+        self.listeners: list[Listener] = []
+        """Who is told of every event, also of those below the level that is written."""
         self._std = logging.getLogger(name)
         self._out: Any = structlog.wrap_logger(
             self._std,
@@ -68,6 +75,8 @@ class Logger:
         """Write one line. Fields that are None are left out; `error=` takes an exception."""
         if self.strict:
             _check(event, fields)
+        for told in self.listeners:
+            told(event, level, fields)
         if self._std.isEnabledFor(level):
             self._out.log(level, event, **fields)
 
@@ -77,13 +86,15 @@ class Logger:
         """Write one line with `error=` and its `traceback=`: for what should not happen."""
         if self.strict:
             _check(event, fields)
+        for told in self.listeners:
+            told(event, level, {**fields, Key.ERROR: error})
         if self._std.isEnabledFor(level):
             fields |= {Key.ERROR: error, Key.TRACEBACK: _traceback(error)}
             self._out.log(level, event, **fields)
 
 
 def get(name: str) -> Logger:
-    """The logger of that name: a module's `__name__`."""
+    """A logger of that name: a module's `__name__`."""
     return Logger(name)
 
 
@@ -204,6 +215,11 @@ def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
 
 
 def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    return masked(fields)
+
+
+def masked(fields: EventDict) -> EventDict:
+    """The same fields, without what must not be shown."""
     secret_option = redact.is_secret(str(fields.get(Key.OPTION, "")))
     for key, given in fields.items():
         if key == "_record":

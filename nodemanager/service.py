@@ -18,15 +18,16 @@ import pykka.debug
 from nodemanager import __version__, control, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
-from nodemanager.actors.observer import Nobody, Observer
 from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, ini, load, reloaded
+from nodemanager.core.picture import Picture
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
 from nodemanager.httpserver import HttpServer
+from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
@@ -121,6 +122,7 @@ class Service:
         self._dry_run = dry_run
         self._once = once
         self._clock: Clock = SystemClock()
+        self._log = log.get(__name__)
         self._commands = OperatorCommands()
         self._servers: list[HttpServer] = []
         self._lease: Lease | None = None
@@ -135,7 +137,9 @@ class Service:
             with collecting(self._clock) as collector:
                 code, reason = self._serve(system, collector)
             self._stop(system, reason)
-        _log.event(Event.DAEMON_STOPPED, reason=reason, pool=self._config.daemon.pool, code=code)
+        self._log.event(
+            Event.DAEMON_STOPPED, reason=reason, pool=self._config.daemon.pool, code=code
+        )
         return code
 
     # Start.
@@ -147,9 +151,9 @@ class Service:
         if not self._dry_run:
             self._lease = lease = state.lock()
             stack.callback(lease.release)
-            _log.event(Event.LEASE_ACQUIRED, file=str(lease.path), pool=config.daemon.pool)
+            self._log.event(Event.LEASE_ACQUIRED, file=str(lease.path), pool=config.daemon.pool)
         for warning in config.warnings:
-            _log.event(Event.CONFIG_WARNING, level=log.WARNING, message=warning)
+            self._log.event(Event.CONFIG_WARNING, level=log.WARNING, message=warning)
         cloud = wiring.build_cloud(config, clock)
         stack.callback(cloud.close)
         records = wiring.build_records(config, state, clock)
@@ -159,11 +163,14 @@ class Service:
             stack.callback(records.face.stop)
             self._servers.append(records.face)
             records.served()
-            _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
+            self._log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         settings = wiring.settings_of(config, cloud, records.store)
         journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
         stack.callback(journal.close)
-        observer = self._manage(stack, state)
+        told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
+        told.listeners.append(teller.heard)
+        self._log.listeners.append(teller.heard)
+        show = self._manage(stack, state, told)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
         timer.start()
@@ -175,14 +182,14 @@ class Service:
             settings,
             timer=timer,
             clock=clock,
-            log=log.get("nodemanager.daemon"),
+            log=told,
             identity=wiring.RememberedIdentity(state, writes=not self._dry_run),
             backlog=wiring.RememberedBacklog(state),
             holds_lease=lambda: lease is None or lease.held,
             on_death=self._on_death(),
             dry_run=self._dry_run,
             once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
-            observer=observer,
+            show=show,
             journal=journal,
         )
         self._commands.daemon = system.daemon
@@ -192,7 +199,7 @@ class Service:
     def _tell_start(self, settings: Settings, store: RecordStore) -> None:
         """The first line of a run proper: what it is decided by, before anything is polled."""
         config = self._config
-        _log.event(
+        self._log.event(
             Event.DAEMON_STARTED,
             version=__version__,
             file=str(config.path),
@@ -209,18 +216,20 @@ class Service:
             poll_s=config.daemon.poll_time,
         )
 
-    def _manage(self, stack: ExitStack, state: StateDirectory) -> Observer:
+    def _manage(
+        self, stack: ExitStack, state: StateDirectory, told: log.Logger
+    ) -> Callable[[Picture], None]:
+        """Serve the status and the metrics, of what is `told` and shown from now on."""
         config = self._config
         if self._once:
-            return Nobody()
+            return lambda picture: None
         given = config.manage.management_token
         token = given.reveal() if given is not None else state.token("management")
         board = Board(self._clock)
         metrics = Metrics(config.daemon.pool, self._clock)
         for face in self._servers:
             metrics.count_refusals(face.refusals)
-        mode = "dry-run" if self._dry_run else "apply"
-        explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run), mode)
+        explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
         server = ManagementServer(
             board,
             metrics,
@@ -236,9 +245,10 @@ class Service:
         server.start()
         stack.callback(server.stop)
         self._servers.append(server.http)
-        return WebObserver(
-            board, metrics, mode=mode, holder=str(state.path), explanations=explanations
-        )
+        observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
+        told.listeners.append(observer.heard)
+        self._log.listeners.append(observer.heard)
+        return observer.show
 
     def _on_death(self) -> OnDeath:
         return lambda actor, error: self._inbox.put(_Death(actor, error))
@@ -265,7 +275,7 @@ class Service:
                 return 1, taken
             stuck = pulse.stuck(watchdog)
             for actor, age_s in stuck:
-                _log.event(Event.ACTOR_STUCK, level=log.ERROR, actor=actor, age_s=age_s)
+                self._log.event(Event.ACTOR_STUCK, level=log.ERROR, actor=actor, age_s=age_s)
             if stuck:
                 pykka.debug.log_thread_tracebacks()
                 return 1, "an actor is stuck"
@@ -278,7 +288,7 @@ class Service:
             if isinstance(news, _Finished):
                 return news.code, "done once" if news.code == 0 else "a listing failed"
             if isinstance(news, _Death):
-                _log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
+                self._log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
                 return 1, f"{news.actor} died"
             if news.number in STOPS:
                 return 0, news.number.name
@@ -297,10 +307,12 @@ class Service:
         except StartError as error:
             if str(error) != self._lease_problem:
                 self._lease_problem = str(error)
-                _log.event(Event.LEASE_LOST, level=log.ERROR, file=str(lease.path), error=error)
+                self._log.event(
+                    Event.LEASE_LOST, level=log.ERROR, file=str(lease.path), error=error
+                )
             return "the lease was taken" if isinstance(error, LeaseTaken) else None
         self._lease_problem = None
-        _log.event(
+        self._log.event(
             Event.LEASE_ACQUIRED,
             level=log.WARNING,
             file=str(lease.path),
@@ -316,12 +328,14 @@ class Service:
             new = load(self._config.path, accepts=wiring.accepted_keys)
         except ConfigError as error:
             for problem in error.problems:
-                _log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
-            _log.event(Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed")
+                self._log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
+            self._log.event(
+                Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed"
+            )
             sdnotify.notify("READY=1")
             return
         for change in diff(self._config, new):
-            _log.event(
+            self._log.event(
                 Event.CONFIG_CHANGED,
                 level=log.INFO if change.reloadable else log.WARNING,
                 option=f"[{change.section}] {change.option}",
@@ -345,13 +359,13 @@ class Service:
                 poller.tell(
                     ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
                 )
-        _log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
+        self._log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
         sdnotify.notify("READY=1")
 
     def _dump(self, system: wiring.System) -> None:
         for actor in system.actors:
             waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
-            _log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
+            self._log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
         pykka.debug.log_thread_tracebacks()
 
     # Stop.

@@ -22,7 +22,6 @@ from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import Begin, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.observer import Nobody, Observer
 from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.record_cleaner import RecordCleanerActor
 from nodemanager.actors.role import BacklogKeeper, Identity, Once, Role
@@ -38,6 +37,7 @@ from nodemanager.config import (
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
 from nodemanager.core.model import Job, Record, Size
+from nodemanager.core.picture import Picture
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError, StartError
 from nodemanager.httpserver import HttpServer
@@ -444,7 +444,7 @@ def start_actors(
     journal: Journal,
     dry_run: bool = False,
     once: Once | None = None,
-    observer: Observer | None = None,
+    show: Callable[[Picture], None] = lambda picture: None,
     wishlist: Wishlist | None = None,
 ) -> System:
     """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
@@ -458,7 +458,7 @@ def start_actors(
         identity=identity,
         backlog=backlog,
         holds_lease=holds_lease,
-        observer=observer or Nobody(),
+        show=show,
         once=once,
         journal=journal,
     )

@@ -159,7 +159,6 @@ class CleanDesk(RestoreDesk):
             **{**record_fields(found.record, order.uuid), "reason": reason, **measures},
             plan=order.plan_id,
         )
-        self._role.observer.clean_skipped(reason)
 
     def _write_clean(
         self, order: CleanOrder, found: CleanEvidence, record: Record, fence: Fence | None
@@ -187,7 +186,6 @@ class CleanDesk(RestoreDesk):
                 detail=self._scribe.problem,
                 plan=order.plan_id,
             )
-            self._role.observer.clean_skipped(Reason.READ_ONLY)
             if fence is not None and order.uuid in self._flights.unknown:
                 self._look_again(order)
                 return
@@ -280,7 +278,6 @@ class CleanDesk(RestoreDesk):
             guarantee=self._role.guarantee,
             plan=order.plan_id,
         )
-        self._role.observer.cleaned(order.reason)
         self._clean_ended(order, "cleaned", again=False)
 
     def on_CleanFailed(self, message: CleanFailed) -> None:
@@ -296,7 +293,6 @@ class CleanDesk(RestoreDesk):
             error=message.error,
             plan=order.plan_id,
         )
-        self._role.observer.clean_failed()
         if message.fence is not None:
             # Nobody knows whether the fence is up.
             self._flights.fenced(message.fence, order)

@@ -77,10 +77,12 @@ from nodemanager.core.facts import (
     TagsAnswered,
 )
 from nodemanager.core.fold import Decision, Start, State, after_fact
-from nodemanager.core.history import Nodes, Records
+from nodemanager.core.history import Records
 from nodemanager.core.late import NEVER, Unknown, still_late
+from nodemanager.core.leftovers import counts
 from nodemanager.core.model import CloudNode, Guarantee, Leftover, Record
 from nodemanager.core.orders import CleanOrder
+from nodemanager.core.picture import Picture
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
@@ -193,7 +195,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._narrator.listed("cloud", _there(listing.items), took_s, listing.complete)
         problems = self._narrator.items_with_problems(listing.items)
         self._narrator.malformed("cloud", listing.problems + problems)
-        self._observe_listing("cloud", listing)
         if listing.complete:
             ids = frozenset(node.id for node in listing.items)
             self._watch_collapse(ids, listing.started_at, cloud=True)
@@ -218,7 +219,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         )
         problems = self._narrator.items_with_problems(listing.items)
         self._narrator.malformed("records", listing.problems + problems)
-        self._observe_listing("records", listing)
         history = histories.store_clock_read(self._history, message.store_time)
         if history.clock is not None:
             self._scribe.save_clock(history.clock)
@@ -255,12 +255,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._scribe.note(DemandSeen(message.jobs, message.started_at, message.ended_at))
         took_s = message.ended_at - message.started_at
         self._narrator.listed("demand", len(message.jobs), took_s, True)
-        self._role.observer.listed("demand", took_s, len(message.jobs), message.started_at)
         self._decide_soon()
 
     def on_PollFailed(self, message: PollFailed) -> None:
         self._narrator.list_failed(message.source, message.error, message.retry_s, message.took_s)
-        self._role.observer.list_failed(message.source)
         self._scribe.note(
             PollMissed(
                 message.source,
@@ -280,16 +278,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
     def on_NodesAsked(self, message: NodesAsked) -> None:
         self._take_answers(message.answers, message.malformed, message.asked_at)
 
-    def _observe_listing(self, source: str, listing: Nodes | Records) -> None:
-        if not listing.complete:
-            self._role.observer.list_partial(source)
-            return
-        took_s = listing.ended_at - listing.started_at
-        self._role.observer.listed(source, took_s, _there(listing.items), listing.started_at)
-
     def _identify(self, kind: str, seen: str) -> None:
         """L5: another account or store than the one known makes us read-only."""
-        self._role.observer.identified(kind, seen)
         if kind == "account":
             self._account = seen
         kept, problem = self._keeps_state(kind, lambda: self._role.identity.check(kind, seen))
@@ -337,7 +327,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
                 source=source,
                 **breaker.detail,
             )
-            self._role.observer.list_suspect(source)
         self._set_breaker(breaker)
 
     def _forget_expected(self, made: Plan, now: float) -> None:
@@ -420,7 +409,19 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         took_s = self._clock.boottime() - now
         self._scribe.decided(Decision(snapshot, made, new_records, took_s))
         self._tend_backlog(made, snapshot)
-        self._role.observer.planned(made, snapshot, self._settings, took_s)
+        self._role.show(
+            Picture(
+                snapshot,
+                made,
+                self._settings,
+                mode=self._role.mode,
+                took_s=took_s,
+                marks=self._marks(),
+                leftovers=counts(self._leftovers.ledger),
+                account=self._account or "",
+                store=self._store_id or "",
+            )
+        )
         if made.ask and self._asked_after is not self._history.cloud and self._stopping is None:
             self._asked_after = self._history.cloud
             tell(self._team.cloud_list, AskNodes(made.ask))
@@ -463,19 +464,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             self._narrator.prune_ordered(prune)
         for shutdown in made.shutdowns:
             self._narrator.shutdown_ordered(shutdown)
-        for boot in made.boots:
-            if self._narrator.is_news(f"boot {boot.size.name}", boot.reason):
-                self._log.event(
-                    Event.NODE_SETUP_STARTED,
-                    reason=boot.reason,
-                    size=boot.size.name,
-                    price=boot.size.price,
-                    record=boot.record.uuid if boot.record else None,
-                    plan=boot.plan_id,
-                    mode=self._role.mode,
-                )
         self._once_applied = True
         if self._role.mode != "apply":
+            for boot in made.boots:
+                self._narrator.setup_started(boot, None)
             return
         for clean in made.cleans:
             self._begin_clean(clean)
@@ -563,7 +555,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             case Restored(record=uuid):
                 self._own_cleans.pop(uuid, None)
                 self._narrator.restored(uuid)
-                self._role.observer.restored()
             case NotRestored(verdict=verdict):
                 self._narrator.not_restored(verdict)
             case ItemEnded(key=key, step=step):

@@ -97,7 +97,7 @@ class Desk(RoleActor):
         self._tags_asked_after: Nodes | None = None
         self._stopping: Stop | None = None
         self._scribe = Scribe(role.journal, log)
-        self._leftovers = LeftoverBook(self._scribe, log, role.observer, mode=role.mode)
+        self._leftovers = LeftoverBook(self._scribe, log, mode=role.mode)
         self._pins_failed: dict[str, int] = {}
         self._find_at = 0.0
         self._finds_failed = 0

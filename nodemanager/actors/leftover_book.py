@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nodemanager.actors.observer import Observer
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
@@ -27,10 +26,9 @@ class LeftoverBook:
     finds, and of each thing once what it would do.
     """
 
-    def __init__(self, scribe: Scribe, log: Logger, observer: Observer, *, mode: str) -> None:
+    def __init__(self, scribe: Scribe, log: Logger, *, mode: str) -> None:
         self._scribe = scribe
         self._log = log
-        self._observer = observer
         self._mode = mode
         self.ledger = Ledger()
 
@@ -41,7 +39,7 @@ class LeftoverBook:
     def restore(self, entries: Iterable[Entry], now: float, visible_after: float) -> None:
         """Go on with a former run's; what this one entered meanwhile is the newer word."""
         restored = leftovers.restored(entries, now, visible_after)
-        self._set(Ledger({**restored.entries, **self.ledger.entries}))
+        self.ledger = Ledger({**restored.entries, **self.ledger.entries})
 
     # A shut-down of ours.
 
@@ -52,7 +50,7 @@ class LeftoverBook:
             return False
         for pin in pins:
             self._log.event(Event.LEFTOVER_ENTERED, **_names(pin))
-        self._set(ledger)
+        self.ledger = ledger
         return True
 
     def called_off(self, node_id: str) -> None:
@@ -68,14 +66,14 @@ class LeftoverBook:
         dropped = [entry.leftover for key, entry in before if key not in ledger.entries]
         for leftover in dropped:
             self._log.event(Event.LEFTOVER_CALLED_OFF, **_names(leftover))
-        self._set(ledger)
+        self.ledger = ledger
         self._scribe.call_off_leftovers(dropped)
 
     def ended(self, node_id: str, now: float) -> None:
-        self._set(leftovers.ended(self.ledger, node_id, now))
+        self.ledger = leftovers.ended(self.ledger, node_id, now)
 
     def doubted(self, node_id: str, now: float, visible_after: float) -> None:
-        self._set(leftovers.doubtful(self.ledger, node_id, now, visible_after))
+        self.ledger = leftovers.doubtful(self.ledger, node_id, now, visible_after)
 
     # The sweep.
 
@@ -98,7 +96,7 @@ class LeftoverBook:
                 retry_s=visible_after,
                 mode=self._mode,
             )
-        self._set(ledger)
+        self.ledger = ledger
         return True
 
     # A release.
@@ -119,7 +117,7 @@ class LeftoverBook:
         ledger, _ = leftovers.after(
             self.ledger, entry.leftover, Outcome.UNKNOWN, now, error=Reason.DRY_RUN.value
         )
-        self._set(ledger)
+        self.ledger = ledger
 
     def tried(
         self,
@@ -137,11 +135,10 @@ class LeftoverBook:
         ledger, entry = leftovers.after(
             self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
         )
-        self._set(ledger)
+        self.ledger = ledger
         self._scribe.keep_leftover(entry)
         if entry.state is LedgerState.RELEASED:
             self._log.event(Event.LEFTOVER_RELEASED, **_names(leftover), attempt=entry.attempts)
-            self._observer.leftover_released(leftover.kind)
             return
         is_passed_over = entry.attempts == PASS_OVER_AFTER
         if outcome is Outcome.ACCEPTED and not is_passed_over:
@@ -157,12 +154,6 @@ class LeftoverBook:
             attempt=entry.attempts,
             retry_s=entry.not_before - now,
         )
-        if outcome is not Outcome.ACCEPTED:
-            self._observer.leftover_failed(leftover.kind)
-
-    def _set(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._observer.leftovers(leftovers.counts(ledger))
 
 
 def _why(outcome: Outcome, error: RemoteError | None, *, passed_over: bool) -> Reason | None:

@@ -47,7 +47,6 @@ class LeftoverDesk(CleanDesk):
             attempt=attempt,
             retry_s=retry_s,
         )
-        self._role.observer.leftovers_unknown()
 
     # The search, and the releases.
 

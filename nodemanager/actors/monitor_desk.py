@@ -62,7 +62,6 @@ class MonitorDesk(WriteDesk):
                     "plan": plan_id,
                 },
             )
-            self._role.observer.violated(violation.rule)
         now = self._clock.boottime()
         part = self._breaker.part(Cause.INVARIANT)
         ids = frozenset({uuid}) if part is None else part.ids | {uuid}
@@ -83,7 +82,6 @@ class MonitorDesk(WriteDesk):
                 node=one.life.node_id,
                 incarnation=one.life.incarnation,
             )
-            self._role.observer.violated("U8")
 
     def _watch_freed(self, listing: Records) -> None:
         """A freed life is on its record again, in two complete listings in a row."""

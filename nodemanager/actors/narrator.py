@@ -14,7 +14,7 @@ from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.false_clean import LASTING
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan
+from nodemanager.core.plan import BootOrder, Plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.telling import event_of_node, event_of_record
@@ -137,7 +137,10 @@ class Narrator:
                 if self._pairs.get(node_id) != uuid:
                     record = plan.pairs.record_of[node_id]
                     fields = record_fields(record, uuid)
-                    self._log.event(Event.NODE_PAIRED, node=node_id, **fields, plan=plan.plan_id)
+                    name = present[node_id].name if node_id in present else None
+                    self._log.event(
+                        Event.NODE_PAIRED, node=node_id, name=name, **fields, plan=plan.plan_id
+                    )
             for node_id, uuid in self._pairs.items():
                 if node_id not in pairs:
                     listed = node_id in present
@@ -209,6 +212,8 @@ class Narrator:
             event = event_of_record(verdict.kind)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
             self._verdict(event, level, verdict, record_fields(records.get(uuid), uuid), plan)
+        for uuid in sorted(before.keys() - after.keys()):
+            self._log.event(Event.RECORD_UNLISTED, level=DEBUG, record=uuid, plan=plan.plan_id)
         self._records = after
 
     def _tell_nodes(self, plan: Plan) -> None:
@@ -227,6 +232,8 @@ class Narrator:
             if view.record is not None:
                 fields["host"] = view.record.hostname
             self._verdict(event, level, verdict, fields, plan)
+        for node in sorted(before.keys() - after.keys()):
+            self._log.event(Event.NODE_UNLISTED, level=DEBUG, node=node, plan=plan.plan_id)
         self._nodes = after
 
     def _verdict(
@@ -342,6 +349,21 @@ class Narrator:
             record=order.uuid,
             **order.measures,
             plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def setup_started(self, boot: BootOrder, incarnation: str | None) -> None:
+        """`incarnation` is what its claim begins; None in a dry run, which claims nothing."""
+        if not self.is_news(f"boot {boot.size.name}", boot.reason):
+            return
+        self._log.event(
+            Event.NODE_SETUP_STARTED,
+            reason=boot.reason,
+            size=boot.size.name,
+            price=boot.size.price,
+            record=boot.record.uuid if boot.record else None,
+            incarnation=incarnation,
+            plan=boot.plan_id,
             mode=self._mode,
         )
 

@@ -6,7 +6,7 @@ No command is carried out in here: marks go into the snapshot, and core decides 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.messages import (
@@ -84,25 +84,17 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
     # What stands.
 
     def _marks(self) -> Marks:
-        return Marks(self._scribe.hold_marks, self._drains, self._kills, self._paused)
+        drains, kills = dict(self._drains), dict(self._kills)
+        return Marks(self._scribe.hold_marks, drains, kills, self._paused)
 
     def _adopt_marks(self, marks: Marks) -> None:
         """Those of a former run; what was said since goes before them."""
         self._drains = {**marks.drains, **self._drains}
         self._kills = {**marks.kills, **self._kills}
         self._paused = self._paused or marks.paused
-        self._show_marks()
 
     def _save_marks(self) -> bool:
-        saved = self._scribe.save_marks(self._marks())
-        self._show_marks()
-        return saved
-
-    def _show_marks(self) -> None:
-        marks = self._marks()
-        self._role.observer.marked(
-            replace(marks, drains=dict(marks.drains), kills=dict(marks.kills))
-        )
+        return self._scribe.save_marks(self._marks())
 
     def _forget_marks(self, ended: frozenset[str]) -> None:
         """Of nodes that are no more."""
@@ -184,7 +176,6 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if not self._scribe.hold(hold):
             self._not_written(said, named)
             return
-        self._show_marks()
         self._decide_soon()
         text = (
             f"{named.id} is on hold: nothing automatic touches it until it is released; "
@@ -205,7 +196,6 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         elif not self._scribe.release(named.id):
             self._not_written(said, named)
         else:
-            self._show_marks()
             self._decide_soon()
             self._did(said, named, f"{named.id} is on hold no longer")
 

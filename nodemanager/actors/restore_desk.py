@@ -96,7 +96,6 @@ class RestoreDesk(MonitorDesk):
                 **one.measures,
                 clear=false_clean.CLEAR,
             )
-            self._role.observer.false_cleaned()
         self._tell_broken(folded.told)
         if folded.told:
             self._decide_soon()

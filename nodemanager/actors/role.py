@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodemanager.actors.observer import Observer
 from nodemanager.core.model import Guarantee
+from nodemanager.core.picture import Picture
 from nodemanager.journal.api import Journal
 
 
@@ -63,8 +63,9 @@ class Once:
 class Role:
     """What the daemon actor is given once and for all.
 
-    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates`
-    says that the cloud makes one node of creates with one client token (U9).
+    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates` says
+    that the cloud makes one node of creates with one client token (U9). `show` is given each
+    decision; it returns at once and never raises.
     """
 
     manager: str
@@ -72,11 +73,11 @@ class Role:
     guarantee: Guarantee
     fence_wait: float
     identity: Identity
-    observer: Observer
     journal: Journal
     backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
     repeats_creates: bool = False
     holds_lease: Callable[[], bool] = lambda: True
+    show: Callable[[Picture], None] = lambda picture: None
     token: int = 0
     once: Once | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))

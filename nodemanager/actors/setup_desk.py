@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from nodemanager.actors.clean_desk import CleanDesk
 from nodemanager.core.execute.books import (
     Books,
-    CreateRefused,
     Learned,
-    NodeExpected,
     PinsFailed,
     WriteInDoubt,
     learned,
@@ -33,6 +31,7 @@ class SetupDesk(CleanDesk):
         for boot in boots:
             assert self._store_id is not None, "a plan with boots has seen a record poll"
             order = order_setup(boot, self._claim_for(boot), self._store_id, now)
+            self._narrator.setup_started(boot, order.claim.incarnation)
             self._runner.begin(Action.SETUP, order, boot.plan_id, now)
         if boots:
             self._probe_sent()
@@ -62,8 +61,6 @@ class SetupDesk(CleanDesk):
         if isinstance(one, WriteInDoubt):
             self._may_be_late(one.record)
             return
-        if isinstance(one, CreateRefused):
-            self._role.observer.create_failed(type(one.error).__name__)
         if isinstance(one, PinsFailed) and isinstance(one.error, Throttled):
             self._throttled(one.error)
         before = Books(
@@ -80,5 +77,3 @@ class SetupDesk(CleanDesk):
         self._expected, self._created = dict(after.expected), dict(after.created)
         self._told_drains = after.drains
         self._flights.sizes, self._pins_failed = dict(after.sizes), dict(after.pins_failed)
-        if isinstance(one, NodeExpected) and one.node_id is not None and one.is_new:
-            self._role.observer.booted(one.size)

@@ -15,7 +15,6 @@ class ShutdownDesk(LeftoverDesk):
         self._flights.gone[gone.node_id] = now
         self._narrator.forget_node(gone.node_id)
         self._flights.shut_down(gone.reason, now)
-        self._role.observer.shut_down(gone.reason, gone.size or "")
         if gone.reason is Reason.BOOT_FAILED:
             self._boot_failed(gone.node_id, gone.size)
         self._leftovers.ended(gone.node_id, now)

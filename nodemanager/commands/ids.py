@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from nodemanager.commands.common import config_path, journal_of
 from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
-from nodemanager.journal.names import names_in
+from nodemanager.journal.story import names_in
 
 
 def complete_id(
@@ -26,7 +26,7 @@ def complete_id(
         journal = ctx.params.get("journal")
         config = ctx.params.get("config")
         path = Path(os.fspath(journal)) if journal else journal_of(load(config_path(config)))
-        known = names_in(path).all
+        known = names_in(path)
     except (NodeManagerError, click.UsageError, OSError):
         return []
     names = (name for name in sorted(known) if name.startswith(incomplete) and name.isprintable())

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,20 +25,17 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given, local, span
 from nodemanager.config import load
 from nodemanager.config.kinds import did_you_mean
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.reasons import Reason
 from nodemanager.errors import JournalError
-from nodemanager.journal.happening import Happening
+from nodemanager.journal.event import Told
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
-
-if TYPE_CHECKING:
-    from nodemanager.journal.story import Story
 
 LOOK_EVERY_S = 1.0
 LAST = 10
 """How much of what was before `--follow` shows, unless told."""
 
-Filter = Callable[[Happening], bool]
+Filter = Callable[[Told], bool]
 
 
 def _reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
@@ -110,6 +107,7 @@ def log(
     daemon, of one that does not run, or of a copy. Times are local on a terminal, UTC elsewhere.
     """
     # What it needs takes half a second to load, which a completed word must not wait for.
+    from nodemanager.core.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
     if follow and until is not None:
@@ -117,61 +115,45 @@ def log(
     path = journal if journal is not None else journal_of(load(config_path(config)))
     if follow and last is None and since is None:
         last = LAST
-    story = Story(existing_journal(path, given=journal is not None), since or 0.0)
+    story = Story(existing_journal(path, given=journal is not None), since or 0.0, id)
     tell = _teller(show.console(), as_json=as_json)
+    wanted = _filter(until, reason)
     try:
-        wanted = _filter(id, until, reason)
-        told = _tell(_wanted(story.news(), wanted, last), tell)
-        if not told and id is not None and id not in story.names.all:
-            # The beginning of an id: whose it is, is known only now.
-            wanted = _filter(_meant(story, id), until, reason)
-            story = Story(path, since or 0.0)
-            told = _tell(_wanted(story.news(), wanted, last), tell)
-        if not told:
-            # An empty answer may as well be a mistyped name.
+        if not _tell(_wanted(story.news(), wanted, last), tell):
+            # An empty answer may as well be a mistyped reason.
             click.echo("nothing of that in the journal", err=True)
         while follow:
             time.sleep(LOOK_EVERY_S)
             _tell(filter(wanted, story.news()), tell)
+    except UnknownIdError as error:
+        raise JournalError(f"{path}: {error}") from error
     except KeyboardInterrupt:
         return
 
 
-def _filter(id: str | None, until: float | None, reasons: frozenset[str]) -> Filter:
-    def wanted(one: Happening) -> bool:
-        return (
-            (id is None or id in one.aliases)
-            and (until is None or one.at <= until)
-            and (not reasons or (one.reason is not None and one.reason.value in reasons))
-        )
+def _filter(until: float | None, reasons: frozenset[str]) -> Filter:
+    def wanted(one: Told) -> bool:
+        is_past = until is not None and one.at > until
+        return not is_past and (not reasons or one.reason in reasons)
 
     return wanted
 
 
-def _wanted(news: Iterator[Happening], wanted: Filter, last: int | None) -> Iterable[Happening]:
+def _wanted(news: Iterator[Told], wanted: Filter, last: int | None) -> Iterable[Told]:
     found = filter(wanted, news)
     return found if last is None else deque(found, maxlen=last)
 
 
-def _tell(happenings: Iterable[Happening], tell: Callable[[Happening], None]) -> int:
+def _tell(news: Iterable[Told], tell: Callable[[Told], None]) -> int:
     told = 0
-    for one in happenings:
+    for one in news:
         tell(one)
         told += 1
     sys.stdout.flush()
     return told
 
 
-def _meant(story: Story, id: str) -> str:
-    from nodemanager.core.naming import UnknownIdError
-
-    try:
-        return story.names.find(id).id
-    except UnknownIdError as error:
-        raise JournalError(f"{story.path}: {error}") from error
-
-
-def _teller(out: Console, *, as_json: bool) -> Callable[[Happening], None]:
+def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
     if as_json:
         return lambda one: click.echo(json_line(fields_of(one)))
     if out.is_terminal:
@@ -179,12 +161,12 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Happening], None]:
     return lambda one: click.echo(logfmt(fields_of(one)))
 
 
-def fields_of(one: Happening) -> dict[str, Any]:
+def fields_of(one: Told) -> dict[str, Any]:
     """What a pipe is told, by the keys of the daemon's own log."""
     return {
         "ts": timestamp(one.at),
-        "event": one.event.value,
-        "reason": one.reason.value if one.reason is not None else None,
+        "event": one.event,
+        "reason": one.reason,
         "record": one.record,
         "slot": one.slot,
         "host": one.host,
@@ -203,12 +185,11 @@ STYLES = (
 )
 
 
-def line_of(one: Happening) -> Text:
+def line_of(one: Told) -> Text:
     """What a terminal is told: when, what, why, of whom, and what was measured."""
     line = Text(f"{local(one.at)}  ", style="dim")
-    event = one.event.value
-    line.append(f"{event:<21} ", style=_style(one.event) or "not dim")
-    line.append(f"{one.reason.value if one.reason else '':<22} ", style="not dim bold")
+    line.append(f"{one.event:<21} ", style=_style(one.event) or "not dim")
+    line.append(f"{one.reason or '':<22} ", style="not dim bold")
     whom = [one.host or "", one.record or "", one.node or ""]
     line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
     for key, value in one.more.items():
@@ -217,9 +198,9 @@ def line_of(one: Happening) -> Text:
     return line
 
 
-def _style(event: Event) -> str:
+def _style(event: str) -> str:
     for words, style in STYLES:
-        if any(word in event.value for word in words):
+        if any(word in event for word in words):
             return f"not dim {style}"
     return ""
 

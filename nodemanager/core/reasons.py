@@ -423,8 +423,11 @@ class Event(Told):
         "record.not_restored",
         "A record freed by mistake could not be given back; `clear` says what to do.",
     )
-    RECORD_UNLISTED = "record.unlisted", "Of `nodemanager log`: the record listing has it no more."
-    NODE_UNLISTED = "node.unlisted", "Of `nodemanager log`: the cloud lists it no more."
+    RECORD_UNLISTED = (
+        "record.unlisted",
+        "At DEBUG, and in the journal: the record listing has it no more.",
+    )
+    NODE_UNLISTED = "node.unlisted", "At DEBUG, and in the journal: the cloud lists it no more."
     RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
     RECORD_PRUNED = "record.pruned", "It is deleted."
     RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."

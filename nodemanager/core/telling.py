@@ -1,13 +1,8 @@
-"""Which event tells of what: the same in the daemon's log and in what is read from its journal."""
+"""Which event tells of a verdict."""
 
 from __future__ import annotations
 
-from nodemanager.core.model import Outcome
 from nodemanager.core.reasons import Event, Kind, Reason
-
-CLEANED, LIFTED, CREATED = "cleaned", "lifted", "created"
-"""Outcomes of intents that are neither a reason code nor a destroy's Outcome."""
-FAILURES = frozenset({"failed", "unknown", "expired"})
 
 
 def event_of_record(kind: Kind) -> Event:
@@ -22,24 +17,3 @@ def event_of_node(kind: Kind, reason: Reason) -> Event:
     if kind is Kind.SHUTDOWN:
         return Event.NODE_SHUTDOWN_STARTED
     return Event.NODE_FOREIGN if reason is Reason.FOREIGN_NODE else Event.NODE_KEEP
-
-
-def event_of_clean(outcome: str) -> Event:
-    """What became of a clean, or of the fence before one."""
-    if outcome == CLEANED:
-        return Event.RECORD_CLEANED
-    if outcome == LIFTED:
-        return Event.RECORD_UNFENCED
-    return Event.RECORD_CLEAN_FAILED if outcome in FAILURES else Event.RECORD_CLEAN_SKIPPED
-
-
-def event_of_create(outcome: str) -> Event:
-    return Event.NODE_CREATED if outcome == CREATED else Event.NODE_SETUP_FAILED
-
-
-def event_of_destroy(outcome: str) -> Event:
-    if outcome == Outcome.GONE.value:
-        return Event.NODE_GONE
-    if outcome in FAILURES or outcome == Outcome.ACCEPTED.value:
-        return Event.NODE_SHUTDOWN_FAILED
-    return Event.NODE_SHUTDOWN_SKIPPED

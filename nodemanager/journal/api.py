@@ -5,7 +5,7 @@ One suite, tests/journal/test_contract.py, holds every journal to this text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from nodemanager.core.late import Late
 from nodemanager.core.leftovers import Entry
 from nodemanager.core.model import Leftover, Record
 from nodemanager.core.store_clock import StoreClock
+from nodemanager.journal.event import Told
 
 PARKED_AFTER = 5
 """So many failed recoveries park an intent: it is told of and passed over (R1)."""
@@ -116,9 +117,9 @@ class Hold:
 class Journal(Protocol):
     """The durable log of one pool's manager.
 
-    Every call but `note` is one transaction, on the disk when it returns. A call that can't be
-    carried out raises JournalError and changes nothing; `failure` then says why until a call
-    succeeds. Used by several threads, one write at a time.
+    Every call but `note` and `tell` is one transaction, on the disk when it returns. A call that
+    can't be carried out raises JournalError and changes nothing; `failure` then says why until a
+    call succeeds. Used by several threads, one write at a time.
     """
 
     @property
@@ -234,6 +235,16 @@ class Journal(Protocol):
 
     def remember(self, name: str, value: Any) -> None:
         """Keep a JSON value; None forgets it."""
+        ...
+
+    # What the log told.
+
+    def tell(self, told: Told) -> None:
+        """Something that the log told. It is on the disk with the next call. Never raises."""
+        ...
+
+    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+        """The newest of those events of each `record`, or of each `node`."""
         ...
 
     # What was seen and decided.

@@ -6,7 +6,7 @@ Each function is the whole body of one transaction; rows in, api's dataclasses o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,8 @@ from nodemanager.journal.codec import (
     to_text,
     without_secrets,
 )
-from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images
+from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images, told
 
 _ANY = codec_of(Any)
 _LATE = codec_of(Mapping[str, LateWrite])
@@ -312,6 +313,26 @@ def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) ->
         "boottime": boottime,
         "wall": wall,
     }
+
+
+def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
+    if rows:
+        marks = ",".join("?" * len(COLUMNS))
+        statement = f"INSERT INTO told ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
+        values = [
+            (*(getattr(one, name) for name in COLUMNS[:-1]), to_text(one.more)) for one in rows
+        ]
+        connection.exec_driver_sql(statement, values)
+
+
+def last_told(connection: sa.Connection, events: Collection[str], about: str) -> tuple[Told, ...]:
+    newest = (
+        sa.select(sa.func.max(told.c.id)).where(told.c.event.in_(events)).group_by(told.c[about])
+    )
+    rows = connection.execute(
+        sa.select(*(told.c[name] for name in COLUMNS)).where(told.c.id.in_(newest))
+    )
+    return tuple(told_from(row) for row in rows)
 
 
 def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:

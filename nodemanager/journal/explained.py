@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from typing import Any
 from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.findings import Finding
 from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.picture import Picture
 from nodemanager.errors import JournalError
-from nodemanager.journal.happening import Happening
+from nodemanager.journal.event import Told
 from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, Entry, read
 from nodemanager.journal.replay import replayed
@@ -32,16 +29,6 @@ MOST = 100
 """So many of the newest things that happened are told."""
 LOOK_BACK_S = 86400.0
 """As far back they are looked for, unless told."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One decision and what it was taken from."""
-
-    snapshot: Snapshot
-    made: Plan
-    settings: Settings
-    mode: str = APPLY
 
 
 def picture_at(
@@ -117,20 +104,24 @@ def told(
 
 
 def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
-    newest: deque[Happening] = deque(maxlen=MOST)
-    is_record = explanation.subject == "record"
-    for one in Story(path, since).news():
-        mine = one.record if is_record else one.node
-        if mine == explanation.id and one.at <= explanation.wall + 0.001:
-            newest.append(one)
-    return [_happened(one) for one in newest]
+    """What was told of it alone, up to that decision and what that decision itself told."""
+    newest: deque[Told] = deque(maxlen=MOST)
+    try:
+        for one in Story(path, since, explanation.id).news():
+            mine = one.record if explanation.subject == "record" else one.node
+            is_past = one.at <= explanation.wall or one.plan == explanation.plan_id
+            if mine == explanation.id and is_past:
+                newest.append(one)
+    except UnknownIdError:
+        return []
+    return [_told(one) for one in newest]
 
 
-def _happened(one: Happening) -> Json:
+def _told(one: Told) -> Json:
     return {
         "at": timestamp(one.at),
-        "event": one.event.value,
-        "reason": None if one.reason is None else one.reason.value,
+        "event": one.event,
+        "reason": one.reason,
         "record": one.record,
         "node": one.node,
         "measures": plain(one.more),
@@ -139,17 +130,15 @@ def _happened(one: Happening) -> Json:
 
 def _last_heard(path: Path, given: str) -> str | None:
     try:
-        last = None
-        for one in Story(path).news():
-            if given in one.aliases:
-                last = one
-    except JournalError:
+        newest = deque(Story(path, id=given).news(), maxlen=1)
+    except (JournalError, UnknownIdError):
         return None
-    if last is None:
+    if not newest:
         return None
-    reason = f", {last.reason.value}" if last.reason is not None else ""
+    (last,) = newest
+    reason = f", {last.reason}" if last.reason is not None else ""
     return (
-        f"; the journal last told of it at {timestamp(last.at)} ({last.event.value}{reason}): "
+        f"; the journal last told of it at {timestamp(last.at)} ({last.event}{reason}): "
         f"--at a time before that explains it, `nodemanager log {given}` tells the rest"
     )
 

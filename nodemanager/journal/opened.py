@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from nodemanager.errors import JournalError
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 
 
 def is_there(path: Path) -> bool:
@@ -44,8 +44,11 @@ def _owner(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A reader's connection, which never writes: beside a running daemon, or on a copy."""
+def opened(path: Path, *, needs: str = "0001") -> Iterator[sqlite3.Connection]:
+    """A reader's connection, which never writes: beside a running daemon, or on a copy.
+
+    Raises JournalError for a schema that is older than it `needs`, or newer than known.
+    """
     if not is_there(path):
         raise JournalError(f"there is no journal {path}")
     connection: sqlite3.Connection | None = None
@@ -56,6 +59,11 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
             raise JournalError(
                 f"the journal {path} has schema {found[0] if found else 'none'}, and this "
                 f"program reads up to {SCHEMA}: upgrade nodemanager"
+            )
+        if found[0] < needs:
+            raise JournalError(
+                f"an older nodemanager wrote the journal {path}, and nobody has brought it up to "
+                "date: a daemon that starts on it does, `nodemanager run --once --dry-run` too"
             )
         yield connection
     except sqlite3.Error as error:

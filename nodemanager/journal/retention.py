@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from nodemanager.journal.schema import entries, intents, leftovers, pre_images
+from nodemanager.journal.schema import entries, intents, leftovers, pre_images, told
 
 ROWS_AT_ONCE = 500
 """So that one transaction stays small, whatever has piled up."""
@@ -27,6 +27,8 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
         .limit(ROWS_AT_ONCE)
     )
     # Its start goes last: what a kill leaves of a segment can be read.
+    then = sa.select(sa.func.max(entries.c.wall)).where(entries.c.segment == oldest)
+    connection.execute(sa.delete(told).where(told.c.at <= then.scalar_subquery()))
     connection.execute(sa.delete(entries).where(entries.c.seq.in_(some)))
     return True
 
@@ -36,6 +38,7 @@ def _forget_ended(connection: sa.Connection, before: float) -> None:
     connection.execute(sa.delete(pre_images).where(pre_images.c.intent.in_(ended)))
     connection.execute(sa.delete(intents).where(intents.c.concluded_at < before))
     connection.execute(sa.delete(leftovers).where(leftovers.c.released_at < before))
+    connection.execute(sa.delete(told).where(told.c.at < before))
 
 
 def _segment_to_drop(connection: sa.Connection, before: float, max_size: int) -> int | None:

@@ -87,6 +87,25 @@ kept = Table(
     Column("at", Float, nullable=False),
 )
 
+# What the log told, by what it is about. `more` is all else that the line had, as JSON.
+told = Table(
+    "told",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("reason", Text),
+    Column("record", Text),
+    Column("slot", Integer),
+    Column("host", Text),
+    Column("node", Text),
+    Column("name", Text),
+    Column("incarnation", Text),
+    Column("plan", Text),
+    Column("more", Text, nullable=False),
+    Index("told_by_time", "at"),
+)
+
 # Facts and decisions. A segment starts with all that its first fact is folded into, so that it is
 # read, and dropped, on its own.
 entries = Table(

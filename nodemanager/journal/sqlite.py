@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,13 @@ from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
+from nodemanager.journal.event import Told
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import tidy
 
 TIDY_EVERY_S = 600.0
+MOST_TOLD = 100_000
+"""So much of what was told waits for a journal that can't be written."""
 
 
 class SqliteJournal:
@@ -52,6 +57,7 @@ class SqliteJournal:
         self._max_size = max_size
         self._boot_id = this_boot() if boot_id is None else boot_id
         self._recorder = Recorder()
+        self._told: deque[Told] = deque(maxlen=MOST_TOLD)
         self._tidied_at = clock.boottime()
         self._file = JournalFile(path, pool)
         self._file.open(clock.wall())
@@ -181,6 +187,15 @@ class SqliteJournal:
         with self._writing() as connection:
             durable.remember(connection, name, value, self._clock.wall())
 
+    # What the log told.
+
+    def tell(self, told: Told) -> None:
+        self._told.append(told)
+
+    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+        with self._reading() as connection:
+            return durable.last_told(connection, events, about)
+
     # What was seen and decided.
 
     def begin(self, start: Start) -> None:
@@ -212,12 +227,18 @@ class SqliteJournal:
         self._file.shorten_log()
 
     def close(self) -> None:
+        if self._told:
+            self.retry()
         self._file.close()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         with self._file.writing(self._clock.wall()) as connection:
             yield connection
+            told = tuple(islice(self._told, len(self._told)))
+            durable.put_told(connection, told)
+        for _ in told:
+            self._told.popleft()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sa.Connection]:

@@ -15,10 +15,8 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.journal.explained import Json, Picture, told
+from nodemanager.core.picture import Picture
+from nodemanager.journal.explained import Json, told
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.workers import Workers
 
@@ -28,15 +26,10 @@ SOURCE = "daemon"
 class Explanations:
     """Keeps the newest decision for the web's threads; its history is read from `journal`."""
 
-    def __init__(self, journal: Path | None, mode: str) -> None:
+    def __init__(self, journal: Path | None) -> None:
         self._journal = journal
-        self._mode = mode
         self.picture: Picture | None = None
-        """The newest decision; None before the first."""
-
-    def keep(self, snapshot: Snapshot, made: Plan, settings: Settings) -> None:
-        # One assignment of one immutable thing: readers need no lock.
-        self.picture = Picture(snapshot, made, settings, self._mode)
+        """The newest decision; None before the first. Readers need no lock: it never changes."""
 
     def told(self, id: str, since: float | None) -> Json | None:
         """The explanation, None before the first decision. Raises UnknownIdError."""

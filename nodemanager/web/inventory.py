@@ -15,7 +15,8 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core import inventory
 from nodemanager.core.naming import UnknownIdError
-from nodemanager.journal.explained import Json, Picture, plain
+from nodemanager.core.picture import Picture
+from nodemanager.journal.explained import Json, plain
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations
 from nodemanager.workers import Workers

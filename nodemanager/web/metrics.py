@@ -1,15 +1,17 @@
 """Counters and gauges for Prometheus, in a registry of their own.
 
-Labels come from closed lists (sources, reasons, states, configured sizes): no id of a node or
-record is ever a label, so that the series stay few and tell no names.
+Two tables say where each comes from: COUNTERS from the events that the log tells, GAUGES from the
+status after each decision. Labels come from closed lists (sources, reasons, states, configured
+sizes): no id of a node or record is ever a label, so that the series stay few and tell no names.
 """
 
 from __future__ import annotations
 
-import collections
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -18,12 +20,199 @@ from prometheus_client.registry import Collector
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.leftovers import LedgerState
-from nodemanager.core.model import LeftoverKind
+from nodemanager.core.model import LeftoverKind, Outcome
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.log import Fields
 from nodemanager.refusals import Refusals
 from nodemanager.web.status import ErrorCounts, Status
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+
+
+class Counted(NamedTuple):
+    """One more for each `event` told `when` this holds; `label` is the field `of` that name."""
+
+    event: Event
+    name: str
+    doc: str
+    label: str | None = None
+    of: Callable[[Fields], object] | None = None
+    when: Callable[[Fields], bool] = lambda fields: True
+
+
+COUNTERS = (
+    Counted(
+        Event.CYCLE_ABORTED,
+        "cycles_aborted",
+        "Snapshots no decision could be made from.",
+        "reason",
+    ),
+    Counted(Event.RECORD_CLEANED, "cleans", "Records freed.", "reason"),
+    Counted(
+        Event.RECORD_CLEAN_SKIPPED,
+        "cleans_skipped",
+        "Cleans left undone at the last look.",
+        "reason",
+    ),
+    Counted(
+        Event.RECORD_CLEAN_FAILED,
+        "cleans_failed",
+        "Cleans whose write failed.",
+        when=lambda fields: fields["action"] != "unfence",
+    ),
+    Counted(Event.RECORD_PRUNED, "prunes", "Surplus records deleted."),
+    Counted(Event.RECORD_FALSE_CLEAN, "false_cleans", "Freed records whose node lived."),
+    Counted(Event.RECORD_RESTORED, "restores", "Freed records given back to their node."),
+    Counted(Event.NODE_CREATED, "boots", "Nodes created.", "size"),
+    Counted(
+        Event.NODE_GONE,
+        "boot_failures",
+        "Nodes that never pinged.",
+        "size",
+        when=lambda fields: fields["reason"] is Reason.BOOT_FAILED,
+    ),
+    Counted(
+        Event.NODE_SETUP_FAILED,
+        "create_errors",
+        "Create calls that failed.",
+        "kind",
+        of=lambda fields: type(fields["error"]).__name__,
+    ),
+    Counted(Event.NODE_GONE, "shutdowns", "Nodes destroyed.", "reason"),
+    Counted(
+        Event.NODE_SHUTDOWN_SKIPPED,
+        "shutdowns_skipped",
+        "Shutdowns left undone at the last look.",
+        "reason",
+    ),
+    Counted(
+        Event.NODE_SHUTDOWN_FAILED,
+        "destroy_errors",
+        "Destroy calls that failed.",
+        when=lambda fields: fields["outcome"] is Outcome.FAILED,
+    ),
+    Counted(Event.INVARIANT_BROKEN, "violations", "Promises broken, by rule.", "rule"),
+    Counted(Event.ACTOR_DIED, "actor_exceptions", "Exceptions in actors."),
+    Counted(
+        Event.BREAKER_OPENED,
+        "breaker_opened",
+        "Times it opened.",
+        "reason",
+        of=lambda fields: fields["cause"],
+    ),
+    Counted(
+        Event.LEFTOVER_RELEASED,
+        "leftovers_released",
+        "Things of gone nodes that were released.",
+        "kind",
+    ),
+    Counted(
+        Event.LEFTOVER_RELEASE_FAILED,
+        "leftover_errors",
+        "Releases that failed, or of which nobody knows.",
+        "kind",
+        when=lambda fields: fields["outcome"] is not Outcome.ACCEPTED,
+    ),
+    Counted(
+        Event.LEFTOVER_UNKNOWN,
+        "leftover_ask_errors",
+        "Failed questions what a node pins, or what was left behind.",
+        when=lambda fields: fields.get("error") is not None,
+    ),
+)
+
+LISTS = {
+    Event.LIST_OK: "ok",
+    Event.LIST_FAILED: "failed",
+    Event.LIST_PARTIAL: "partial",
+    Event.LIST_SUSPECT: "suspect",
+}
+"""How a list call ended, by what is told of it."""
+
+
+class Gauged(NamedTuple):
+    """What a gauge shows `of` a status: a number, or one for each value of its labels."""
+
+    name: str
+    doc: str
+    of: Callable[[Status], float | Mapping[str, float] | Mapping[tuple[str, ...], float]]
+    labels: tuple[str, ...] = ()
+
+
+def _nodes(status: Status) -> Mapping[str, int]:
+    counts = asdict(status.nodes)
+    del counts["wish"]
+    return counts
+
+
+def _slots(status: Status) -> Mapping[str, int]:
+    """Where the store can't say how many there are, only the used ones are shown."""
+    used, total = status.slots.used, status.slots.total
+    return {"used": used} if total is None else {"used": used, "free": max(0, total - used)}
+
+
+def _orders(status: Status) -> Mapping[str, int]:
+    marks = status.marks
+    return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
+
+
+def _leftovers(status: Status) -> Mapping[tuple[str, ...], int]:
+    return {
+        (kind.value, state.value): status.leftovers.get((kind, state), 0)
+        for kind in LeftoverKind
+        for state in LedgerState
+        if state is not LedgerState.RELEASED
+    }
+
+
+GAUGES = (
+    Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
+    Gauged("nodes_wanted", "Nodes that demand calls for.", lambda shown: shown.nodes.wish),
+    Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
+    Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),
+    Gauged("slots", "Slots by whether a record holds them.", _slots, ("state",)),
+    Gauged(
+        "slots_leaked",
+        "Slots held by a record without a node, by what keeps it.",
+        lambda shown: {leak.cause.value: leak.count for leak in shown.slots.leaks},
+        ("cause",),
+    ),
+    Gauged(
+        "breaker_open",
+        "1 while nothing is freed or destroyed.",
+        lambda shown: shown.breaker.reason is not None,
+    ),
+    Gauged(
+        "lease_held", "1 while this is the pool's active manager.", lambda shown: shown.lease_held
+    ),
+    Gauged(
+        "paused",
+        "1 while an operator has the pool paused.",
+        lambda shown: shown.marks.paused is not None,
+    ),
+    Gauged("orders", "Operators' orders that stand.", _orders, ("kind",)),
+    Gauged("deferred", "Cleans that wait for the next cycle.", lambda shown: shown.deferred),
+    Gauged("max_nodes", "Configured `max_nodes`.", lambda shown: shown.max_nodes),
+    Gauged(
+        "quota",
+        "Nodes the cloud is thought to allow.",
+        lambda shown: shown.max_nodes if shown.quota is None else shown.quota,
+    ),
+    Gauged("price", "Price per hour of all nodes.", lambda shown: shown.price),
+    Gauged(
+        "jobs_unsatisfiable",
+        "Jobs of the wishlist that can't be had, by reason.",
+        lambda shown: Tally(reason for _, reason in shown.unsatisfiable),
+        ("reason",),
+    ),
+    Gauged(
+        "leftovers",
+        "Things of our nodes that are still to be released.",
+        _leftovers,
+        ("kind", "state"),
+    ),
+)
 
 
 class Metrics:
@@ -42,217 +231,82 @@ class Metrics:
         self._list_ok_at = self._gauge(
             "list_last_ok_timestamp_seconds", "When a list call last answered whole.", "source"
         )
-        for source in SOURCES:
-            # From the first scrape on, so that a first failure is seen as an increase.
-            for outcome in ("ok", "failed", "partial", "suspect"):
-                self._lists.labels(source, outcome)
-
         self._cycle_seconds = self._histogram("cycle_seconds", "From snapshot to plan applied.")
-        self._cycles_aborted = self._counter(
-            "cycles_aborted", "Snapshots no decision could be made from.", "reason"
-        )
         self._cycle_at = self._gauge("cycle_last_timestamp_seconds", "When a cycle last ended.")
 
-        self._cleans = self._counter("cleans", "Records freed.", "reason")
-        self._cleans_skipped = self._counter(
-            "cleans_skipped", "Cleans left undone at the last look.", "reason"
-        )
-        self._cleans_failed = self._counter("cleans_failed", "Cleans whose write failed.")
-        self._prunes = self._counter("prunes", "Surplus records deleted.")
-        self._false_cleans = self._counter("false_cleans", "Freed records whose node lived.")
-        self._restores = self._counter("restores", "Freed records given back to their node.")
-        self._boots = self._counter("boots", "Nodes created.", "size")
-        self._boot_failures = self._counter("boot_failures", "Nodes that never pinged.", "size")
-        self._create_errors = self._counter("create_errors", "Create calls that failed.", "kind")
-        self._shutdowns = self._counter("shutdowns", "Nodes destroyed.", "reason")
-        self._shutdowns_skipped = self._counter(
-            "shutdowns_skipped", "Shutdowns left undone at the last look.", "reason"
-        )
-        self._destroy_errors = self._counter("destroy_errors", "Destroy calls that failed.")
-        self._violations = self._counter("violations", "Promises broken, by rule.", "rule")
-        self._actor_exceptions = self._counter("actor_exceptions", "Exceptions in actors.")
-        self._breaker_opened = self._counter("breaker_opened", "Times it opened.", "reason")
-
-        self._leftovers_released = self._counter(
-            "leftovers_released", "Things of gone nodes that were released.", "kind"
-        )
-        self._leftover_errors = self._counter(
-            "leftover_errors", "Releases that failed, or of which nobody knows.", "kind"
-        )
-        for kind in LeftoverKind:
-            self._leftovers_released.labels(kind.value)
-            self._leftover_errors.labels(kind.value)
-        self._leftover_ask_errors = self._counter(
-            "leftover_ask_errors", "Failed questions what a node pins, or what was left behind."
-        )
-        self._leftovers = self._gauge(
-            "leftovers", "Things of our nodes that are still to be released.", "kind", "state"
-        )
-        self.leftovers({})
+        self._counters: dict[str, Counter] = {}
+        self._rows: dict[Event, list[Counted]] = {}
+        for row in COUNTERS:
+            labels = () if row.label is None else (row.label,)
+            self._counters[row.name] = self._counter(row.name, row.doc, *labels)
+            self._rows.setdefault(row.event, []).append(row)
+        self._gauges = {row.name: self._gauge(row.name, row.doc, *row.labels) for row in GAUGES}
+        self._start_at_none()
 
         self._refused = _Refused()
         self.registry.register(self._refused)
 
-        self._nodes = self._gauge("nodes", "Cloud nodes by what they do.", "state")
-        self._wanted = self._gauge("nodes_wanted", "Nodes that demand calls for.")
-        self._records = self._gauge("records", "Records by state.", "state")
-        self._verdicts = self._gauge("verdicts", "The last plan's verdicts.", "reason")
-        self._slots = self._gauge("slots", "Slots by whether a record holds them.", "state")
-        self._leaked = self._gauge(
-            "slots_leaked", "Slots held by a record without a node, by what keeps it.", "cause"
-        )
-        self._breaker = self._gauge("breaker_open", "1 while nothing is freed or destroyed.")
-        self._lease = self._gauge("lease_held", "1 while this is the pool's active manager.")
-        self._paused = self._gauge("paused", "1 while an operator has the pool paused.")
-        self._orders = self._gauge("orders", "Operators' orders that stand.", "kind")
-        self._deferred = self._gauge("deferred", "Cleans that wait for the next cycle.")
-        self._max_nodes = self._gauge("max_nodes", "Configured `max_nodes`.")
-        self._quota = self._gauge("quota", "Nodes the cloud is thought to allow.")
-        self._price = self._gauge("price", "Price per hour of all nodes.")
-        self._unsatisfiable = self._gauge(
-            "jobs_unsatisfiable", "Jobs of the wishlist that can't be had, by reason.", "reason"
-        )
+    def _start_at_none(self) -> None:
+        """From the first scrape on, so that a first failure is seen as an increase."""
+        for source in SOURCES:
+            for outcome in LISTS.values():
+                self._lists.labels(source, outcome)
+        for kind in LeftoverKind:
+            self._counters["leftovers_released"].labels(kind.value)
+            self._counters["leftover_errors"].labels(kind.value)
+            for state in LedgerState:
+                if state is not LedgerState.RELEASED:
+                    self._gauges["leftovers"].labels(kind.value, state.value)
 
     def count_refusals(self, refusals: Refusals) -> None:
         """Show what this server refuses, from now on."""
         self._refused.servers.append(refusals)
 
-    def list_ok(self, source: str, seconds: float, items: int) -> None:
-        self._lists.labels(source, "ok").inc()
-        self._list_seconds.labels(source).observe(seconds)
-        self._list_items.labels(source).set(items)
-        self._list_ok_at.labels(source).set(self._clock.wall())
+    def heard(self, event: Event, level: int, fields: Fields) -> None:
+        """Count what the log was told, of whatever level."""
+        for row in self._rows.get(event, ()):
+            if row.when(fields):
+                counter = self._counters[row.name]
+                if row.label is not None:
+                    value = row.of(fields) if row.of is not None else fields[row.label]
+                    counter = counter.labels("" if value is None else value)
+                counter.inc()
+        if event in LISTS:
+            self._listed(event, fields)
 
-    def list_failed(self, source: str) -> None:
-        self._lists.labels(source, "failed").inc()
-
-    def list_partial(self, source: str) -> None:
-        self._lists.labels(source, "partial").inc()
-
-    def list_suspect(self, source: str) -> None:
-        self._lists.labels(source, "suspect").inc()
+    def _listed(self, event: Event, fields: Fields) -> None:
+        if event is Event.LIST_SUSPECT and fields["reason"] is not Reason.COLLAPSED:
+            # P6: that call was counted when it ended; the doubt came later, and from elsewhere.
+            return
+        source = fields["source"]
+        self._lists.labels(source, LISTS[event]).inc()
+        if event is Event.LIST_OK:
+            self._list_seconds.labels(source).observe(fields["took_s"])
+            self._list_items.labels(source).set(fields["items"])
+            self._list_ok_at.labels(source).set(self._clock.wall())
 
     def cycle(self, seconds: float) -> None:
+        """One decision was taken, in so many seconds."""
         self._cycle_seconds.observe(seconds)
         self._cycle_at.set(self._clock.wall())
 
-    def cycle_aborted(self, reason: str) -> None:
-        self._cycles_aborted.labels(reason).inc()
-
-    def clean(self, reason: str) -> None:
-        self._cleans.labels(reason).inc()
-
-    def clean_skipped(self, reason: str) -> None:
-        self._cleans_skipped.labels(reason).inc()
-
-    def clean_failed(self) -> None:
-        self._cleans_failed.inc()
-
-    def false_clean(self) -> None:
-        self._false_cleans.inc()
-
-    def restore(self) -> None:
-        self._restores.inc()
-
-    def prune(self) -> None:
-        self._prunes.inc()
-
-    def boot(self, size: str) -> None:
-        self._boots.labels(size).inc()
-
-    def boot_failed(self, size: str) -> None:
-        self._boot_failures.labels(size).inc()
-
-    def create_failed(self, kind: str) -> None:
-        """`kind` is the error's class: QuotaExceeded, CapacityUnavailable, CloudError ..."""
-        self._create_errors.labels(kind).inc()
-
-    def shutdown(self, reason: str) -> None:
-        self._shutdowns.labels(reason).inc()
-
-    def shutdown_skipped(self, reason: str) -> None:
-        self._shutdowns_skipped.labels(reason).inc()
-
-    def destroy_failed(self) -> None:
-        self._destroy_errors.inc()
-
-    def leftovers(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """How many there are by kind and state; what is not in `counts` is none."""
-        for kind in LeftoverKind:
-            for state in LedgerState:
-                if state is not LedgerState.RELEASED:
-                    count = counts.get((kind.value, state.value), 0)
-                    self._leftovers.labels(kind.value, state.value).set(count)
-
-    def leftover_released(self, kind: str) -> None:
-        self._leftovers_released.labels(kind).inc()
-
-    def leftover_failed(self, kind: str) -> None:
-        self._leftover_errors.labels(kind).inc()
-
-    def leftovers_unknown(self) -> None:
-        self._leftover_ask_errors.inc()
-
-    def violation(self, rule: str) -> None:
-        """`rule` is its id in the safety rules."""
-        self._violations.labels(rule).inc()
-
-    def actor_exception(self) -> None:
-        self._actor_exceptions.inc()
-
-    def breaker_opened(self, reason: str) -> None:
-        self._breaker_opened.labels(reason).inc()
-
     def show(self, status: Status) -> None:
         """Set every gauge from the picture that goes on the board."""
-        counts = asdict(status.nodes)
-        self._wanted.set(counts.pop("wish"))
-        self.nodes_by_state(counts)
-        self.records_by_state(status.records)
-        _replace(self._verdicts, status.reasons)
-        self.slots(status.slots.used, status.slots.total)
-        _replace(self._leaked, {leak.cause.value: leak.count for leak in status.slots.leaks})
-        self.breaker(open=status.breaker.reason is not None)
-        self._lease.set(status.lease_held)
-        marks = status.marks
-        self._paused.set(marks.paused is not None)
-        for kind, standing in (
-            ("hold", marks.holds),
-            ("drain", marks.drains),
-            ("kill", marks.kills),
-        ):
-            self._orders.labels(kind).set(len(standing))
-        self._deferred.set(status.deferred)
-        self._max_nodes.set(status.max_nodes)
-        self._quota.set(status.max_nodes if status.quota is None else status.quota)
-        self._price.set(status.price)
-        reasons = collections.Counter(reason for _, reason in status.unsatisfiable)
-        _replace(self._unsatisfiable, reasons)
-
-    def nodes_by_state(self, counts: Mapping[str, int]) -> None:
-        _replace(self._nodes, counts)
-
-    def records_by_state(self, counts: Mapping[str, int]) -> None:
-        _replace(self._records, counts)
-
-    def slots(self, used: int, total: int | None) -> None:
-        """`total` None: the store can't say, and only the used ones are shown."""
-        counts = {"used": used}
-        if total is not None:
-            counts["free"] = max(0, total - used)
-        _replace(self._slots, counts)
-
-    def breaker(self, *, open: bool) -> None:
-        self._breaker.set(open)
+        for row in GAUGES:
+            value, gauge = row.of(status), self._gauges[row.name]
+            if isinstance(value, Mapping):
+                _replace(gauge, {_labels(label): count for label, count in value.items()})
+            else:
+                gauge.set(value)
 
     def error_counts(self) -> ErrorCounts:
         """The forerunner's counts of failures, for a Status."""
         return ErrorCounts(
-            actor_exceptions=_total(self._actor_exceptions),
-            boot_failures=_total(self._boot_failures),
+            actor_exceptions=_total(self._counters["actor_exceptions"]),
+            boot_failures=_total(self._counters["boot_failures"]),
             list_nodes_errors=_total(self._lists, source="cloud", outcome="failed"),
-            create_node_errors=_total(self._create_errors),
-            destroy_node_errors=_total(self._destroy_errors),
+            create_node_errors=_total(self._counters["create_errors"]),
+            destroy_node_errors=_total(self._counters["destroy_errors"]),
         )
 
     def _counter(self, name: str, doc: str, *labels: str) -> Counter:
@@ -285,16 +339,20 @@ class _Refused(Collector):
         yield family
 
 
-def _replace(gauge: Gauge, counts: Mapping[str, int]) -> None:
-    """Show `counts` and nothing of before, under the gauge's one label.
+def _labels(label: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (label,) if isinstance(label, str) else label
+
+
+def _replace(gauge: Gauge, counts: Mapping[tuple[str, ...], float]) -> None:
+    """Show `counts` and nothing of before, under the gauge's labels.
 
     What went is set to 0 and not removed: a scrape in between must not find a gap.
     """
-    gone = {next(iter(s.labels.values())) for m in gauge.collect() for s in m.samples}
-    for label in gone.difference(counts):
-        gauge.labels(label).set(0)
-    for label, count in counts.items():
-        gauge.labels(label).set(count)
+    gone = {tuple(s.labels.values()) for m in gauge.collect() for s in m.samples}
+    for labels in gone.difference(counts):
+        gauge.labels(*labels).set(0)
+    for labels, count in counts.items():
+        gauge.labels(*labels).set(count)
 
 
 def _total(counter: Counter, **labels: str) -> int:

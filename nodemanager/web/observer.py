@@ -3,68 +3,68 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import HOW_TO_CLEAR
-from nodemanager.core.leftovers import LedgerState
-from nodemanager.core.marks import NO_MARKS, Marks
-from nodemanager.core.model import LeftoverKind
+from nodemanager.core.explain import APPLY
+from nodemanager.core.picture import Picture
 from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Reason
+from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
 from nodemanager.core.signs import classify
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.log import Fields
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
 
 
 class WebObserver:
-    """Keeps the board and the metrics current; called by the daemon actor alone."""
+    """Keeps the board and the metrics current, from what the daemon tells and decides."""
 
     def __init__(
         self,
         board: Board,
         metrics: Metrics,
         *,
-        mode: str,
         holder: str,
         explanations: Explanations | None = None,
     ) -> None:
         self._board = board
         self._metrics = metrics
-        self._mode = mode
         self._explanations = explanations
         self._holder = holder
         self._polls: dict[str, Poll] = {}
-        self._known = {"account": "", "store": ""}
-        self._breaker_generation = 0
-        self._leftovers: dict[LedgerState, int] = {}
-        self._marks = NO_MARKS
 
-    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
-        self._metrics.cycle(took_s)
+    def heard(self, event: Event, level: int, fields: Fields) -> None:
+        """The log was told of that."""
+        self._metrics.heard(event, level, fields)
+        if event is Event.LIST_OK:
+            self._polls[fields["source"]] = Poll(items=fields["items"])
+        elif event is Event.LIST_FAILED:
+            poll = self._polls.get(fields["source"], Poll())
+            failures = poll.failures_in_a_row + 1
+            self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
+
+    def show(self, picture: Picture) -> None:
+        """One decision was taken."""
+        self._metrics.cycle(picture.took_s)
         if self._explanations is not None:
-            self._explanations.keep(snapshot, plan, settings)
-        if plan.aborted is not None:
-            self._metrics.cycle_aborted(plan.aborted[0].value)
-        if plan.breaker.cause is not None and plan.breaker.generation != self._breaker_generation:
-            self._metrics.breaker_opened(plan.breaker.cause.value)
-        self._breaker_generation = plan.breaker.generation
-        status = self._status(plan, snapshot, settings)
+            self._explanations.picture = picture
+        status = self._status(picture)
         self._board.replace(status)
         self._metrics.show(status)
 
-    def _status(self, plan: Plan, snapshot: Snapshot, settings: Settings) -> Status:
+    def _status(self, picture: Picture) -> Status:
+        plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
         counts = plan.counts
         reasons = Counter(verdict.reason.value for verdict in plan.records)
         reasons.update(view.verdict.reason.value for view in plan.views)
         return Status(
             made_at=snapshot.now,
             pool=settings.pool,
-            mode="read-only" if snapshot.read_only is not None else self._mode,
+            mode="read-only" if snapshot.read_only is not None else picture.mode,
             read_only=snapshot.read_only,
             nodes=NodeCounts(
                 booting=counts.get("nodes_booting", 0),
@@ -87,10 +87,10 @@ class WebObserver:
                 and (heard := plan.history.heard.get(view.record.uuid)) is not None
                 and heard.idle_since is not None
             },
-            polls=dict(self._polls),
+            polls=self._polls_of(snapshot),
             poll_stale_after=settings.poll_stale_after,
             breaker=_breaker(plan),
-            lease_held=snapshot.lease and self._mode == "apply",
+            lease_held=snapshot.lease and picture.mode == APPLY,
             holder=self._holder,
             slots=_slots(plan),
             records=_record_states(plan, snapshot, settings),
@@ -102,10 +102,10 @@ class WebObserver:
             unsatisfiable=_unsatisfiable(plan),
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
-            leftovers={state.value: count for state, count in self._leftovers.items()},
-            account=self._known["account"],
-            store=self._known["store"],
-            marks=replace(self._marks, paused=snapshot.paused),
+            leftovers=picture.leftovers,
+            account=picture.account,
+            store=picture.store,
+            marks=replace(picture.marks, paused=snapshot.paused),
             paused_at=(
                 None
                 if snapshot.paused is None
@@ -113,83 +113,18 @@ class WebObserver:
             ),
         )
 
-    def identified(self, kind: str, seen: str) -> None:
-        self._known[kind] = seen
-
-    def listed(self, source: str, took_s: float, items: int, started_at: float) -> None:
-        self._metrics.list_ok(source, took_s, items)
-        self._polls[source] = Poll(started_at, items, 0)
-
-    def list_partial(self, source: str) -> None:
-        self._metrics.list_partial(source)
-
-    def list_suspect(self, source: str) -> None:
-        self._metrics.list_suspect(source)
-
-    def list_failed(self, source: str) -> None:
-        self._metrics.list_failed(source)
-        poll = self._polls.get(source, Poll())
-        self._polls[source] = replace(poll, failures_in_a_row=poll.failures_in_a_row + 1)
-
-    def booted(self, size: str) -> None:
-        self._metrics.boot(size)
-
-    def create_failed(self, kind: str) -> None:
-        self._metrics.create_failed(kind)
-
-    def shut_down(self, reason: Reason, size: str) -> None:
-        self._metrics.shutdown(reason.value)
-        if reason is Reason.BOOT_FAILED:
-            self._metrics.boot_failed(size)
-
-    def shutdown_skipped(self, reason: Reason) -> None:
-        self._metrics.shutdown_skipped(reason.value)
-
-    def destroy_failed(self) -> None:
-        self._metrics.destroy_failed()
-
-    def cleaned(self, reason: Reason) -> None:
-        self._metrics.clean(reason.value)
-
-    def clean_skipped(self, reason: Reason) -> None:
-        self._metrics.clean_skipped(reason.value)
-
-    def clean_failed(self) -> None:
-        self._metrics.clean_failed()
-
-    def false_cleaned(self) -> None:
-        self._metrics.false_clean()
-
-    def violated(self, rule: str) -> None:
-        self._metrics.violation(rule)
-
-    def restored(self) -> None:
-        self._metrics.restore()
-
-    def pruned(self) -> None:
-        self._metrics.prune()
-
-    def leftovers(self, counts: Mapping[tuple[LeftoverKind, LedgerState], int]) -> None:
-        self._leftovers = {
-            state: sum(count for (_, one), count in counts.items() if one is state)
-            for state in LedgerState
-            if state is not LedgerState.RELEASED
+    def _polls_of(self, snapshot: Snapshot) -> dict[str, Poll]:
+        """Each source that answered or failed, and when its newest whole answer was asked for."""
+        cloud, records = snapshot.history.cloud, snapshot.history.records
+        started_at = {
+            "cloud": cloud.started_at if cloud is not None else None,
+            "records": records.started_at if records is not None else None,
+            "demand": snapshot.demand_at,
         }
-        self._metrics.leftovers(
-            {(kind.value, state.value): count for (kind, state), count in counts.items()}
-        )
-
-    def leftover_released(self, kind: LeftoverKind) -> None:
-        self._metrics.leftover_released(kind.value)
-
-    def leftover_failed(self, kind: LeftoverKind) -> None:
-        self._metrics.leftover_failed(kind.value)
-
-    def marked(self, marks: Marks) -> None:
-        self._marks = marks
-
-    def leftovers_unknown(self) -> None:
-        self._metrics.leftovers_unknown()
+        return {
+            source: replace(poll, started_at=started_at.get(source))
+            for source, poll in self._polls.items()
+        }
 
 
 def _breaker(plan: Plan) -> Breaker:

@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.leftovers import LedgerState
 from nodemanager.core.marks import NO_MARKS, Mark, Marks
+from nodemanager.core.model import LeftoverKind
 from nodemanager.core.slots import Leak
 from nodemanager.logline import timestamp
 
@@ -134,7 +136,7 @@ class Status:
     unsatisfiable: tuple[tuple[str, str], ...] = ()
     under_way: Mapping[str, int] = field(default_factory=dict)
     held: tuple[str, ...] = ()
-    leftovers: Mapping[str, int] = field(default_factory=dict)
+    leftovers: Mapping[tuple[LeftoverKind, LedgerState], int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
     marks: Marks = NO_MARKS
@@ -166,7 +168,7 @@ class Status:
             "under_way": dict(self.under_way),
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
-            "leftovers": dict(self.leftovers),
+            "leftovers": self._leftovers(),
             "pause": self._pause(with_names, now),
             "orders": {kind: len(marks) for kind, marks in self._orders().items()},
         }
@@ -195,6 +197,13 @@ class Status:
                 {"id": id, "reason": reason} for id, reason in self.unsatisfiable[:JOBS_SHOWN]
             ]
         return shown
+
+    def _leftovers(self) -> Json:
+        return {
+            state.value: sum(count for (_, at), count in self.leftovers.items() if at is state)
+            for state in LedgerState
+            if state is not LedgerState.RELEASED
+        }
 
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
         marks = self.marks

@@ -26,7 +26,9 @@ from nodemanager.config import load
 from nodemanager.core.model import CloudNode, Job, Record, Size
 from nodemanager.core.settings import Settings
 from nodemanager.journal.api import Journal
+from nodemanager.journal.told import Teller
 from nodemanager.state import StateDirectory
+from nodemanager.web.metrics import Metrics
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
 from tests.fakes.journal import MemoryJournal
@@ -114,6 +116,7 @@ class Rig:
         """Whether lines of `invariant.broken` are what the test is about."""
         self.stopped: list[str] = []
         self.out = Lines()
+        self.metrics = Metrics("rig", self.clock)
         self.timer = ManualTimer(self.clock)
         self._handled = handled
         self._options = options
@@ -136,6 +139,8 @@ class Rig:
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
         settings = wiring.settings_of(config, self.cloud, self.store)
+        told = log.get("nodemanager.daemon")
+        told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
         self._system = wiring.start_actors(
             config,
             self.cloud,
@@ -143,7 +148,7 @@ class Rig:
             settings,
             timer=self.timer,
             clock=self.clock,
-            log=log.get("nodemanager.daemon"),
+            log=told,
             identity=wiring.RememberedIdentity(state, writes=not dry_run),
             backlog=wiring.RememberedBacklog(state),
             holds_lease=lambda: self.lease,

@@ -13,9 +13,6 @@ from nodemanager.actors.messages import ResetBreaker
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.observer import WebObserver
-from nodemanager.web.status import Board
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
@@ -151,6 +148,8 @@ def test_a_proof_that_can_not_be_read_now_is_read_once_that_is_possible(
     journal.heal()
     told = rig.turn_until("invariant.broken", within=120)
     assert (told["rule"], told["record"]) == ("C10", record.uuid)
+    value = rig.metrics.registry.get_sample_value("nodemanager_violations_total", {"rule": "C10"})
+    assert value == len(rig.lines("invariant.broken", rule="C10"))
 
 
 def test_a_freed_life_that_is_back_on_its_record_is_told_once(
@@ -169,12 +168,3 @@ def test_a_freed_life_that_is_back_on_its_record_is_told_once(
     assert rig.lines("breaker.opened", cause="invariant")
     rig.turn(600)
     assert len(rig.lines("invariant.broken")) == 1
-
-
-def test_violations_are_counted_by_rule(clock: TickingClock) -> None:
-    metrics = Metrics("test", clock)
-    watch = WebObserver(Board(clock), metrics, mode="apply", holder="me")
-    watch.violated("C3")
-    watch.violated("C3")
-    value = metrics.registry.get_sample_value("nodemanager_violations_total", {"rule": "C3"})
-    assert value == 2

@@ -16,7 +16,6 @@ from rich.text import Text
 from nodemanager import cli, control
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
-from nodemanager.core.explain import APPLY
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
@@ -26,7 +25,7 @@ from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import EPOCH
 from tests.fakes.clock import ManualClock
-from tests.journal.random_world import RandomWorld
+from tests.journal.random_world import recorded
 
 CONFIG = """\
 [Daemon]
@@ -48,9 +47,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
     """A journal of thirty decisions; a record in it is `id_in`."""
     path = tmp_path / "journal.db"
     opened = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
-    world = RandomWorld(3, opened)
-    for decision in world.run(30):
-        opened.decided(decision)
+    recorded(opened, 3, 30)
     yield path
     opened.close()
 
@@ -64,9 +61,8 @@ def id_in(journal: Path) -> str:
 @pytest.fixture
 def server(journal: Path) -> Iterator[ManagementServer]:
     """What a daemon serves, of the journal's newest decision."""
-    picture = picture_at(journal)
-    explanations = Explanations(journal, APPLY)
-    explanations.keep(picture.snapshot, picture.made, picture.settings)
+    explanations = Explanations(journal)
+    explanations.picture = picture_at(journal)
     clock = ManualClock()
     (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
     made = ManagementServer(

@@ -14,7 +14,7 @@ from nodemanager.commands import listing, show
 from nodemanager.commands.listing import short_ids
 from nodemanager.core.explain import APPLY
 from nodemanager.core.model import WorkerState
-from nodemanager.journal.explained import Picture
+from nodemanager.core.picture import Picture
 from nodemanager.web import inventory
 from tests.core.build import World, node, world
 

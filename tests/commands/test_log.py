@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 
 from nodemanager import cli
 from nodemanager.commands.times import local
-from nodemanager.core.facts import CommandGiven
+from nodemanager.core.reasons import Event
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import timestamp
 from tests.core.build import EPOCH
@@ -81,7 +81,7 @@ def test_in_a_pipe_it_is_lines_as_of_the_log_with_times_in_utc(
     kept = next(one for one in printed.splitlines() if "within_window" in one)
     assert (
         "event=record.keep reason=within_window record=zzzzz-7ekkf-000000000000007 slot=7 "
-        "host=compute7 idle_s=" in kept
+        "host=compute7 node=i-7 idle_s=" in kept
     )
     assert kept.startswith(f"ts={timestamp(EPOCH + recorded.world.now)} event=")
 
@@ -92,7 +92,7 @@ def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
 ) -> None:
     told = run(id)[1]
     assert [one.split()[0] for one in events(told)] == [
-        *("record.keep", "node.keep", "record.keep", "node.unlisted"),
+        *("node.paired", "node.keep", "node.unpaired", "record.keep", "node.unlisted"),
     ]
     assert "compute8" not in told
 
@@ -110,10 +110,7 @@ def test_the_beginning_of_an_id_will_do_and_one_of_two_ids_is_refused(
         made.world.add_record(f"zzzzz-7ekkf-{number:015}", slot=number)
         made.world.add_node(f"zzzzz-7ekkf-{number:015}", id=id)
     made.round()
-    made.journal.note(
-        CommandGiven("drain", "local-4a", "ann", "", "done", made.world.now, node="local-4ad7")
-    )
-    made.round()
+    made.tell(Event.OPERATOR_DRAIN, id="local-4a", node="local-4ad7", by="ann")
     made.journal.close()
     assert "operator.drain" in run("local-4a")[1]
     assert run("local-4a")[1] == run("local-4ad7")[1]
@@ -135,8 +132,10 @@ def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run
 
 
 def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, run: Run) -> None:
-    told = run("--reason", "within_window", "--reason", "paired,held")[1]
-    assert {one.split()[1] for one in events(told)} == {"reason=within_window", "reason=paired"}
+    told = run("--reason", "within_window", "--reason", "node_absent,held")[1]
+    assert {one.split()[1] for one in events(told)} == {
+        *("reason=within_window", "reason=node_absent"),
+    }
     code, _, error = run("--reason", "within_windw")
     assert code == 2
     assert "did you mean 'within_window'?" in error

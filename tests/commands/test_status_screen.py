@@ -12,7 +12,9 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
+from nodemanager.core.leftovers import LedgerState
 from nodemanager.core.marks import Mark, Marks
+from nodemanager.core.model import LeftoverKind
 from nodemanager.core.reasons import Reason
 from nodemanager.core.slots import Leak
 from nodemanager.web.status import Breaker, NodeCounts, Poll, Slots, Status
@@ -183,7 +185,15 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             id="paused",
         ),
         pytest.param(
-            {"leftovers": {"failed": 2, "due": 0}}, "leftovers", "2 failed", id="leftovers"
+            {
+                "leftovers": {
+                    (LeftoverKind.VOLUME, LedgerState.FAILED): 2,
+                    (LeftoverKind.VOLUME, LedgerState.DUE): 0,
+                }
+            },
+            "leftovers",
+            "2 failed",
+            id="leftovers",
         ),
         pytest.param({"nodes": NodeCounts(busy=2, fail=1)}, "nodes", "2 busy, 1 bad", id="nodes"),
     ],

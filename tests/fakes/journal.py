@@ -6,7 +6,7 @@ It outlives the actors that use it, as a file would: a restart is another daemon
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from nodemanager.journal.api import (
     PreImage,
 )
 from nodemanager.journal.codec import without_secrets
+from nodemanager.journal.event import Told
 from tests.fakes.clock import ManualClock
 
 Fault = Callable[[str], str | None]
@@ -56,6 +57,7 @@ class MemoryJournal:
     failure: str | None = None
     boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _breaker: Mapping[str, Any] | None = None
     _store_clock: Mapping[str, Any] | None = None
@@ -255,6 +257,16 @@ class MemoryJournal:
             self._remembered.pop(name, None)
         else:
             self._remembered[name] = json.dumps(value)
+
+    # What the log told.
+
+    def tell(self, told: Told) -> None:
+        if self.keeps_entries:
+            self.told.append(told)
+
+    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+        newest = {getattr(one, about): one for one in self.told if one.event in events}
+        return tuple(newest.values())
 
     # What was seen and decided.
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from nodemanager import log
+from nodemanager.actors.narrator import Narrator
 from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -51,7 +53,9 @@ from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.journal.api import Journal
+from nodemanager.journal.told import Teller
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, cleaned, node, record
+from tests.fakes.clock import ManualClock
 
 STATES = [None, *WorkerState]
 
@@ -358,3 +362,20 @@ def bare_fact(fact: Fact) -> Fact:
         assert listing is not None
         return replace(fact, listing=listing)
     return fact
+
+
+def recorded(journal: Journal, seed: int, rounds: int) -> RandomWorld:
+    """A random world whose decisions are told, and recorded, as the daemon's are."""
+    made = RandomWorld(seed, journal)
+    clock = ManualClock(made.now, EPOCH + made.now)
+    out = log.get("nodemanager.recorded")
+    out.listeners.append(Teller(journal, clock).heard)
+    narrator: Narrator | None = None
+    for decision in made.run(rounds):
+        clock.advance(decision.snapshot.now - clock.boottime())
+        narrator = narrator or Narrator(out, made.snapshots[0][1], "apply")
+        records = decision.plan.history.records
+        by_uuid = {one.uuid: one for one in records.items} if records is not None else {}
+        narrator.plan(decision.plan, by_uuid, decision.snapshot.now)
+        journal.decided(decision)
+    return made

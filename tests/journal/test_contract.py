@@ -13,6 +13,7 @@ from nodemanager.core.model import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.snapshot import LateWrite
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
+from nodemanager.journal.event import Told
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
@@ -358,3 +359,19 @@ def test_an_intent_tried_again_keeps_the_newest_pre_image(again: Again) -> None:
     assert one.intent.pre_image is not None
     assert one.intent.pre_image.slot_number == 4
     assert [image.record.slot_number for image in again().pre_images(record="r-1")] == [4]
+
+
+def test_the_newest_told_of_each_is_known_to_the_next_process(again: Again) -> None:
+    journal = again()
+    told = [
+        Told(1.0, "record.keep", "busy", record="r-1", slot=0, host="compute0"),
+        Told(2.0, "record.keep", "within_window", record="r-1", node="i-1", more={"idle_s": 2.5}),
+        Told(3.0, "record.deferred", "cap", record="r-2", name="n", incarnation="ab", plan="p-1"),
+        Told(4.0, "node.gone", node="i-1", record="r-1"),
+    ]
+    for one in told:
+        journal.tell(one)
+    assert journal.retry()
+    kept = again().last_told({"record.keep", "record.deferred"}, "record")
+    assert sorted(kept, key=lambda one: one.at) == told[1:3]
+    assert again().last_told({"node.keep"}, "node") == ()

@@ -10,12 +10,13 @@ import pytest
 
 from nodemanager.core.explain import DRY_RUN
 from nodemanager.core.naming import UnknownIdError
+from nodemanager.core.picture import Picture
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
-from nodemanager.journal.explained import Json, Picture, picture_at, told
+from nodemanager.journal.explained import Json, picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.core.build import EPOCH
-from tests.journal.random_world import RandomWorld, bare_history
+from tests.journal.random_world import RandomWorld, bare_history, recorded
 
 Opener = Callable[..., SqliteJournal]
 ROUNDS = 40
@@ -25,11 +26,7 @@ ROUNDS = 40
 def world(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> RandomWorld:
     """Forty decisions about a world that changes at random, in segments of seven."""
     monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 7)
-    journal = opened()
-    made = RandomWorld(11, journal)
-    for decision in made.run(ROUNDS):
-        journal.decided(decision)
-    return made
+    return recorded(opened(), 11, ROUNDS)
 
 
 def in_memory(world: RandomWorld, number: int) -> Picture:
@@ -95,8 +92,8 @@ def test_what_is_listed_no_more_is_refused_with_its_last_mention(
     world: RandomWorld, path: Path
 ) -> None:
     last = picture_at(path)
-    earlier = {one for number in range(5, ROUNDS) for one in ids(in_memory(world, number))}
-    gone = sorted(one for one in earlier - set(ids(last)) if one.startswith("r-"))
+    judged = {verdict.id for made in world.plans for verdict in made.records}
+    gone = sorted(judged - set(ids(last)))
     with pytest.raises(UnknownIdError, match="the journal last told of it at"):
         told(last, gone[0], source="test", journal=path)
 

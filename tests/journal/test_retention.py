@@ -14,9 +14,11 @@ from nodemanager.core.leftovers import Entry, LedgerState
 from nodemanager.core.model import Leftover, LeftoverKind
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.event import Told
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.journal.story import Story
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
@@ -115,6 +117,31 @@ def test_the_newest_segment_is_kept_whatever_its_size(opened: Opener, path: Path
     in_segments(journal, RandomWorld(3, journal), 25)
     journal.tidy()
     assert sum(isinstance(one, Decided) for one in read(path)) == 5
+
+
+def told_at(path: Path) -> list[float]:
+    return [one.at for one in Story(path).news()]
+
+
+def test_what_was_told_goes_by_age(opened: Opener, path: Path, clock: ManualClock) -> None:
+    journal = opened(keep=7 * DAY)
+    for _ in range(3):
+        journal.tell(Told(clock.wall(), "node.gone"))
+        assert journal.retry()
+        clock.advance(3 * DAY)
+    journal.tidy()
+    assert told_at(path) == [clock.wall() - 6 * DAY, clock.wall() - 3 * DAY]
+
+
+def test_what_was_told_goes_with_the_decisions_of_its_time(opened: Opener, path: Path) -> None:
+    journal = opened(max_size=1)
+    world = RandomWorld(3, journal)
+    for decision in world.run(25):
+        journal.tell(Told(decision.snapshot.wall, "node.gone"))
+        journal.decided(decision)
+    journal.tidy()
+    walls = [snapshot.wall for snapshot, _, _ in world.snapshots]
+    assert told_at(path) == walls[20:]
 
 
 def test_it_tidies_itself_now_and_then(opened: Opener, path: Path, clock: ManualClock) -> None:

@@ -1,35 +1,35 @@
-"""What a journal tells of what happened: each change of a verdict once, and who was whose."""
+"""What the log told is found again in the journal, by any name of whom it is about."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodemanager.core import leftovers
-from nodemanager.core.breaker import Breaker, Cause, reset
-from nodemanager.core.breaker import opened as open_breaker
-from nodemanager.core.facts import BreakerSet, CloudSeen, CommandGiven, RecordsSeen
+from nodemanager import log
+from nodemanager.actors.narrator import TOLD_ELSEWHERE, Narrator
+from nodemanager.core.facts import CloudSeen, RecordsSeen
 from nodemanager.core.fold import Decision, Start, State
 from nodemanager.core.history import History
-from nodemanager.core.model import Leftover, LeftoverKind, StoreTime
+from nodemanager.core.model import StoreTime
+from nodemanager.core.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.telling import event_of_node, event_of_record
-from nodemanager.errors import JournalError
-from nodemanager.journal import recording
-from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.errors import CloudError, JournalError
 from nodemanager.journal.deltas import verdicts_of
-from nodemanager.journal.happening import Happening
+from nodemanager.journal.event import Told
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.journal.story import Story
+from nodemanager.journal.story import Story, names_in
+from nodemanager.journal.told import NOT_KEPT, Teller
+from nodemanager.log import DEBUG, INFO, WARNING
 from tests.core.build import EPOCH, POOL, World, world
 from tests.fakes.clock import ManualClock
-from tests.journal.random_world import RandomWorld
+from tests.journal.random_world import RandomWorld, recorded
 
 Opener = Callable[..., SqliteJournal]
-Told = tuple[float, str, Event, Reason | None]
+Line = tuple[str, str, str | None]
 
 DECIDED = (
     {Event.RECORD_UNLISTED, Event.NODE_UNLISTED}
@@ -38,111 +38,8 @@ DECIDED = (
 )
 
 
-def expected(made: RandomWorld) -> list[Told]:
-    """Every verdict that is not what it was in the last decision that was taken."""
-    told: list[Told] = []
-    standing: dict[tuple[str, str], tuple[Kind, Reason]] = {}
-    for plan, (snapshot, _, _) in zip(made.plans, made.snapshots, strict=True):
-        if plan.aborted is not None:
-            continue
-        now: dict[tuple[str, str], tuple[Kind, Reason]] = {}
-        changed: list[Told] = []
-        for subject, verdict in verdicts_of(plan):
-            key = subject, verdict.id
-            kind, reason = verdict.kind, verdict.reason
-            is_record = subject == "record"
-            event = event_of_record(kind) if is_record else event_of_node(kind, reason)
-            if standing.get(key) != (kind, reason) and now.get(key) != (kind, reason):
-                changed.append((snapshot.wall, verdict.id, event, reason))
-            now[key] = kind, reason
-        for subject, id in sorted(standing.keys() - now.keys()):
-            event = Event.RECORD_UNLISTED if subject == "record" else Event.NODE_UNLISTED
-            changed.append((snapshot.wall, id, event, None))
-        told.extend(changed)
-        standing = now
-    return told
-
-
-def decisions(happenings: list[Happening]) -> list[Told]:
-    return [
-        (one.at, one.record or one.node or "", one.event, one.reason)
-        for one in happenings
-        if one.event in DECIDED
-    ]
-
-
-def recorded(journal: SqliteJournal, seed: int, rounds: int = 60) -> RandomWorld:
-    made = RandomWorld(seed, journal)
-    for decision in made.run(rounds):
-        journal.decided(decision)
-    return made
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_each_change_of_a_verdict_is_told_once_whatever_the_segments(
-    seed: int, opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
-    made = recorded(opened(), seed)
-    told = list(Story(path).news())
-    assert decisions(told) == expected(made)
-
-
-@pytest.mark.parametrize("seed", range(8, 12))
-def test_from_a_moment_on_the_same_is_told_as_of_everything(
-    seed: int, opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
-    made = recorded(opened(), seed)
-    everything = list(Story(path).news())
-    for snapshot, _, _ in made.snapshots[::7]:
-        later = [one for one in everything if one.at >= snapshot.wall]
-        found = list(Story(path, snapshot.wall).news())
-        assert decisions(found) == decisions(later)
-        assert [one.event for one in found] == [one.event for one in later]
-
-
-def test_what_was_written_since_the_last_look_is_told_at_the_next(
-    opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
-    journal = opened()
-    made = RandomWorld(3, journal)
-    told: list[Happening] = []
-    story: Story | None = None
-    for decision in made.run(60):
-        journal.decided(decision)
-        story = story or Story(path)
-        told.extend(story.news())
-    assert decisions(told) == expected(made)
-    assert story is not None
-    assert list(story.news()) == []
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_names_are_those_of_the_newest_complete_listings(
-    seed: int, opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
-    made = recorded(opened(), seed)
-    story = Story(path)
-    list(story.news())
-    seen = [one.listing for one in made.facts if isinstance(one, RecordsSeen)]
-    newest = [one for one in seen if one.complete][-1]
-    for record in newest.items:
-        known = story.names.life(record.uuid)
-        assert (known.slot, known.host) == (record.slot_number, record.hostname)
-    clouds = [one.listing for one in made.facts if isinstance(one, CloudSeen)]
-    for node in [one for one in clouds if one.complete][-1].items:
-        if node.tags.record is not None:
-            assert story.names.record_of(node.id) == node.tags.record
-
-
-# A world of one's own making.
-
-
 class Recorded:
-    """A world whose polls and plans are recorded, and a clock that goes with it."""
+    """A world whose polls, plans and lines are recorded, and a clock that goes with it."""
 
     def __init__(self, opened: Opener, run: str = "run-1") -> None:
         self.world: World = world(node_stale_after=7200.0)
@@ -151,10 +48,15 @@ class Recorded:
         self.begin(run)
 
     def begin(self, run: str) -> None:
+        """A process begins."""
         self.settle_clock()
         now = self.world.now
         start = Start(POOL, self.world.settings, now, EPOCH + now, State(), run)
         self.journal.begin(start)
+        self.log = log.get("nodemanager.recorded")
+        self.log.listeners.append(Teller(self.journal, self.clock).heard)
+        self.narrator = Narrator(self.log, self.world.settings, "apply")
+        self.log.event(Event.DAEMON_STARTED, pool=POOL)
 
     def settle_clock(self) -> None:
         self.clock.advance(self.world.now - self.clock.boottime())
@@ -169,9 +71,21 @@ class Recorded:
         time = StoreTime(made.store_now, made.now, 0.0)
         self.journal.note(RecordsSeen(records, "store", time, 4, made.now))
         self.journal.note(CloudSeen(cloud))
+        self.decide(f"p{made.plans}")
+
+    def decide(self, plan_id: str) -> None:
+        made = self.world
         self.settle_clock()
-        snapshot = made.snapshot(plan_id=f"p{made.plans}")
-        self.journal.decided(Decision(snapshot, made.plan(plan_id=f"p{made.plans}")))
+        snapshot = made.snapshot(plan_id=plan_id)
+        plan = made.plan(plan_id=plan_id)
+        records = plan.history.records.items if plan.history.records is not None else ()
+        self.narrator.plan(plan, {one.uuid: one for one in records}, made.now)
+        self.journal.decided(Decision(snapshot, plan))
+
+    def tell(self, event: Event, *, level: int = INFO, **fields: Any) -> None:
+        """A line that the daemon writes, on the disk when this returns."""
+        self.log.event(event, level=level, **fields)
+        assert self.journal.retry()
 
 
 @pytest.fixture
@@ -179,53 +93,210 @@ def made(opened: Opener) -> Recorded:
     return Recorded(opened)
 
 
+def lines(path: Path, id: str | None = None, since: float = 0.0) -> list[Told]:
+    return list(Story(path, since, id).news())
+
+
 def told_of(path: Path, id: str, since: float = 0.0) -> list[tuple[str, str | None]]:
-    """Event and reason of each thing that `id` names."""
-    return [
-        (one.event.value, one.reason.value if one.reason else None)
-        for one in Story(path, since).news()
-        if id in one.aliases
-    ]
+    """Event and reason of each thing that is told of `id`."""
+    return [(one.event, one.reason) for one in lines(path, id, since)]
+
+
+# What is kept.
+
+
+def test_a_line_and_its_row_say_the_same(
+    made: Recorded, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(INFO, "nodemanager"):
+        made.tell(
+            Event.RECORD_CLEANED,
+            level=WARNING,
+            reason=Reason.STALE_SLOT,
+            record="r1",
+            slot=0,
+            host="compute0",
+            guarantee="cas",
+            idle_s=7201.23456,
+            error=CloudError("no answer"),
+            node=None,
+            plan="p1",
+        )
+    (written,) = [log.fields_of(one) for one in caplog.records]
+    (kept,) = lines(path, "r1")
+    assert kept == Told(
+        at=made.clock.wall(),
+        event="record.cleaned",
+        reason="stale_slot",
+        record="r1",
+        slot=0,
+        host="compute0",
+        plan="p1",
+        more={"guarantee": "cas", "idle_s": 7201.235, "error": "CloudError: no answer"},
+    )
+    assert {"event", *kept.more, "reason", "record", "slot", "host", "plan"} == {
+        key for key, value in written.items() if value is not None
+    }
+
+
+@pytest.mark.parametrize("event", sorted(NOT_KEPT))
+def test_polls_cycles_and_servers_are_not_kept(made: Recorded, path: Path, event: Event) -> None:
+    made.tell(event, level=WARNING)
+    assert [one.event for one in lines(path)] == ["daemon.started"]
+
+
+def test_what_is_below_info_is_not_kept(made: Recorded, path: Path) -> None:
+    made.tell(Event.RECORD_KEEP, level=DEBUG, record="r1")
+    assert [one.event for one in lines(path)] == ["daemon.started"]
+
+
+def test_no_secret_is_kept(made: Recorded, path: Path) -> None:
+    made.tell(
+        Event.NODE_SETUP_FAILED,
+        error=CloudError("POST https://x/?ping_secret=abc123def"),
+        detail={"api_token": "abc123def"},
+        option="[Arvados] token",
+        old="abc123def",
+    )
+    assert "abc123def" not in repr(lines(path))
+
+
+def test_what_was_told_while_the_journal_failed_is_written_later(
+    made: Recorded, path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object) -> None:
+        raise JournalError("full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("nodemanager.journal.durable.put_told", fails)
+        made.log.event(Event.NODE_GONE, node="i-1")
+        assert not made.journal.retry()
+    assert made.journal.retry()
+    assert [one.event for one in lines(path)] == ["daemon.started", "node.gone"]
+
+
+def test_what_was_told_last_is_written_at_the_end(made: Recorded, path: Path) -> None:
+    made.log.event(Event.DAEMON_STOPPED, reason="SIGTERM")
+    made.journal.close()
+    assert lines(path)[-1].event == "daemon.stopped"
+
+
+# Each verdict once.
+
+
+def expected(made: RandomWorld) -> list[Line]:
+    """Every verdict that is not what it was in the last decision that was taken, but for those
+    that another line has told."""
+    told: list[Line] = []
+    standing: dict[tuple[str, str], Reason] = {}
+    for plan in made.plans:
+        if plan.aborted is not None:
+            continue
+        now: dict[tuple[str, str], Reason] = {}
+        for subject, verdict in verdicts_of(plan):
+            key = subject, verdict.id
+            kind, reason = verdict.kind, verdict.reason
+            is_record = subject == "record"
+            event = event_of_record(kind) if is_record else event_of_node(kind, reason)
+            is_ordered = kind in (Kind.CLEAN, Kind.PRUNE, Kind.SHUTDOWN)
+            if standing.get(key) is not reason and reason not in TOLD_ELSEWHERE and not is_ordered:
+                told.append((verdict.id, event.value, reason.value))
+            now[key] = reason
+        for subject, id in standing.keys() - now.keys():
+            event = Event.RECORD_UNLISTED if subject == "record" else Event.NODE_UNLISTED
+            told.append((id, event.value, None))
+        standing = now
+    return sorted(told, key=str)
+
+
+def decisions(told: list[Told]) -> list[Line]:
+    found = []
+    for one in told:
+        if one.event in DECIDED:
+            id = one.record if one.event.startswith("record.") else one.node
+            found.append((id or "", one.event, one.reason))
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_change_of_a_verdict_is_kept_once(seed: int, opened: Opener, path: Path) -> None:
+    made = recorded(opened(), seed, 60)
+    assert decisions(lines(path)) == expected(made)
+
+
+def test_a_new_run_is_told_and_what_it_finds_as_it_was_is_not(made: Recorded, path: Path) -> None:
+    made.world.add_record("r1")
+    made.world.add_node("r1")
+    made.world.add_record("r2", slot=2)
+    made.round()
+    story = Story(path)
+    assert {"node.paired", "record.keep"} <= {one.event for one in story.news()}
+    made.begin("run-2")
+    made.round()
+    assert [one.event for one in story.news()] == ["daemon.started"]
+    made.world.drop_node(next(iter(made.world.history.present)))
+    made.round()
+    made.round()
+    assert "node.unlisted" in {one.event for one in story.news()}
+
+
+def test_a_decision_that_could_not_be_taken_is_told_once(made: Recorded, path: Path) -> None:
+    made.world.add_record("r1")
+    made.round()
+    made.world.history = History()
+    for _ in range(3):
+        made.decide("none")
+    told = [one.event for one in lines(path) if one.reason == Reason.NO_LISTING]
+    assert len(told) <= 1
+
+
+# Whom it is about.
 
 
 def test_a_life_is_told_by_record_slot_host_node_or_the_nodes_name(
     made: Recorded, path: Path
 ) -> None:
-    journal = made.journal
-    create = Intent(
-        IntentKind.CREATE, "create:x", "p0", details={"name": "compute", "reason": "wanted"}
-    )
-    journal.intend([create])
-    made.world.add_record("r1", slot=7, quiet=0.0)
-    made.world.add_node("r1", id="i-1", name="compute-1")
-    made.world.add_record("r2", slot=8)
-    made.world.add_node("r2", id="i-2", name="compute-2")
-    made.round()
-    made.clock.advance(1.0)
-    journal.conclude("create:x", "created", {"record": "r1", "node": "i-1"})
-    made.world.drop_node("i-1")
-    made.round()
-    made.clock.advance(1.0)
-    order = {"order": {"reason": "stale_slot"}}
-    journal.intend([Intent(IntentKind.CLEAN, "clean:r1", "p9", record="r1", details=order)])
-    made.clock.advance(1.0)
-    journal.conclude("clean:r1", "cleaned", {"reason": "stale_slot"})
-    life = told_of(path, "r1")
-    assert life == [
+    pair = {"record": "r1", "slot": 7, "host": "compute7"}
+    made.tell(Event.NODE_SETUP_STARTED, reason=Reason.WANTED, size="small", incarnation="ab1")
+    made.tell(Event.RECORD_CLAIMED, record="r1", incarnation="ab1")
+    made.tell(Event.NODE_CREATED, node="i-1", name="compute-1", **pair)
+    made.tell(Event.NODE_PAIRED, node="i-2", record="r2", slot=8, host="compute8")
+    made.tell(Event.NODE_KEEP, reason=Reason.BOOTING, node="i-1")
+    made.tell(Event.RECORD_KEEP, reason=Reason.WITHIN_WINDOW, **pair)
+    made.tell(Event.LEFTOVER_ENTERED, node="i-1", leftover="vol-1", kind="volume")
+    made.tell(Event.RECORD_CLEANED, reason=Reason.STALE_SLOT, **pair)
+    made.tell(Event.LEFTOVER_RELEASED, node="i-1", leftover="vol-1", kind="volume")
+    life = [
         ("node.setup_started", "wanted"),
-        ("record.keep", "paired"),
-        ("node.keep", "worker_unknown"),
-        ("node.created", "wanted"),
+        ("record.claimed", None),
+        ("node.created", None),
+        ("node.keep", "booting"),
         ("record.keep", "within_window"),
-        ("node.unlisted", None),
-        ("record.clean", "stale_slot"),
+        ("leftover.entered", None),
         ("record.cleaned", "stale_slot"),
+        ("leftover.released", None),
     ]
-    assert told_of(path, "i-1") == life
-    # Before its listing nobody knows more of it than the outcome of its create says.
-    for name in ("7", "compute7", "compute-1"):
-        assert told_of(path, name) == life[1:]
-    assert "r2" not in {one.record for one in Story(path).news() if "r1" in one.aliases}
+    for name in ("r1", "i-1", "7", "compute7", "compute-1"):
+        assert told_of(path, name) == life
+    assert {one.record for one in lines(path, "compute7")} == {None, "r1"}
+
+
+def test_a_record_that_is_used_again_is_told_by_who_had_it_then(made: Recorded, path: Path) -> None:
+    """O2: `log compute1` told of the boot of compute2, on the record that had been compute1's."""
+    for number in (1, 2):
+        pair = {"record": "r1", "slot": number, "host": f"compute{number}"}
+        inc = f"life-{number}"
+        made.tell(Event.NODE_SETUP_STARTED, reason=Reason.WANTED, record="r1", incarnation=inc)
+        made.tell(Event.NODE_CREATED, node=f"i-{number}", **pair)
+        made.tell(Event.NODE_KEEP, reason=Reason.BUSY, node=f"i-{number}")
+        made.tell(Event.RECORD_CLEANED, reason=Reason.STALE_SLOT, **pair)
+    for number in (1, 2):
+        for name in (f"compute{number}", f"i-{number}", str(number)):
+            told = lines(path, name)
+            assert len(told) == 4
+            assert {one.node for one in told} <= {None, f"i-{number}"}
+            assert {one.host for one in told} <= {None, f"compute{number}"}
+    assert len(told_of(path, "r1")) == 8
 
 
 def test_a_name_that_moved_on_tells_only_of_who_had_it_last(made: Recorded, path: Path) -> None:
@@ -238,176 +309,86 @@ def test_a_name_that_moved_on_tells_only_of_who_had_it_last(made: Recorded, path
     made.round()
     made.round()
     since = EPOCH + made.world.now - 90.0
-    assert told_of(path, "compute7", since) == []
-    assert told_of(path, "compute9") != []
+    assert {one.node for one in lines(path, "compute7", since)} == {"i-1"}
+    assert {one.node for one in lines(path, "compute9", since)} == {"i-2"}
 
 
-def test_the_breaker_is_told_with_its_cause_and_an_operators_reset(
-    made: Recorded, path: Path
-) -> None:
-    made.round()
-    broken = opened_breaker(made.world.breaker, made.world.now)
-    made.journal.note(BreakerSet(broken, made.world.now))
-    made.world.breaker = broken
-    made.round()
-    mended = reset(broken, made.world.now)
-    made.journal.note(CommandGiven("breaker_reset", None, "ann", "", "done", made.world.now))
-    made.journal.note(BreakerSet(mended, made.world.now))
-    made.world.breaker = mended
-    made.round()
-    told = [one for one in Story(path).news() if "breaker" in one.event.value]
-    assert told[1].more == {"by": "ann", "result": "done"}
-    assert [one.event for one in told] == [
-        Event.BREAKER_OPENED,
-        Event.OPERATOR_BREAKER_RESET,
-        Event.BREAKER_CLOSED,
-    ]
-    assert told[0].more == {"cause": "writes_fail", "count": 3}
-
-
-def opened_breaker(breaker: Breaker, at: float) -> Breaker:
-    return open_breaker(breaker, Cause.WRITES_FAIL, frozenset(), at, {"count": 3})
-
-
-@pytest.mark.parametrize("name", ["r1", "i-1", "worker-1", "compute7", "7"])
+@pytest.mark.parametrize("typed", ["r1", "i-1", "compute7", "7"])
 def test_a_command_is_told_of_whom_it_named_by_whatever_name(
-    made: Recorded, path: Path, name: str
+    made: Recorded, path: Path, typed: str
 ) -> None:
     made.world.add_record("r1", slot=7)
-    made.world.add_node("r1", id="i-1", name="worker-1")
-    made.world.add_record("r2", slot=8)
+    made.world.add_node("r1", id="i-1")
     made.round()
-    made.journal.note(
-        CommandGiven(
-            "clean", name, "ann", "gone", "refused", made.world.now, "paired", "C4", ("C3", "C5")
-        )
+    made.tell(
+        Event.OPERATOR_CLEAN, id=typed, record="r1", node="i-1", by="ann", reason=Reason.PAIRED
     )
-    made.round()
-    (told,) = [one for one in Story(path).news() if one.event is Event.OPERATOR_CLEAN]
-    assert (told.record, told.node, told.host, told.reason) == (
-        *("r1", "i-1", "compute7"),
-        Reason.PAIRED,
-    )
-    assert told.more == {
-        "id": name,
-        "by": "ann",
-        "cause": "gone",
-        "result": "refused",
-        "rule": "C4",
-        "forced": "C3,C5",
-    }
-    assert {"r1", "i-1", "worker-1", "compute7", "7"} <= told.aliases
+    for name in ("r1", "i-1", "compute7", "7"):
+        assert ("operator.clean", "paired") in told_of(path, name)
 
 
 def test_a_command_about_nobody_is_told_by_what_it_named(made: Recorded, path: Path) -> None:
-    made.round()
-    made.journal.note(
-        CommandGiven("hold", "i-none", "ann", "", "unknown", made.world.now, "unknown_id")
-    )
-    made.journal.note(CommandGiven("sing", None, "ann", "", "done", made.world.now))
-    made.round()
+    made.tell(Event.OPERATOR_HOLD, id="i-none", by="ann", reason=Reason.UNKNOWN_ID)
     assert told_of(path, "i-none") == [("operator.hold", "unknown_id")]
+    assert "i-none" not in names_in(path)
 
 
-def test_a_decision_that_could_not_be_taken_is_told_once_and_changes_no_verdict(
+def test_the_beginning_of_an_id_will_do_where_only_one_begins_so(
     made: Recorded, path: Path
 ) -> None:
-    made.world.add_record("r1")
-    made.world.add_node("r1")
-    made.round()
-    history = made.world.history
-    made.world.history = History()
-    for _ in range(3):
-        snapshot = made.world.snapshot(plan_id="none")
-        made.journal.decided(Decision(snapshot, made.world.plan(plan_id="none")))
-    made.world.history = history
-    made.round()
-    told = [(one.event, one.reason) for one in Story(path).news()]
-    assert told[0] == (Event.DAEMON_STARTED, None)
-    assert told.count((Event.CYCLE_ABORTED, Reason.NO_LISTING)) == 1
-    assert told.count((Event.RECORD_KEEP, Reason.PAIRED)) == 1
-    assert len(told) == 4
+    """O9."""
+    for number, id in enumerate(("local-4ad7", "local-4b22")):
+        made.tell(Event.NODE_SETUP_STARTED, incarnation=f"life-{number}")
+        made.tell(Event.NODE_KEEP, node=id)
+        made.tell(Event.NODE_PAIRED, node=id, record=f"zzzzz-7ekkf-{number}", slot=number)
+    assert told_of(path, "local-4a") == told_of(path, "local-4ad7")
+    assert told_of(path, "zzzzz-7ekkf-0") == [("node.paired", None)]
+    with pytest.raises(AmbiguousIdError, match="local-4 may be"):
+        lines(path, "local-4")
+    with pytest.raises(UnknownIdError, match="near it: local-4ad7"):
+        lines(path, "local-5ad7")
 
 
-def test_a_new_run_is_told_and_what_it_finds_as_it_was_is_not(made: Recorded, path: Path) -> None:
-    made.world.add_record("r1")
-    made.world.add_node("r1")
-    made.round()
-    story = Story(path)
-    list(story.news())
-    made.begin("run-2")
-    made.round()
-    assert [one.event for one in story.news()] == [Event.DAEMON_STARTED]
+# When.
 
 
-def test_what_a_node_left_behind_is_told_with_its_node(made: Recorded, path: Path) -> None:
-    made.world.add_record("r1")
-    made.world.add_node("r1", id="i-1")
-    made.round()
-    ledger = leftovers.entered(
-        leftovers.Ledger(), [Leftover(LeftoverKind.VOLUME, "vol-1", "i-1")], made.world.now
-    )
-    made.journal.save_leftovers(tuple(ledger.entries.values()))
-    (told,) = [one for one in Story(path).news() if one.event is Event.LEFTOVER_ENTERED]
-    assert (told.node, told.host) == ("i-1", "compute1")
-    assert told.more == {"leftover": "vol-1", "kind": "volume"}
+def test_from_a_moment_on_the_same_is_told_as_of_everything(made: Recorded, path: Path) -> None:
+    for number in range(5):
+        made.world.add_record(f"r{number}", slot=number)
+        made.round()
+    everything = lines(path)
+    for since in {one.at for one in everything}:
+        assert lines(path, since=since) == [one for one in everything if one.at >= since]
 
 
-@pytest.mark.parametrize(
-    ("kind", "outcome", "event"),
-    [
-        pytest.param(IntentKind.CREATE, "created", Event.NODE_CREATED, id="created"),
-        pytest.param(IntentKind.CREATE, "refused", Event.NODE_SETUP_FAILED, id="refused"),
-        pytest.param(IntentKind.DESTROY, "gone", Event.NODE_GONE, id="gone"),
-        pytest.param(IntentKind.DESTROY, "failed", Event.NODE_SHUTDOWN_FAILED, id="not-destroyed"),
-        pytest.param(
-            IntentKind.DESTROY, "no_longer_wanted", Event.NODE_SHUTDOWN_SKIPPED, id="left-alone"
-        ),
-        pytest.param(IntentKind.CLEAN, "cleaned", Event.RECORD_CLEANED, id="cleaned"),
-        pytest.param(IntentKind.CLEAN, "node_alive", Event.RECORD_CLEAN_SKIPPED, id="skipped"),
-        pytest.param(IntentKind.CLEAN, "expired", Event.RECORD_CLEAN_FAILED, id="expired"),
-        pytest.param(IntentKind.FENCE, "lifted", Event.RECORD_UNFENCED, id="lifted"),
-    ],
-)
-def test_each_outcome_is_an_event_of_the_log(
-    made: Recorded, path: Path, kind: IntentKind, outcome: str, event: Event
+def test_what_was_told_since_the_last_look_is_told_at_the_next(
+    made: Recorded, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made.round()
-    made.journal.intend([Intent(kind, "key", "p1", record="r1", node="i-1")])
-    story = Story(path)
-    assert [one.more["action"] for one in story.news() if one.record] == [kind.value]
-    made.journal.conclude("key", outcome)
-    (ended,) = story.news()
-    assert (ended.event, ended.more["outcome"]) == (event, outcome)
-    skipped = Reason(outcome) if outcome in set(Reason) else None
-    assert ended.reason is skipped
+    monkeypatch.setattr("nodemanager.journal.story.AT_ONCE", 2)
+    story, told = Story(path, id="r1"), []
+    made.tell(Event.RECORD_KEEP, record="r1", reason=Reason.BUSY)
+    for number in range(7):
+        made.tell(Event.NODE_GONE, node=f"i-{number}")
+        made.tell(Event.RECORD_CLEAN, record="r1")
+        told += story.news()
+    assert [one.event for one in told] == ["record.keep", *["record.clean"] * 7]
+    assert list(story.news()) == []
 
 
 def test_another_journal_in_its_place_is_read_from_its_beginning(
     made: Recorded, path: Path, opened: Opener
 ) -> None:
-    for _ in range(5):
-        made.round()
+    for number in range(5):
+        made.tell(Event.NODE_GONE, node=f"i-{number}")
     story = Story(path)
     list(story.news())
     made.journal.close()
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
-    Recorded(opened, "run-2").round()
-    assert Event.DAEMON_STARTED in [one.event for one in story.news()]
+    Recorded(opened, "run-2").tell(Event.NODE_GONE, node="i-9")
+    assert [one.event for one in story.news()] == ["daemon.started", "node.gone"]
 
 
-def test_no_secret_is_told(opened: Opener, path: Path) -> None:
-    recorded(opened(), 1)
-    assert not any("secret" in repr(one) for one in Story(path).news())
-
-
-def test_a_damaged_or_missing_journal_is_refused_by_name(made: Recorded, path: Path) -> None:
-    made.round()
-    made.journal.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE entries SET body = x'00'")
-    with pytest.raises(JournalError, match="is damaged"):
-        list(Story(path).news())
+def test_a_missing_journal_is_refused_by_name(path: Path) -> None:
     with pytest.raises(JournalError, match="there is no journal"):
-        list(Story(path.with_name("none.db")).news())
+        lines(path.with_name("none.db"))

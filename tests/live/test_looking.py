@@ -174,7 +174,7 @@ def test_the_log_of_one_is_read_beside_the_daemon_and_after_it(looked: Looked) -
     assert told.returncode == 0
     events = re.findall(r"event=(\S+)", told.stdout)
     assert events[0] == "node.setup_started"
-    assert {"node.created", "record.keep"} <= set(events)
+    assert {"node.created", "node.paired", "node.keep"} <= set(events)
     assert all(line.startswith("ts=20") for line in told.stdout.splitlines())
     assert "ping_secret" not in looked.run("log").stdout
 

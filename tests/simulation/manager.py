@@ -13,14 +13,11 @@ from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import ApplySettings, Begin, ChangePolling, Stop, Team
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.observer import Nobody
 from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.record_cleaner import RecordCleanerActor
 from nodemanager.actors.role import Role
-from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
 from tests.fakes.journal import MemoryJournal
@@ -76,16 +73,6 @@ class SimLog(Logger):
         self._tell(event, {**fields, "error": error})
 
 
-class Watch(Nobody):
-    """Hands each plan to the monitors."""
-
-    def __init__(self, told: Callable[[Plan, Snapshot, Settings], None]) -> None:
-        self._told = told
-
-    def planned(self, plan: Plan, snapshot: Snapshot, settings: Settings, took_s: float) -> None:
-        self._told(plan, snapshot, settings)
-
-
 class Manager:
     """The actors of one process, from its start to its end. `mode` is `apply` or `dry-run`."""
 
@@ -116,7 +103,7 @@ class Manager:
             identity=wiring.RememberedIdentity(facts, writes=mode == "apply"),
             backlog=wiring.RememberedBacklog(facts),
             holds_lease=lambda: self.lease,
-            observer=Watch(lambda *told: world.planned(self, *told)),
+            show=lambda seen: world.planned(self, seen.made, seen.snapshot, seen.settings),
             run_id=name,
             journal=journal,
         )

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager.core.explain import APPLY
-from nodemanager.journal.explained import Picture, told
+from nodemanager.core.picture import Picture
+from nodemanager.journal.explained import told
 from nodemanager.web.explain import SOURCE, Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -28,10 +28,8 @@ class Daemon:
     def __init__(self) -> None:
         clock = ManualClock()
         board, metrics = Board(clock), Metrics("main", clock)
-        explanations = Explanations(None, APPLY)
-        self.observer = WebObserver(
-            board, metrics, mode=APPLY, holder="here", explanations=explanations
-        )
+        explanations = Explanations(None)
+        self.observer = WebObserver(board, metrics, holder="here", explanations=explanations)
         self.server = ManagementServer(
             board,
             metrics,
@@ -45,7 +43,7 @@ class Daemon:
         made.settle()
         assert made.last is not None
         assert made.decided is not None
-        self.observer.planned(made.last, made.decided, made.settings, 0.1)
+        self.observer.show(Picture(made.decided, made.last, made.settings))
         return Picture(made.decided, made.last, made.settings)
 
     def get(self, id: str, headers: dict[str, str] | None = WITH_TOKEN) -> requests.Response:

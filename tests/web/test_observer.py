@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodemanager.core.picture import Picture
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board
@@ -16,12 +17,12 @@ def test_a_dry_run_holds_no_lease(mode: str, held: bool) -> None:
     """O12, S3."""
     clock = ManualClock()
     board, metrics = Board(clock), Metrics("main", clock)
-    observer = WebObserver(board, metrics, mode=mode, holder="here")
+    observer = WebObserver(board, metrics, holder="here")
     made = world()
     made.settle()
     assert made.last is not None
     assert made.decided is not None
-    observer.planned(made.last, made.decided, made.settings, 0.1)
+    observer.show(Picture(made.decided, made.last, made.settings, mode=mode))
     status = board.read()
     assert status is not None
     assert status.lease_held is held

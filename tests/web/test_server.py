@@ -6,15 +6,18 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__, log
+from nodemanager.core.model import Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.slots import Leak
-from nodemanager.errors import StartError
+from nodemanager.errors import QuotaExceeded, StartError
+from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
@@ -44,6 +47,16 @@ FORERUNNERS_KEYS = {
     "idle_times",
     "Version",
 }
+
+
+FAILURES: tuple[tuple[Event, dict[str, Any]], ...] = (
+    (Event.LIST_FAILED, {"source": "cloud"}),
+    (Event.LIST_FAILED, {"source": "records"}),
+    (Event.NODE_GONE, {"reason": Reason.BOOT_FAILED, "size": "small"}),
+    (Event.NODE_SETUP_FAILED, {"error": QuotaExceeded("full")}),
+    (Event.NODE_SHUTDOWN_FAILED, {"outcome": Outcome.FAILED}),
+    (Event.ACTOR_DIED, {"actor": "NodeSetupActor"}),
+)
 
 
 class Manager:
@@ -100,12 +113,8 @@ def tokenless() -> Iterator[Manager]:
 
 
 def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
-    manager.metrics.list_failed("cloud")
-    manager.metrics.list_failed("records")
-    manager.metrics.boot_failed("small")
-    manager.metrics.create_failed("QuotaExceeded")
-    manager.metrics.destroy_failed()
-    manager.metrics.actor_exception()
+    for event, fields in FAILURES:
+        manager.metrics.heard(event, INFO, fields)
     manager.cycle(
         nodes=NodeCounts(booting=1, unpaired=2, busy=3, idle=4, fail=5, down=6, shutdown=7, wish=8),
         errors=manager.metrics.error_counts(),
@@ -420,9 +429,9 @@ def test_its_start_is_logged_with_the_real_port(caplog: pytest.LogCaptureFixture
 
 
 def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
-    manager.metrics.list_ok("cloud", 0.25, 40)
-    manager.metrics.clean(Reason.STALE_SLOT)
-    manager.metrics.clean(Reason.STALE_SLOT)
+    manager.metrics.heard(Event.LIST_OK, INFO, {"source": "cloud", "took_s": 0.25, "items": 40})
+    manager.metrics.heard(Event.RECORD_CLEANED, INFO, {"reason": Reason.STALE_SLOT})
+    manager.metrics.heard(Event.RECORD_CLEANED, INFO, {"reason": Reason.STALE_SLOT})
     manager.cycle(
         nodes=NodeCounts(busy=3, wish=5),
         slots=Slots(used=3, total=64),
@@ -452,7 +461,7 @@ def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
 
 
 def test_two_managers_in_one_process_share_no_metric(manager: Manager, tokenless: Manager) -> None:
-    manager.metrics.boot("small")
+    manager.metrics.heard(Event.NODE_CREATED, INFO, {"size": "small"})
     assert 'nodemanager_boots_total{size="small"} 1.0' in manager.get("/metrics").text
     assert "small" not in tokenless.get("/metrics").text
 

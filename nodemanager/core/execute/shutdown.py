@@ -307,6 +307,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
         "reason": order.reason,
         "record": order.record,
         "host": order.hostname,
+        "size": order.size,
         "outcome": Outcome.GONE,
         "plan": order.plan_id,
     }
