@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from nodemanager.core.execute.workflow import Told
 from nodemanager.core.leftovers import LedgerState
 from nodemanager.core.marks import Marks
 from nodemanager.core.model import LeftoverKind
 from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Reason
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 
@@ -70,6 +71,20 @@ class Observer(Protocol):
 
     def leftovers_unknown(self) -> None:
         """The cloud could not be asked what a node pins, or what was left behind."""
+
+
+def count(observer: Observer, told: Told) -> None:
+    """What is counted of what a workflow tells."""
+    fields = told.fields
+    match told.event:
+        case Event.RECORD_CLEANED:
+            observer.cleaned(fields["reason"])
+        case Event.RECORD_CLEAN_SKIPPED:
+            observer.clean_skipped(fields["reason"])
+        case Event.RECORD_CLEAN_FAILED if fields["action"] != "unfence":
+            observer.clean_failed()
+        case Event.RECORD_PRUNED:
+            observer.pruned()
 
 
 class Nobody:

@@ -6,8 +6,8 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 
-from nodemanager.actors.clean_desk import CleanDesk
 from nodemanager.actors.messages import BindRecord, RecordBound
+from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core.binding import BindOrder
 from nodemanager.core.execute.books import (
     Books,
@@ -27,7 +27,7 @@ from nodemanager.errors import Throttled
 from nodemanager.log import DEBUG, WARNING
 
 
-class SetupDesk(CleanDesk):
+class SetupDesk(RestoreDesk):
     """Hands out set-ups, and keeps what they leave behind."""
 
     _taken_back: Counter[str] = Counter()

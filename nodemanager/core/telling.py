@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from nodemanager.core.model import Outcome
+from typing import Any
+
+from nodemanager.core.model import Outcome, Record
 from nodemanager.core.reasons import Event, Kind, Reason
 
-CLEANED, LIFTED, CREATED = "cleaned", "lifted", "created"
+CLEANED, LIFTED, CREATED, EXPIRED = "cleaned", "lifted", "created", "expired"
 """Outcomes of intents that are neither a reason code nor a destroy's Outcome."""
-FAILURES = frozenset({"failed", "unknown", "expired"})
+FAILURES = frozenset({"failed", "unknown", EXPIRED})
+
+
+def record_fields(record: Record | None, uuid: str) -> dict[str, Any]:
+    """What a line says of the record that it is about."""
+    if record is None:
+        return {"record": uuid}
+    return {"record": uuid, "slot": record.slot_number, "host": record.hostname}
 
 
 def event_of_record(kind: Kind) -> Event:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.setup import SetUp
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Workflow
 
-WORKFLOWS: tuple[Workflow[Any], ...] = (Prune(), SetUp(), ShutDown())
+WORKFLOWS: tuple[Workflow[Any], ...] = (Prune(), SetUp(), ShutDown(), Clean())

@@ -5,7 +5,7 @@ Each is carried out by one worker (nodemanager/actors), which says what came bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodemanager.core.destroy import ShutdownEvidence
 from nodemanager.core.model import Claim, CloudNode, Leftover, Record, Size
@@ -16,10 +16,13 @@ from nodemanager.errors import RemoteError
 class LookAtRecord:
     """Read the record, and ask the cloud which nodes bear its tag (C11).
 
-    Answered with CleanEvidence.
+    With `asks_id` the cloud is asked by instance id, too: by `instance_id` where one is given, by
+    that of the record otherwise. Answered with CleanEvidence.
     """
 
     uuid: str
+    asks_id: bool = False
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,32 @@ class DeleteRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceRecord:
+    """Lock the record's node out (C12). Answered with the record behind its fence."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class LiftFence:
+    """Give the node its secret back; without one, the one that the store kept with the fence."""
+
+    record: Record
+    ping_secret: str | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRecord:
+    """Free the record; where the store compares, if it is still at this version (C12).
+
+    Answered with the record as it is then.
+    """
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Come back to it in so many seconds."""
 
@@ -124,7 +153,7 @@ class Wait:
 
 
 Question = LookAtRecord | CheckImage | FindByTag | LookAtNode | AskNode
-StoreWrite = DeleteRecord | ClaimRecord | RenewClaim
+StoreWrite = DeleteRecord | FenceRecord | LiftFence | FreeRecord | ClaimRecord | RenewClaim
 CloudWrite = CreateNode | DestroyNode
 Write = StoreWrite | CloudWrite
 Effect = Question | Write | Wait
