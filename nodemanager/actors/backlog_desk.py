@@ -10,19 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.clean_desk import CleanDesk, why_not
-from nodemanager.actors.narrator import record_fields
+from nodemanager.actors.restore_desk import RestoreDesk
+from nodemanager.actors.runner import End
 from nodemanager.core import backlog_run
 from nodemanager.core.backlog import PASSING, Deed, Item, Picture
 from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import Record
-from nodemanager.core.orders import CleanOrder
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.plan import Plan, picture_of
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.telling import CLEANED, record_fields
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING
 
@@ -72,7 +70,7 @@ class TendBacklog:
     run_id: str
 
 
-class BacklogDesk(CleanDesk):
+class BacklogDesk(RestoreDesk):
     """Keeps the one run there is."""
 
     _newest: tuple[Plan, Snapshot] | None = None
@@ -230,21 +228,18 @@ class BacklogDesk(CleanDesk):
 
     # What becomes of what was let go.
 
-    def _freed(self, order: CleanOrder, before: Record) -> None:
-        super()._freed(order, before)
-        self._item_ended(order, Step(Where.DONE, order.reason))
-
-    def _tell_skipped(self, order: CleanOrder, found: CleanEvidence, verdict: Verdict) -> None:
-        super()._tell_skipped(order, found, verdict)
-        reason, measures = why_not(verdict)
-        if reason not in PASSING and reason is not Reason.HOLDS_NOTHING:
-            self._item_ended(order, Step(Where.SKIPPED, reason, measures))
-
-    def _item_ended(self, order: CleanOrder, step: Step) -> None:
-        run = self._run
+    def ended(self, end: End) -> None:
+        super().ended(end)
+        if end.key.action is not Action.CLEAN or end.ended is None:
+            return
+        run, why = self._run, end.ended.why
         if run is None or not run.is_open:
             return
-        self._step_ended(Item(Deed.CLEAN, order.uuid, "").key, step)
+        key = Item(Deed.CLEAN, end.key.id, "").key
+        if why is None and end.ended.name == CLEANED:
+            self._step_ended(key, Step(Where.DONE, end.order.reason))
+        elif why is not None and why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
+            self._step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
 
     def _step_ended(self, key: str, step: Step) -> None:
         run = self._run

@@ -5,17 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.actors.desk import Desk
+from nodemanager.actors.runner import End
 from nodemanager.core import boot_loops
 from nodemanager.core.boot_loops import NONE, Loops, Streak
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.history import Records
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.sizes import Sizes
+from nodemanager.core.telling import CLEANED
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING
 
 
 class BootWatch(Desk):
     """Keeps the streaks; `Limits` carries them into every decision."""
+
+    def ended(self, end: End) -> None:
+        super().ended(end)
+        if end.key.action is not Action.CLEAN or end.ended is None or end.ended.name != CLEANED:
+            return
+        incarnation, size = self._created.pop(end.key.id, (None, ""))
+        order = end.order
+        if order.reason is Reason.CLAIM_EXPIRED and incarnation == order.incarnation:
+            # It was created, and vanished before it came up.
+            self._boot_failed(None, size)
 
     def _boot_failed(self, node_id: str | None, size_name: str | None) -> None:
         """A node of ours was given up, or vanished, without a ping."""

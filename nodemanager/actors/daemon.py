@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.adopt_desk import AdoptDesk
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.crew import Crew
-from nodemanager.actors.intents import (
-    clean_key,
-    may_be_under_way,
-)
+from nodemanager.actors.intents import may_be_under_way
 from nodemanager.actors.messages import (
     ApplySettings,
     AskAccount,
@@ -30,9 +26,6 @@ from nodemanager.actors.messages import (
     CloudPollStarted,
     Decide,
     DemandPolled,
-    Fence,
-    LiftFence,
-    LookBeforeClean,
     NodesAsked,
     Poll,
     PollFailed,
@@ -42,7 +35,6 @@ from nodemanager.actors.messages import (
     WaitOver,
 )
 from nodemanager.actors.operator_desk import OperatorDesk
-from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Loaded
@@ -61,9 +53,9 @@ from nodemanager.core.execute.books import (
     Restored,
 )
 from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.workflow import About, Action, Key, Seen
+from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, StoreWrite
+from nodemanager.core.execute.workflow import Action, Key, Seen
 from nodemanager.core.execute.workflow import Begin as Begun
-from nodemanager.core.execute.workflow import State as WorkflowState
 from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
@@ -78,10 +70,9 @@ from nodemanager.core.facts import (
 )
 from nodemanager.core.fold import Decision, Start, State, after_fact
 from nodemanager.core.history import Records
-from nodemanager.core.late import NEVER, Unknown, still_late
+from nodemanager.core.late import still_late
 from nodemanager.core.leftovers import counts
-from nodemanager.core.model import CloudNode, Guarantee, Leftover, Record
-from nodemanager.core.orders import CleanOrder
+from nodemanager.core.model import CloudNode, Leftover, Record
 from nodemanager.core.picture import Picture
 from nodemanager.core.plan import Plan, plan
 from nodemanager.core.reasons import Event, Reason
@@ -112,7 +103,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             on_death=on_death,
         )
         self._runner = Runner(WORKFLOWS, self, self._scribe, log)
-        self._recovery = Recovery(self, self._runner, self._scribe, log)
 
     def on_Begin(self, message: Begin) -> None:
         team = message.team
@@ -161,7 +151,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._load_loops()
         self._load_run()
         self._remember_freed()
-        self._recovery.load(loaded.intents, now)
         self._runner.load(loaded.intents)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
@@ -385,9 +374,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         now = self._clock.boottime()
         self._flights.forget_touched(self._history)
         self._flights.late = still_late(self._flights.late, now, self._settings)
-        for what in self._flights.expire(now, self._settings.action_timeout):
-            self._log.event(Event.FLIGHT_EXPIRED, level=WARNING, **what)
-            self._took_too_long(what, now)
         if self._scribe.problem is None:
             self._runner.heal(now)
         self._runner.expire(now, self._settings.action_timeout)
@@ -470,9 +456,9 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
                 self._narrator.setup_started(boot, None)
             return
         for clean in made.cleans:
-            self._begin_clean(clean)
+            self._runner.begin(Action.CLEAN, clean, clean.plan_id, now)
         for lift in made.lifts:
-            self._lift_left(lift)
+            self._runner.begin(Action.CLEAN, lift, lift.plan_id, now)
         for prune in made.prunes:
             self._runner.begin(Action.PRUNE, prune, prune.plan_id, now)
         for shutdown in made.shutdowns:
@@ -491,9 +477,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         if history.cloud is None or history.records is None or self._read_only:
             return
         if self._stopping is None and self._role.mode == "apply":
-            # Nodes before records (R1).
             self._runner.resume(self._clock.boottime())
-            self._recovery.begin()
             self._runner.news(self._clock.boottime())
 
     # The workflows of core, and what they need of us.
@@ -506,8 +490,10 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             self._runner.wait_over(message, self._clock.boottime())
 
     def seen(self, key: Key, plan_id: str) -> Seen:
+        # A set-up that has landed does not keep its claim from being released (U6).
+        landed = key.id if key.action is Action.CLEAN else None
         return Seen(
-            self._snapshot(plan_id, besides=key),
+            self._snapshot(plan_id, without=landed, besides=key),
             self._settings,
             self._role.guarantee,
             stopping=self._stopping is not None,
@@ -518,6 +504,8 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             pins_failed=self._pins_failed,
             picture=self._seen if key.action is Action.ADOPT else None,
             run=self._run if key.action is Action.ADOPT else None,
+            fence_wait=self._role.fence_wait,
+            failing=self._failed_writes > 0,
         )
 
     @property
@@ -563,53 +551,28 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
     def remind(self, seconds: float, message: WaitOver) -> None:
         self._timer.after(seconds, self.actor_ref, message)
 
-    def wrote(self, error: RemoteError | None) -> None:
+    def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
         if error is None:
             self._wrote()
         else:
             self._write_failed(error)
+        if not isinstance(effect, FenceRecord | LiftFence | FreeRecord):
+            return
+        uuid, frees = effect.record.uuid, isinstance(effect, FreeRecord)
+        if error is None and frees:
+            self._own_cleans[uuid] = (answer.version, self._clock.boottime())
+            self._expected.pop(uuid, None)
+        elif error is not None and not (error.definite or error.unsent):
+            self._may_be_late(uuid, clean=frees)
 
     def throttled(self, error: RemoteError) -> None:
         self._throttled(error)
 
-    def begin_elsewhere(self, one: Begun) -> None:
+    def begun(self, one: Begun) -> None:
         self._narrator.clean_ordered(one.order)
-        self._begin_clean(one.order)
-
-    def ended(self, key: Key, state: WorkflowState, about: About, since: float) -> None:
-        now = self._clock.boottime()
-        self._flights.workflow_ended(key.action, state, about, since, now)
-        if key.action is Action.SHUTDOWN:
-            self._recovery.go_on()
 
     def settled(self) -> None:
         self._settled()
-
-    def resume_clean(self, order: CleanOrder, before: Record | None) -> None:
-        if order.uuid in self._flights.cleans:
-            # Its node is gone by now, and that led to it.
-            return
-        fenced = self._role.guarantee is Guarantee.FENCED and before is not None
-        if order.is_exception and not fenced:
-            self._begin_clean(self._afresh(order))
-            return
-        now = self._clock.boottime()
-        written = order.fenced and fenced
-        if order.is_exception and written:
-            # It stood when the former run wrote: what came after that write is looked for.
-            past = replace(
-                self._afresh(order), not_after=float("inf"), fenced=True, fenced_at=NEVER
-            )
-        else:
-            # Nothing is freed on what a former run judged: it is only looked at.
-            past = replace(order, not_after=NEVER)
-        self._flights.clean_begun(past, now)
-        fence = Fence(before, before, before.ping_secret) if fenced and before else None
-        if fence is not None:
-            self._flights.fenced(fence, past)
-            if written:
-                self._flights.unknown[order.uuid] = Unknown(past, fence.judged, now)
-        self._cleaner.give(order.uuid, LookBeforeClean(past, fence))
 
     def on_TaggedAsked(self, message: TaggedAsked) -> None:
         now = self._clock.boottime()
@@ -626,16 +589,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             )
         )
 
-    def _took_too_long(self, what: Mapping[str, Any], now: float) -> None:
-        """Nobody waits for it any more."""
-        uuid = str(what["record"])
-        self._may_be_late(uuid, now)
-        if self._stopping is not None:
-            return
-        key = clean_key(uuid)
-        if not self._recovery.goes_on(key):
-            self._conclude(key, "expired")
-
     # The end.
 
     def on_Stop(self, message: Stop) -> None:
@@ -644,13 +597,13 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._setups.drop_waiting()
         self._runner.drop(Action.SHUTDOWN, self._shutdowns.drop_waiting())
         self._cleaner.drop_waiting()
-        for uuid, (fence, order) in list(self._flights.fences.items()):
-            # A step under way ends by itself; a lift behind a finished clean would undo it. One
-            # of unknown outcome may be about to take effect: the next run finds its intent.
-            if not self._cleaner.has(uuid) and uuid not in self._flights.unknown:
-                self._cleaner.give(uuid, LiftFence(order, fence))
+        # A step under way ends by itself.
+        self._runner.stop(self._clock.boottime(), self._is_busy)
         self._log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
         self._finish_stop()
+
+    def _is_busy(self, id: str) -> bool:
+        return any(crew.has(id) for crew in (self._setups, self._shutdowns, self._cleaner))
 
 
 def _there(items: Sequence[CloudNode | Record]) -> int:

@@ -18,15 +18,15 @@ from nodemanager.actors.messages import (
     Team,
 )
 from nodemanager.actors.narrator import Narrator
-from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.role import Role
-from nodemanager.actors.runner import Runner
+from nodemanager.actors.runner import End, Runner
 from nodemanager.actors.scribe import Scribe
 from nodemanager.actors.timer import Timer, tell
 from nodemanager.clock import Clock
 from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.execute.books import Drains
+from nodemanager.core.execute.clean import Unsure
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import History, Nodes
 from nodemanager.core.late import still_late, with_late
@@ -51,7 +51,6 @@ class Desk(RoleActor):
     _setups: Crew
     _shutdowns: Crew
     _cleaner: Crew
-    _recovery: Recovery
     _runner: Runner
 
     def __init__(
@@ -206,10 +205,6 @@ class Desk(RoleActor):
             self._deciding = True
             self.actor_ref.tell(Decide())
 
-    def _conclude(self, key: str, outcome: str, **details: object) -> None:
-        self._scribe.conclude(key, outcome, **details)
-        self._recovery.ended(key, outcome)
-
     def _may_be_late(self, uuid: str, at: float | None = None, *, clean: bool = False) -> None:
         """A write of ours to that record may still take effect, and nothing would refuse it."""
         if self._role.guarantee is Guarantee.CAS:
@@ -237,6 +232,10 @@ class Desk(RoleActor):
         expected = [one.node_id for one in self._expected.values() if one.node_id is not None]
         return planned + sum(node_id not in present for node_id in expected)
 
+    def ended(self, end: End) -> None:
+        """A workflow of core's came to an end; whoever's books it concerns adds to this."""
+        self._flights.workflow_ended(end, self._clock.boottime())
+
     def _settled(self) -> None:
         """Something of ours ended. The next decision waits for the next poll: what it would be
         taken from does not show the outcome yet."""
@@ -251,11 +250,13 @@ class Desk(RoleActor):
     def _finish_once(self) -> None:
         if self._role.once is None or not self._once_applied:
             return
-        if not (self._flights.is_empty and self._runner.is_empty):
+        if not self._runner.is_empty:
             waited = self._clock.boottime() - self._settings.action_timeout
-            only_unknown = self._runner.is_empty and self._flights.is_only_unknown(waited)
-            if self._flights.unknown and only_unknown:
-                # The next run goes on with them.
+            states = (one.state for one in self._runner.running.values())
+            left = [state for state in states if state.is_under_way]
+            unsure = [one for one in left if isinstance(one, Unsure) and one.since <= waited]
+            if len(unsure) == len(left):
+                # Nobody has known their outcome for long: the next run goes on with them.
                 self._role.once.finished(1)
             return
         self._narrator.summary_again()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from nodemanager.actors.messages import Fence
-from nodemanager.core.execute.workflow import About, Action, State
+from nodemanager.actors.runner import End
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.history import History
-from nodemanager.core.late import NEVER, Late, Unknown
-from nodemanager.core.orders import CleanOrder
+from nodemanager.core.late import NEVER, Late
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
-
-FIRST_QUESTION_S = 2.0
+from nodemanager.core.telling import CLEANED
 
 
 class Flights:
@@ -27,35 +22,12 @@ class Flights:
         self._landed: dict[str, tuple[Flight, float]] = {}
         self._cleaned_at: list[float] = []
         self._destroyed_at: list[float] = []
-        self.cleans: dict[str, tuple[CleanOrder, float]] = {}
-        self.fences: dict[str, tuple[Fence, CleanOrder]] = {}
         self.sizes: dict[str, str] = {}
-        self._questions: dict[str, int] = {}
         self.touched: dict[str, float] = {}
         self.gone: dict[str, float] = {}
         self.skipped: dict[str, float] = {}
         self._doubtful: list[tuple[str, float]] = []
         self.late: Late = {}
-        self.unknown: dict[str, Unknown] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.cleans or self.fences)
-
-    def is_only_unknown(self, since: float) -> bool:
-        """Whether all that is left are cleans of which nobody has known the outcome since then."""
-        known = self.cleans.keys() - self.unknown.keys()
-        others = bool(known)
-        return not others and all(one.since <= since for one in self.unknown.values())
-
-    def expire(self, now: float, action_timeout: float) -> list[Mapping[str, Any]]:
-        """Drop what takes longer than action_timeout: it is judged afresh. Says what it was."""
-        expired: list[Mapping[str, Any]] = []
-        for uuid, (_, since) in list(self.cleans.items()):
-            if now - since > action_timeout and uuid not in self.fences:
-                self.clean_ended(uuid, now)
-                expired.append({"action": "clean", "record": uuid, "age_s": now - since})
-        return expired
 
     def forget_touched(self, history: History) -> None:
         """Forget what both newest listings began after."""
@@ -76,11 +48,7 @@ class Flights:
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """By record uuid; `without` is the record or node whose own flight is left out."""
-        flights = {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
-        for uuid, (clean, since) in self.cleans.items():
-            if uuid != without:
-                flights[uuid] = _clean_flight(clean, since)
-        return flights
+        return {uuid: flight for uuid, (flight, _) in self._landed.items() if uuid != without}
 
     @property
     def unclaimed(self) -> tuple[str, ...]:
@@ -114,66 +82,37 @@ class Flights:
         if reason is not Reason.IDLE_BEYOND_DEMAND:
             self._destroyed_at.append(now)
 
-    def next_question_s(self, id: str, longest: float) -> float:
-        """How long to wait before the next question about `id`: doubling."""
-        asked = self._questions.get(id, 0)
-        self._questions[id] = asked + 1
-        return min(longest, FIRST_QUESTION_S * 2.0 ** min(asked, 16))
-
-    # Cleans.
-
-    def clean_begun(self, order: CleanOrder, since: float) -> None:
-        self.cleans[order.uuid] = (order, since)
-
-    def is_clean(self, order: CleanOrder) -> bool:
-        under_way = self.cleans.get(order.uuid)
-        return under_way is not None and under_way[0] is order
-
-    def clean_ended(self, uuid: str, now: float) -> float | None:
-        """Since when it was under way."""
-        self.touched[uuid] = self.skipped[uuid] = now
-        ended = self.cleans.pop(uuid, None)
-        if ended is None:
-            return None
-        if ended[0].reason is Reason.CREATE_REFUSED:
-            self._landed[uuid] = (_clean_flight(*ended), now)
-        elif ended[0].not_after != NEVER:
-            self._cleaned_at.append(now)
-        return ended[1]
-
-    def forget_questions(self, id: str) -> None:
-        """The next wait for `id` is a short one again."""
-        self._questions.pop(id, None)
-
     # Workflows.
 
-    def workflow_ended(
-        self, action: Action, state: State, about: About, since: float, now: float
-    ) -> None:
+    def workflow_ended(self, end: End, now: float) -> None:
         """It blocks its record and node no more; a listing that began before shows what was."""
-        for id in about:
+        about, action = end.about, end.key.action
+        for id in (about.record, about.node):
             # A drain changes nothing that a record or node is judged by.
             if id is not None and action is not Action.DRAIN:
                 self.touched[id] = now
-        if action is Action.PRUNE:
+        if action is Action.CLEAN:
+            self._clean_ended(end, now)
+        elif end.since is None:
+            return
+        elif action is Action.PRUNE:
             self._cleaned_at.append(now)
-        elif action is Action.SETUP and state.is_written:
+        elif action is Action.SETUP and end.state.is_written:
             # A node to be until it is listed with the claim (U6).
             if about.record is not None:
-                self._landed[about.record] = (Flight("setup", since), now)
+                self._landed[about.record] = (Flight("setup", end.since), now)
             else:
-                self._doubtful.append((state.order.size.name, now))
+                self._doubtful.append((end.order.size.name, now))
 
-    def fenced(self, fence: Fence, order: CleanOrder) -> None:
-        self.fences[order.uuid] = (fence, order)
-
-    def unfenced(self, uuid: str) -> None:
-        self.fences.pop(uuid, None)
-        self.unknown.pop(uuid, None)
-
-
-def _clean_flight(order: CleanOrder, since: float) -> Flight:
-    if order.reason is Reason.CREATE_REFUSED:
-        # A claim counts as a node to be until it is seen to be released (U6).
-        return Flight("setup", since)
-    return Flight("unfence" if order.not_after == NEVER else "clean", since)
+    def _clean_ended(self, end: End, now: float) -> None:
+        uuid = end.key.id
+        self.skipped[uuid] = now
+        if end.ended is not None and end.ended.name == CLEANED:
+            del self.skipped[uuid]
+        if end.since is None:
+            return
+        if end.order.reason is Reason.CREATE_REFUSED:
+            # A claim counts as a node to be until it is seen to be released (U6).
+            self._landed[uuid] = (Flight("setup", end.since), now)
+        elif end.order.not_after != NEVER:
+            self._cleaned_at.append(now)

@@ -26,21 +26,45 @@ def clean_key(uuid: str) -> str:
 
 
 _WRITTEN_BEFORE = {Action.PRUNE: "Deleting", Action.SHUTDOWN: "Destroying"}
-"""The state of an entry that was written down before states were."""
+_KEPT_AS = {
+    (Action.CLEAN, "Fencing"): IntentKind.FENCE,
+    (Action.CLEAN, "Lifting"): IntentKind.FENCE,
+}
+"""The kinds of entries that are not called what their action is."""
+_ACTIONS = {IntentKind.FENCE: Action.CLEAN}
+
+
+def action_of(kind: IntentKind) -> Action | None:
+    """The workflow that such an entry is of."""
+    try:
+        return _ACTIONS.get(kind) or Action(kind.value)
+    except ValueError:
+        return None
+
+
+def _written_before(action: Action, intent: Intent) -> str | None:
+    """The state of an entry that was written down before states were."""
+    if action is not Action.CLEAN:
+        return _WRITTEN_BEFORE.get(action)
+    if intent.pre_image is None:
+        return "Looking"
+    if intent.kind is IntentKind.CLEAN:
+        return "Writing"
+    return "Fencing" if "look" in intent.details else "Lifting"
 
 
 def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
     """What the journal keeps of a workflow: its state, with the record as it was beside it."""
     data = codec_of(type(state)).encode(state)
     data.pop("before", None)
-    about = workflow.about(state)
+    name, about = type(state).__name__, workflow.about(state)
     return Intent(
-        IntentKind(key.action.value),
+        _KEPT_AS.get((key.action, name)) or IntentKind(key.action.value),
         str(key),
         state.order.plan_id,
         record=about.record,
-        node=about.node,
-        details={**workflow.details(state), **data, "state": type(state).__name__},
+        node=about.node or about.names,
+        details={**workflow.details(state), **data, "state": name},
         pre_image=state.before,
     )
 
@@ -50,7 +74,7 @@ def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     details = intent.details
     if workflow.action is Action.SETUP and "state" not in details:
         return setup.left_by_older(details, intent.record, intent.plan_id)
-    name = details.get("state", _WRITTEN_BEFORE.get(workflow.action))
+    name = details.get("state") or _written_before(workflow.action, intent)
     kind = next((one for one in workflow.states if one.__name__ == name), None)
     if kind is None:
         raise ValueError(f"no state {name} of {workflow.action.value}")
@@ -59,31 +83,6 @@ def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     if intent.pre_image is not None and "before" in names:
         data["before"] = codec_of(Record).encode(intent.pre_image)
     return decoded(kind, data)
-
-
-def clean_intent(
-    order: CleanOrder,
-    judged: Record | None = None,
-    *,
-    fence: bool = False,
-    look: Look | None = None,
-) -> Intent:
-    """A clean, with the record as it is before the write once one is about to be sent.
-
-    `look` is what stands then: with the order and the pre-image the proof of the clean.
-    """
-    details = {"order": codec_of(CleanOrder).encode(order)}
-    if look is not None:
-        details["look"] = codec_of(Look).encode(look)
-    return Intent(
-        IntentKind.FENCE if fence else IntentKind.CLEAN,
-        clean_key(order.uuid),
-        order.plan_id,
-        record=order.uuid,
-        node=order.instance_id,
-        details=details,
-        pre_image=judged,
-    )
 
 
 def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]]:
@@ -109,7 +108,7 @@ def destroy_order(intent: Intent) -> ShutdownOrder:
 
 
 def clean_order(intent: Intent) -> CleanOrder:
-    """Raises ValueError for details that no `clean_intent` has."""
+    """Raises ValueError for details that no clean has."""
     order: CleanOrder = decoded(CleanOrder, intent.details.get("order"))
     return order
 

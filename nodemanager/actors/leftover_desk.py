@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.actors.clean_desk import CleanDesk
 from nodemanager.actors.messages import (
     FindLeftovers,
     LeftoverReleased,
@@ -16,6 +15,7 @@ from nodemanager.actors.messages import (
     ReleaseLeftover,
     TendLeftovers,
 )
+from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core import leftovers
 from nodemanager.core.leftovers import Turn
 from nodemanager.core.reasons import Event
@@ -30,7 +30,7 @@ LEFTOVERS = "leftovers"
 """The key of whatever a shut-down worker does here; no node's id."""
 
 
-class LeftoverDesk(CleanDesk):
+class LeftoverDesk(RestoreDesk):
     """Asks what nodes pin before they go, finds what was left, and releases it in order."""
 
     def _leftovers_unknown(

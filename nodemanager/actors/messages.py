@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nodemanager.core.commands import Reply
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
-from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import (
     CloudNode,
     Job,
     LatePing,
     Leftover,
     Outcome,
-    Record,
     StoreTime,
 )
-from nodemanager.core.orders import CleanOrder
 from nodemanager.core.settings import Settings
 from nodemanager.errors import RemoteError
 
@@ -217,96 +214,7 @@ class TendLeftovers:
     at: float
 
 
-# Cleaning.
-
-
-@dataclass(frozen=True, slots=True)
-class LookBeforeClean:
-    """Re-read the record and ask the cloud (C11). `fenced` is the record once locked (C12)."""
-
-    order: CleanOrder
-    fenced: Fence | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """A fence in place: the record as judged, as fenced, and the secret to give back.
-
-    Without a secret it is the one that the store kept with the fence.
-    """
-
-    judged: Record
-    fenced: Record
-    ping_secret: str | None = field(repr=False, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanLooked:
-    order: CleanOrder
-    found: CleanEvidence
-    fenced: Fence | None = None
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FenceRecord:
-    order: CleanOrder
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFenced:
-    order: CleanOrder
-    fence: Fence
-
-
-@dataclass(frozen=True, slots=True)
-class LiftFence:
-    """Give the node its secret back; `again` says that the clean is still due."""
-
-    order: CleanOrder
-    fence: Fence
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FenceLifted:
-    order: CleanOrder
-    fence: Fence
-    again: bool = False
-    error: RemoteError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FreeRecord:
-    """Write the clean, conditional on `record.version` where the store compares (C12)."""
-
-    order: CleanOrder
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCleaned:
-    order: CleanOrder
-    before: Record
-    after: Record
-
-
-@dataclass(frozen=True, slots=True)
-class CleanFailed:
-    """`fence` is one that may or may not have been put up: nobody knows (C12)."""
-
-    order: CleanOrder
-    error: Exception
-    stage: str
-    fence: Fence | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CleanAgain:
-    """The timer's reminder of a clean after a shutdown that failed (C20)."""
-
-    order: CleanOrder
+# Records.
 
 
 # To and from the daemon.

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodemanager.actors.intents import clean_key, clean_look, clean_order, destroy_key
+from nodemanager.actors.runner import End
 from nodemanager.actors.write_desk import WriteDesk
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.facts import BreakerSet
 from nodemanager.core.false_clean import FalseClean
 from nodemanager.core.history import Records
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.proof import Violation
 from nodemanager.core.reasons import Event
+from nodemanager.core.telling import CLEANED
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.log import ERROR
 
 
 class MonitorDesk(WriteDesk):
     """Holds the journal's entry of every clean against the rules, once its outcome is known."""
+
+    def ended(self, end: End) -> None:
+        super().ended(end)
+        if end.key.action is Action.CLEAN and end.ended is not None and end.ended.name == CLEANED:
+            self._prove(end.key.id)
 
     def _prove(self, uuid: str) -> None:
         """Check one clean; while the journal can't be read, that is owed."""

@@ -17,7 +17,7 @@ from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder, Plan
 from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.telling import event_of_node, event_of_record
+from nodemanager.core.telling import event_of_node, event_of_record, record_fields
 from nodemanager.core.verdict import Verdict
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
 
@@ -40,12 +40,6 @@ SUMMARY_EVERY_S = 60.0
 
 JOBS_TOLD = 20
 """So many jobs that can't be had are told in one cycle; of more, `status` and DEBUG tell."""
-
-
-def record_fields(record: Record | None, uuid: str) -> dict[str, Any]:
-    if record is None:
-        return {"record": uuid}
-    return {"record": uuid, "slot": record.slot_number, "host": record.hostname}
 
 
 class Narrator:

@@ -21,6 +21,7 @@ from nodemanager.actors.messages import (
     ResumePool,
     RunNode,
 )
+from nodemanager.actors.runner import End
 from nodemanager.actors.setup_desk import SetupDesk
 from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import breaker as breakers
@@ -29,15 +30,14 @@ from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Reply, Result, Verb
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.facts import BreakerSet, CommandGiven
-from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.marks import HandClean, Mark, Marks
 from nodemanager.core.naming import Known, Named
-from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event, Kind, Reason
+from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict, keep
+from nodemanager.core.telling import CLEANED
+from nodemanager.core.verdict import keep
 from nodemanager.journal.api import Hold
 from nodemanager.log import INFO, WARNING
 from nodemanager.logline import timestamp
@@ -79,7 +79,6 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         """Drains, kills and cleans that no plan has judged yet."""
         self._awaited: dict[str, list[Asked]] = {}
         """By record uuid, whom the outcome of a clean is told to."""
-        self._kept_for: dict[str, Verdict] = {}
 
     # What stands.
 
@@ -277,22 +276,21 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             self._by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
             self._ask(said, named)
 
-    def _tell_skipped(self, order: CleanOrder, found: CleanEvidence, verdict: Verdict) -> None:
-        super()._tell_skipped(order, found, verdict)
-        if order.uuid in self._awaited:
-            self._kept_for[order.uuid] = verdict
-
-    def _clean_ended(self, order: CleanOrder, outcome: str, *, again: bool) -> None:
-        super()._clean_ended(order, outcome, again=again)
-        verdict = self._kept_for.pop(order.uuid, None)
+    def ended(self, end: End) -> None:
+        super().ended(end)
+        if end.key.action is not Action.CLEAN:
+            return
+        order, ended = end.order, end.ended
+        name = Reason.STOPPING.value if ended is None else ended.name
+        why = None if ended is None else ended.why
         for said, named in self._awaited.pop(order.uuid, ()):
-            if outcome == "cleaned":
+            if name == CLEANED:
                 freed = "" if order.slot is None else f", and slot {order.slot} is free"
                 self._did(said, named, f"{order.uuid} is clean{freed}")
-            elif verdict is not None and verdict.kind is not Kind.CLEAN:
-                self._answer(said, commands.refused(Verb.CLEAN, verdict, named))
+            elif why is not None and why.reason is not Reason.STOPPING:
+                self._answer(said, commands.refused(Verb.CLEAN, why, named))
             else:
-                text = f"{order.uuid} was not cleaned: {outcome}; see the log"
+                text = f"{order.uuid} was not cleaned: {name}; see the log"
                 self._answer(said, commands.failed(named, text))
 
     # The pool.
@@ -416,8 +414,8 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     def _forget_lost(self) -> None:
         """Cleans that took too long are judged afresh; nobody waits for them any more."""
-        for uuid in [one for one in self._awaited if one not in self._flights.cleans]:
-            self._kept_for.pop(uuid, None)
+        flights, _ = self._runner.flights()
+        for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
                 text = f"{uuid}: nobody knows yet what became of its clean; see the log"
                 self._answer(said, commands.failed(named, text))

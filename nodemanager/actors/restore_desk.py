@@ -13,7 +13,6 @@ from nodemanager.core.execute.workflow import Action
 from nodemanager.core.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.false_clean import Folded
 from nodemanager.core.model import FreedLife, LatePing, life_key
-from nodemanager.core.orders import CleanOrder
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import FREED_KEPT_S
 from nodemanager.log import ERROR
@@ -27,18 +26,6 @@ class RestoreDesk(MonitorDesk):
         if freed:
             self._scribe.note(LivesFreed(freed, now))
             self._history = false_clean.lives_freed(self._history, freed, now)
-
-    def _freed_by(self, order: CleanOrder) -> None:
-        life = FreedLife(
-            order.uuid,
-            order.incarnation,
-            self._clock.boottime(),
-            node_id=order.instance_id,
-            slot=order.slot,
-            hostname=order.hostname,
-            why=order.reason.value,
-        )
-        self._lives_freed((life,))
 
     def _remember_freed(self) -> None:
         """What former runs freed, by the journal's pre-images."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nodemanager.actors.crew import Crew
-from nodemanager.actors.intents import entry_of, fields_of, state_of
+from nodemanager.actors.intents import action_of, entry_of, fields_of, state_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.scribe import Scribe
 from nodemanager.core.execute.books import Learned
@@ -25,6 +25,7 @@ from nodemanager.core.execute.workflow import (
     Answered,
     Begin,
     Due,
+    Ended,
     Event,
     Expired,
     Failed,
@@ -34,6 +35,7 @@ from nodemanager.core.execute.workflow import (
     Seen,
     State,
     Step,
+    Stopping,
     Workflow,
 )
 from nodemanager.core.facts import Fact
@@ -43,6 +45,25 @@ from nodemanager.core.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, OpenIntent
 from nodemanager.log import WARNING, Logger
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A workflow blocks nothing any more, or what became of it is known, or both.
+
+    It has blocked `since`, CLOCK_BOOTTIME; None where it did no more. Without `ended` it was left
+    to the next run, or nobody will ever know.
+    """
+
+    key: Key
+    state: State
+    about: About
+    since: float | None
+    ended: Ended | None
+
+    @property
+    def order(self) -> Any:
+        return self.state.order
 
 
 class Shell(Protocol):
@@ -59,7 +80,7 @@ class Shell(Protocol):
 
     def remind(self, seconds: float, message: WaitOver) -> None: ...
 
-    def wrote(self, error: RemoteError | None) -> None:
+    def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
         """A write to the store was answered: whether it can be written counts (B1)."""
 
     def throttled(self, error: RemoteError) -> None: ...
@@ -70,14 +91,13 @@ class Shell(Protocol):
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         """Whether what a node may leave behind is on the disk (D4)."""
 
-    def begin_elsewhere(self, one: Begin) -> None:
-        """Begin what is no workflow yet."""
+    def begun(self, one: Begin) -> None:
+        """A workflow has begun another one."""
 
-    def ended(self, key: Key, state: State, about: About, since: float) -> None:
-        """It blocks its record and node no more, from that state on."""
+    def ended(self, end: End) -> None: ...
 
     def settled(self) -> None:
-        """Something came to an end."""
+        """Something came to an end, or waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,8 @@ class Running:
     serial: int
 
 
+_TOLD_AS = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
+"""What a line calls an action that the journal calls otherwise."""
 Begun = Sequence[tuple[Key, Step[Any]]]
 """Workflows that a step begins, each with its own first step."""
 
@@ -117,7 +139,7 @@ class Runner:
         """Carry out an order. One whose worker is still at an earlier one of its key waits for
         the next plan."""
         key = self._key(action, order)
-        if key in self._running:
+        if key in self._running or key in self._left:
             return
         step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
         # One that the journal can't take is not begun: the next plan orders it again.
@@ -131,7 +153,7 @@ class Runner:
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
         if isinstance(message.effect, StoreWrite):
-            self._shell.wrote(message.error)
+            self._shell.wrote(message.effect, message.answer, message.error)
         event: Event = Answered(message.effect, message.answer)
         if message.error is not None:
             event = Failed(message.effect, message.error)
@@ -143,7 +165,6 @@ class Runner:
         went_on = self._take(message.key, event, now, at=crew)
         if not went_on:
             crew.done(message.key.id)
-        if message.key not in self._running:
             self._shell.settled()
 
     def wait_over(self, message: WaitOver, now: float) -> None:
@@ -157,11 +178,13 @@ class Runner:
             age_s = now - running.since
             if not running.state.is_under_way or age_s <= action_timeout:
                 continue
+            if self._on(key, running.state, Expired()) == Step(running.state):
+                continue
             about = self._about(key, running.state)
             self._log.event(
                 Name.FLIGHT_EXPIRED,
                 level=WARNING,
-                action=self._workflows[key.action].flight(running.state).partition(":")[0],
+                action=_TOLD_AS.get(key.action, key.action.value),
                 record=about.record,
                 node=about.node,
                 age_s=age_s,
@@ -174,20 +197,27 @@ class Runner:
             if running.state.listens:
                 self._take(key, News(), now)
 
+    def stop(self, now: float, is_busy: Callable[[str], bool]) -> None:
+        """The daemon stops: those that no worker is at have a word."""
+        for key, running in list(self._running.items()):
+            if running.state.is_under_way and not is_busy(key.id):
+                self._take(key, Stopping(), now)
+
     def drop(self, action: Action, ids: Iterable[str]) -> None:
         """Forget those whose effect no worker has begun: the next run finds what was written."""
         for id in ids:
             running = self._running.pop(Key(action, id), None)
             if running is not None and running.state.is_under_way:
                 key, about = Key(action, id), self._about(Key(action, id), running.state)
-                self._shell.ended(key, running.state, about, running.since)
+                self._shell.ended(End(key, running.state, about, running.since, None))
 
     # A former run's.
 
     def load(self, intents: Iterable[OpenIntent]) -> None:
         """Take in what a former run left; nothing is done yet. What can't be read is parked."""
         for one in intents:
-            workflow = self._workflows.get(_action_of(one))
+            action = action_of(one.intent.kind)
+            workflow = None if action is None else self._workflows.get(action)
             if workflow is None:
                 continue
             if one.parked:
@@ -201,13 +231,22 @@ class Runner:
             self._left[self._key(workflow.action, state.order)] = (one, state)
 
     def resume(self, now: float) -> None:
-        """Go on with it, once the cloud and the store are known to be the right ones (L5)."""
-        left, self._left = self._left, {}
-        for key, (one, state) in left.items():
+        """Go on with it, once the cloud and the store are known to be the right ones (L5).
+
+        Nodes go before records: a clean waits while the node of its record is asked for (R1).
+        """
+        for key, (one, _) in self._left.items():
+            if key not in self._resumed:
+                self._log.event(Name.INTENT_OPEN, **fields_of(one))
+                self._resumed[key] = one
+        for key, (one, state) in sorted(
+            self._left.items(), key=lambda left: left[0].action == Action.CLEAN
+        ):
+            if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():
+                continue
+            del self._left[key]
             if key in self._running:
                 continue
-            self._log.event(Name.INTENT_OPEN, **fields_of(one))
-            self._resumed[key] = one
             step = self._workflows[key.action].resume(
                 state, self._shell.seen(key, state.order.plan_id)
             )
@@ -253,11 +292,13 @@ class Runner:
         )
 
     def destroys_of(self) -> set[str]:
-        """The records whose node is being destroyed, or asked for: nodes go before records (R1)."""
+        """The records whose node is being destroyed, or asked for."""
+        running = ((key, one.state) for key, one in self._running.items())
+        left = ((key, state) for key, (_, state) in self._left.items())
         return {
-            running.state.order.record
-            for key, running in self._running.items()
-            if key.action is Action.SHUTDOWN and running.state.order.record is not None
+            state.order.record
+            for key, state in (*running, *left)
+            if key.action is Action.SHUTDOWN and state.order.record is not None
         }
 
     def is_written(self, key: Key) -> bool:
@@ -278,21 +319,14 @@ class Runner:
     def _take(self, key: Key, event: Event, now: float, at: Crew | None = None) -> bool:
         """Whether `at`, whose worker has just answered, has the next effect already."""
         running = self._running[key]
-        seen = self._shell.seen(key, running.state.order.plan_id)
-        step = self._workflows[key.action].on(running.state, event, seen)
+        step = self._on(key, running.state, event)
         if step.attempt_failed is not None and self._parked(key, running, step.attempt_failed):
             return False
-        for one in step.begin:
-            if one.action not in self._workflows:
-                # Before the end of what led to it is written.
-                self._shell.begin_elsewhere(one)
-        if step.begin and self._scribe.problem and key.action is Action.SHUTDOWN:
-            step = replace(step, ended=None)
         begun = self._begun(step)
         if self._commit(key, running, step, begun):
             return self._enter(key, step, now, running, at, begun)
         problem = self._scribe.problem or "the journal can't be written"
-        refused = self._workflows[key.action].on(running.state, Refused(problem), seen)
+        refused = self._on(key, running.state, Refused(problem))
         if refused.state == running.state and not refused.effects:
             self._held[key] = (*self._held.get(key, ()), event)
             return False
@@ -300,6 +334,10 @@ class Runner:
         committed = self._commit(key, running, refused, begun)
         assert committed, "what the journal refused leads to nothing that it must have"
         return self._enter(key, refused, now, running, at, begun)
+
+    def _on(self, key: Key, state: State, event: Event) -> Step[Any]:
+        seen = self._shell.seen(key, state.order.plan_id)
+        return self._workflows[key.action].on(state, event, seen)
 
     def _parked(self, key: Key, running: Running, error: str) -> bool:
         """Count one more failed attempt to finish what a former run left; whether it is parked."""
@@ -309,7 +347,7 @@ class Runner:
         del self._running[key]
         self._resumed.pop(key, None)
         about = self._about(key, running.state)
-        self._shell.ended(key, running.state, about, running.since)
+        self._shell.ended(End(key, running.state, about, running.since, None))
         self._tell_parked(counted, error)
         return True
 
@@ -347,13 +385,17 @@ class Runner:
         for one in step.learn:
             self._shell.learn(one)
         blocks = after is not None and after.is_under_way
-        if before is not None and before.state.is_under_way and not blocks:
-            about = self._about(key, before.state)
-            self._shell.ended(key, before.state, about, before.since)
+        if before is not None:
+            blocked = before.since if before.state.is_under_way and not blocks else None
+            if blocked is not None or step.ended is not None:
+                about = self._about(key, before.state)
+                self._shell.ended(End(key, before.state, about, blocked, step.ended))
         went_on = False
         for effect in step.effects:
             assert running is not None, "what is over asks for nothing"
             went_on |= self._send(key, running, effect, at)
+        for beginning in step.begin:
+            self._shell.begun(beginning)
         for other, first in begun:
             self._enter(other, first, now)
         return went_on
@@ -369,7 +411,7 @@ class Runner:
             writes = any(isinstance(effect, Write) for effect in step.effects)
             if not was_written or writes or begun:
                 opened.append(entry_of(key, after, self._workflows[key.action]))
-        elif before is not None and before.state.is_written and step.ended is not None:
+        elif before is not None and step.ended is not None:
             ended.append(Conclusion(str(key), step.ended.name, step.ended.details))
         for other, first in begun:
             if first.state is not None and first.state.is_written:
@@ -388,7 +430,7 @@ class Runner:
             if one.action not in self._workflows:
                 continue
             key = self._key(one.action, one.order)
-            if key not in self._running:
+            if key not in self._running and key not in self._left:
                 seen = self._shell.seen(key, one.order.plan_id)
                 begun.append((key, self._workflows[one.action].start(one.order, seen)))
         return begun
@@ -419,10 +461,3 @@ class Runner:
 
     def _about(self, key: Key, state: State) -> About:
         return self._workflows[key.action].about(state)
-
-
-def _action_of(one: OpenIntent) -> Any:
-    try:
-        return Action(one.intent.kind.value)
-    except ValueError:
-        return None

@@ -6,7 +6,7 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 
-from nodemanager.actors.clean_desk import CleanDesk
+from nodemanager.actors.restore_desk import RestoreDesk
 from nodemanager.core.execute.books import (
     Books,
     Learned,
@@ -21,7 +21,7 @@ from nodemanager.core.plan import BootOrder
 from nodemanager.errors import Throttled
 
 
-class SetupDesk(CleanDesk):
+class SetupDesk(RestoreDesk):
     """Hands out set-ups, and keeps what they leave behind."""
 
     _taken_back: Counter[str] = Counter()

@@ -45,13 +45,27 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows and limits that a plan was made under, and its grounds are held against (S6)."""
+
+    node_stale_after: float
+    poll_stale_after: float
+    boot_fail_after: float
+    visible_after: float
+    claim_expiry: bool
+    settle: float
+    absent_listings: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
 class Grounds:
     """What the plan judged (C0, C4-C6, C8-C10). Listings are told by their times, CLOCK_BOOTTIME.
 
     `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear its uuid or instance id
     in the newest complete listing, and in incomplete ones since. `place` is how many cleans of the
     cycle came before it. `asked_by_tag` and `asked_by_id` are the cloud's last answers about one
-    that pings in vain (P6).
+    that pings in vain (P6). `windows` are None in an older journal.
     """
 
     signs: Signs
@@ -71,6 +85,7 @@ class Grounds:
     place: int = 0
     asked_by_tag: Asked | None = None
     asked_by_id: Asked | None = None
+    windows: Windows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +178,16 @@ def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: in
         place=place,
         asked_by_tag=history.asked.get(uuid),
         asked_by_id=history.asked.get(node_id or ""),
+        windows=Windows(
+            node_stale_after=settings.node_stale_after,
+            poll_stale_after=settings.poll_stale_after,
+            boot_fail_after=settings.boot_fail_after,
+            visible_after=settings.visible_after,
+            claim_expiry=settings.claim_expiry,
+            settle=settings.settle,
+            absent_listings=settings.absent_listings,
+            cap=settings.max_cleans_per_cycle,
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.evidence import Grounds, Look, Reading, Signs
+from nodemanager.core.evidence import Grounds, Look, Reading, Signs, Terms, Windows
 from nodemanager.core.history import Records
 from nodemanager.core.model import CloudNode, CloudState, FreedLife, Guarantee, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
@@ -98,10 +98,16 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
         yield Violation("C10", {"breaker": look.breaker or "closed since the plan"})
     elif not look.lease or look.read_only is not None:
         yield Violation("C10", {"detail": look.read_only or "no lease"})
-    elif grounds is not None and not grounds.place < terms.cap:
-        yield Violation("C10", {"count": grounds.place + 1, "limit": terms.cap})
+    elif grounds is not None and not grounds.place < _planned(grounds, look).cap:
+        limit = _planned(grounds, look).cap
+        yield Violation("C10", {"count": grounds.place + 1, "limit": limit})
     yield from _last_look(order, look, before)
     yield from _write(order, look, before)
+
+
+def _planned(grounds: Grounds, look: Look) -> Windows | Terms:
+    """What the grounds are held against: a reload binds no clean in flight (S6)."""
+    return grounds.windows or look.terms
 
 
 def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
@@ -204,7 +210,8 @@ def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Vio
 
 def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     """Denied by its tag, and by its id where it has one, for longer than the window, unbroken."""
-    limit_s, at, absence = look.terms.node_stale_after, grounds.reading.at, grounds.absence
+    terms, at, absence = _planned(grounds, look), grounds.reading.at, grounds.absence
+    limit_s = terms.node_stale_after
     asked = [("tag", grounds.asked_by_tag)]
     if before.instance_id is not None and not _is_claimed_and_misnamed(grounds, look, before):
         asked.append(("id", grounds.asked_by_id))
@@ -214,7 +221,7 @@ def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterato
             yield Violation("P6", {"detail": f"not denied by {by}"})
             return
         denied_s, newest_s = at - max(since, absence.first_at), at - answer.said_at
-        if not denied_s > limit_s or newest_s > look.terms.poll_stale_after:
+        if not denied_s > limit_s or newest_s > terms.poll_stale_after:
             yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": newest_s})
             return
 
@@ -232,19 +239,19 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
 
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    terms = look.terms
     yield from _word(grounds, look)
     yield from _trust(grounds, look)
-    quiet_s = _quiet(grounds.signs, grounds.reading)
-    if not order.fenced and quiet_s is not None:
+    readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
+    if not order.fenced:
         # Behind a fence of ours nothing is stamped any more but by us.
-        now_s = _quiet(signs=look.signs, reading=look.reading)
-        quiet_s = None if now_s is None else min(quiet_s, now_s)
-    window_s = terms.node_stale_after
-    if _is_unpinged(grounds.signs):
-        window_s = _claim_window(look, before)
-    if quiet_s is None or not quiet_s > window_s:
-        yield Violation("C3", {"idle_s": quiet_s, "window_s": window_s})
+        readings.append((_quiet(look.signs, look.reading), look.terms))
+    for quiet_s, terms in readings:
+        window_s = terms.node_stale_after
+        if _is_unpinged(grounds.signs):
+            window_s = _claim_window(terms, before)
+        if quiet_s is None or not quiet_s > window_s:
+            yield Violation("C3", {"idle_s": quiet_s, "window_s": window_s})
+            break
     yield from _nothing_listed(grounds, look, before)
     yield from _absence(grounds, look)
     yield from _order_of_listings(order, grounds, look, before)
@@ -262,12 +269,12 @@ def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Vi
 
 def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C7."""
-    judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at)
-    polls = [(name, began, look.reading.at) for name, began in sorted(look.polls.items())]
-    for source, started_at, at in (judged_on, *polls):
+    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at, planned_s)
+    polls = [(name, began, look.reading.at, now_s) for name, began in sorted(look.polls.items())]
+    for source, started_at, at, limit_s in (judged_on, *polls):
         age_s = None if started_at is None else at - started_at
-        if age_s is None or age_s > look.terms.poll_stale_after:
-            limit_s = look.terms.poll_stale_after
+        if age_s is None or age_s > limit_s:
             yield Violation("C7", {"source": source, "age_s": age_s, "limit_s": limit_s})
             return
 
@@ -292,8 +299,8 @@ def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """T1: a clock that just jumped, or was not read for long, measures no silence."""
-    limit_s = look.terms.poll_stale_after
-    for reading in (grounds.reading, look.reading):
+    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    for reading, limit_s in ((grounds.reading, planned_s), (look.reading, now_s)):
         clock = reading.clock
         if clock is None:
             continue
@@ -305,7 +312,7 @@ def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C5, of this incarnation and no former one."""
-    seen, terms = grounds.absence, look.terms
+    seen, terms = grounds.absence, _planned(grounds, look)
     listings = seen.listings if seen is not None else 0
     lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
     if seen is not None and seen.incarnation != grounds.signs.incarnation:
@@ -345,7 +352,7 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
     quiet_s = _quiet(grounds.signs, denied) or 0.0
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
-        since_s, limit_s = quiet_s, _claim_window(look, before)
+        since_s, limit_s = quiet_s, _claim_window(look.terms, before)
     else:
         since_s = _age(first, look.reading) if look.reading.clock is not None else 0.0
         if since_s < 0.0:
@@ -374,11 +381,10 @@ def _is_unpinged(signs: Signs) -> bool:
     return signs.claimed_at is not None and not pinged
 
 
-def _claim_window(look: Look, before: Record) -> float:
+def _claim_window(terms: Windows | Terms, before: Record) -> float:
     """C21; a claim that says how long it stands is held to that (S6)."""
     if before.claim is not None and before.claim.window is not None:
         return before.claim.window
-    terms = look.terms
     window_s = terms.boot_fail_after + CLAIM_MARGIN_S + terms.visible_after
     return window_s if terms.claim_expiry else max(window_s, terms.node_stale_after)
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from nodemanager.core.model import Record
 from nodemanager.core.reasons import Event, Kind, Reason
+
+CLEANED, LIFTED, EXPIRED = "cleaned", "lifted", "expired"
+"""Outcomes of cleans that are no reason codes."""
+
+
+def record_fields(record: Record | None, uuid: str) -> dict[str, Any]:
+    """What a line says of the record that it is about."""
+    if record is None:
+        return {"record": uuid}
+    return {"record": uuid, "slot": record.slot_number, "host": record.hostname}
 
 
 def event_of_record(kind: Kind) -> Event:

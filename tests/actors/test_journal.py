@@ -230,7 +230,7 @@ def test_what_is_under_way_is_in_the_new_journal_when_the_file_is_lost_r1(
     open_again = [one.intent.key for one in rig.journal.open_intents()]
     until(rig, "node.created" if kind == "create" else "record.cleaned", within=900)
     rig.turn(60)
-    assert outcomes(rig)[0] == (kind, "created" if kind == "create" else "gone"), open_again
+    assert (kind, "created" if kind == "create" else "gone") in outcomes(rig), open_again
     assert rig.journal.open_intents() == ()
     assert rig.lines("invariant.broken") == []
 

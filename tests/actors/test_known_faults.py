@@ -7,20 +7,17 @@ passes is reported as a failure: then its mark and its row go.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import ApplySettings, Beat
+from nodemanager.actors.messages import Beat
 from nodemanager.core.model import Job, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
-from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, first
+from tests.actors.conftest import MakeRig
+from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
@@ -53,30 +50,6 @@ def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: Mak
     assert rig.nodes == []
 
 
-@known_fault("N9", "a clean is held against the settings of its last look, not of its plan")
-@pytest.mark.parametrize(
-    "changed",
-    [
-        pytest.param({"absent_listings": 4}, id="absent_listings"),
-        pytest.param({"settle": 600.0}, id="settle"),
-    ],
-)
-def test_a_reload_amid_a_clean_breaks_no_rule(leaking: Leaking, changed: dict[str, Any]) -> None:
-    """S6: what is in flight is held against the settings that it was decided under."""
-    rig, record = leaking()
-    rig.may_violate = True
-
-    def reload() -> None:
-        rig.system.daemon.tell(ApplySettings(replace(rig.system.settings, **changed)))
-        heard_by(rig.system.daemon)
-
-    rig.cloud.on("find_by_record", first(reload))
-    rig.start()
-    rig.turn(300)
-    assert rig.lines("record.cleaned", record=record.uuid)
-    assert rig.violations() == []
-
-
 class StopsBeforeDestroy(MemoryJournal):
     """The process is stopped right after a destroy was written down: `meanwhile` happens."""
 
@@ -106,28 +79,6 @@ def test_a_destroy_that_was_confirmed_long_ago_is_not_sent(
     rig.start()
     rig.turn(600)
     assert machine.node in rig.nodes
-
-
-@known_fault("N28", "a clean is confirmed by one picture of the moment and proven by a second one")
-def test_what_confirms_a_clean_is_what_proves_it(
-    leaking: Leaking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """L4: one decision, one snapshot; here the lease is lost between two of them."""
-    looked, asked = threading.Event(), []
-
-    def lease(_: Rig) -> bool:
-        if looked.is_set():
-            asked.append(len(asked))
-        return len(asked) != 2
-
-    rig, record = leaking()
-    rig.may_violate = True
-    monkeypatch.setattr(Rig, "lease", property(lease), raising=False)
-    rig.cloud.on("find_by_record", first(looked.set))
-    rig.start()
-    rig.turn(120)
-    assert rig.lines("record.cleaned", record=record.uuid)
-    assert rig.violations() == []
 
 
 def test_the_manual_lists_each_known_fault_and_no_other() -> None:

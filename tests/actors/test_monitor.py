@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import ResetBreaker
+from nodemanager.actors.messages import ApplySettings, Beat, ResetBreaker
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes import FakeCloud, FakeStore, TickingClock, first
 from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
@@ -168,3 +169,47 @@ def test_a_freed_life_that_is_back_on_its_record_is_told_once(
     assert rig.lines("breaker.opened", cause="invariant")
     rig.turn(600)
     assert len(rig.lines("invariant.broken")) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"absent_listings": 4}, id="absent_listings"),
+        pytest.param({"settle": 600.0}, id="settle"),
+    ],
+)
+def test_a_reload_amid_a_clean_breaks_no_rule_s6(leaking: Leaking, changed: dict[str, Any]) -> None:
+    """What is in flight is held against the settings that it was decided under."""
+    rig, record = leaking()
+    rig.may_violate = True
+
+    def reload() -> None:
+        rig.system.daemon.tell(ApplySettings(replace(rig.system.settings, **changed)))
+        rig.system.daemon.ask(Beat(lambda: None), timeout=30.0)
+
+    rig.cloud.on("find_by_record", first(reload))
+    rig.start()
+    rig.turn(300)
+    assert rig.lines("record.cleaned", record=record.uuid)
+    assert rig.violations() == []
+
+
+def test_what_confirms_a_clean_is_what_proves_it_l4(
+    leaking: Leaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One decision, one snapshot; here the lease is lost between two of them."""
+    looked, asked = threading.Event(), []
+
+    def lease(_: Rig) -> bool:
+        if looked.is_set():
+            asked.append(len(asked))
+        return len(asked) != 2
+
+    rig, record = leaking()
+    rig.may_violate = True
+    monkeypatch.setattr(Rig, "lease", property(lease), raising=False)
+    rig.cloud.on("find_by_record", first(looked.set))
+    rig.start()
+    rig.turn(120)
+    assert rig.lines("record.cleaned", record=record.uuid)
+    assert rig.violations() == []

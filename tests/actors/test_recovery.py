@@ -4,21 +4,47 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nodemanager.actors.intents import clean_order, entry_of, state_of
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.core.commands import Reply, Result
+from nodemanager.core.execute import clean
+from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model import Guarantee, WorkerState
-from nodemanager.errors import CloudError
+from nodemanager.core.reasons import Reason
+from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.core import build
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
 HOUR = 3600.0
+LOOK = {
+    "reading": {"at": 1.0},
+    "terms": {
+        "pool": "pool",
+        "adopt": None,
+        "guarantee": "fenced",
+        "fence_wait": 30.0,
+        "node_stale_after": 7200.0,
+        "poll_stale_after": 600.0,
+        "boot_fail_after": 900.0,
+        "visible_after": 300.0,
+        "claim_expiry": True,
+        "settle": 60.0,
+        "absent_listings": 2,
+        "cap": 25,
+    },
+    "signs": {"version": "v1"},
+    "tagged": [],
+}
 AT_DEATH: dict[int, MemoryJournal] = {}
 """By rig, the journal as it was when the process died."""
 
@@ -245,6 +271,76 @@ def test_killed_in_a_clean_of_a_stale_record_it_is_looked_at_and_judged_afresh(
     assert rig.store.calls["clean"] == (0 if lost else 1)
     assert rig.store.rows[record.uuid].slot_number is None
     assert rig.journal.open_intents() == ()
+
+
+def test_a_clean_that_nobody_answers_for_is_parked_after_five_attempts(make_rig: MakeRig) -> None:
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=3 * HOUR)
+    rig.store.on("clean", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    rig.store.always("read", fail(StoreError("timeout")))
+    restart(rig)
+    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    assert (line["record"], line["action"]) == (record.uuid, "clean")
+    (parked,) = rig.journal.open_intents()
+    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
+    assert len(rig.lines("flight.expired", action="clean")) == PARKED_AFTER
+    rig.store.always("read", None)
+    restart(rig)
+    assert len(rig.lines("intent.parked", record=record.uuid)) == 1
+    until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid, reason="stale_slot")
+
+
+ORDER = {
+    "uuid": "r1",
+    "reason": "stale_slot",
+    "plan_id": "p",
+    "breaker_generation": 0,
+    "not_after": 0.0,
+    "version": "v1",
+    "incarnation": None,
+    "instance_id": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "before", "state"),
+    [
+        pytest.param(IntentKind.CLEAN, {}, False, clean.Looking, id="an-exception"),
+        pytest.param(IntentKind.FENCE, {"look": LOOK}, True, clean.Fencing, id="a-fence"),
+        pytest.param(IntentKind.FENCE, {}, True, clean.Lifting, id="a-fence-left"),
+        pytest.param(IntentKind.CLEAN, {"look": LOOK}, True, clean.Writing, id="a-write"),
+        pytest.param(IntentKind.CLEAN, {}, True, clean.Writing, id="a-write-without-a-look"),
+    ],
+)
+def test_what_an_older_version_left_open_is_taken_over(
+    kind: IntentKind, details: dict[str, Any], before: bool, state: type[Any]
+) -> None:
+    judged = build.record("r1", at=0.0) if before else None
+    intent = Intent(
+        kind, "clean:r1", "p", record="r1", details={"order": ORDER, **details}, pre_image=judged
+    )
+    taken_over = state_of(clean.Clean(), intent)
+    assert type(taken_over) is state
+    assert (taken_over.order.uuid, taken_over.before) == ("r1", judged)
+
+
+def test_what_is_written_down_of_a_clean_is_what_is_read_again() -> None:
+    order = clean_order(Intent(IntentKind.CLEAN, "clean:r1", "p", details={"order": ORDER}))
+    judged = build.record("r1", at=0.0)
+    workflow = clean.Clean()
+    for state in (
+        clean.Looking(replace(order, reason=Reason.AFTER_SHUTDOWN)),
+        clean.Fencing(order, judged, tries=2),
+        clean.Writing(order, judged, doubted=5.0),
+        clean.Lifting(order, judged, found=True),
+    ):
+        assert state.is_written
+        entry = entry_of(Key(Action.CLEAN, "r1"), state, workflow)
+        fences = isinstance(state, clean.Fencing | clean.Lifting)
+        assert entry.kind is (IntentKind.FENCE if fences else IntentKind.CLEAN)
+        assert state_of(workflow, entry) == state
 
 
 @pytest.fixture

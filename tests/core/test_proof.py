@@ -58,7 +58,13 @@ class Evidence:
         return replace(self, look=replace(self.look, **changes))
 
     def with_terms(self, **changes: Any) -> Evidence:
-        return self.with_look(terms=replace(self.look.terms, **changes))
+        """Of the plan and of the last look alike."""
+        changed = self.with_look(terms=replace(self.look.terms, **changes))
+        grounds = self.order.grounds
+        if grounds is None or grounds.windows is None:
+            return changed
+        known = {key: one for key, one in changes.items() if hasattr(grounds.windows, key)}
+        return changed.with_grounds(windows=replace(grounds.windows, **known))
 
     def with_before(self, **changes: Any) -> Evidence:
         return replace(self, before=replace(self.before, **changes))

@@ -2,9 +2,9 @@
 
 From its first step on everything that may happen happens next, in every order: an effect is
 answered, refused, lost before or after it took effect, or takes effect when nobody waits any more;
-time passes; the manager is killed, also between a commit and the effects behind it, and started
-again; the journal can't be written; and the world does what `Tiny.changes` has. Faults are counted,
-and a run has so many at the most.
+time passes; the manager is killed, also between a commit and the effects behind it, or stopped,
+and started again; the journal can't be written; and the world does what `Tiny.changes` has. Faults
+are counted, and a run has so many at the most.
 
 What holds in every scene is `Tiny.wrong`'s to say, by what truly is. What holds for each workflow:
 no write that frees or destroys leaves before the journal has it, and from everywhere an end is
@@ -21,19 +21,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from nodemanager import log
 from nodemanager.actors.intents import fields_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
-from nodemanager.actors.runner import Runner, Running
+from nodemanager.actors.runner import End, Runner, Running
 from nodemanager.core.execute.books import Learned
-from nodemanager.core.execute.effects import Effect, Intended, Wait, Write
-from nodemanager.core.execute.workflow import (
-    About,
-    Action,
-    Begin,
-    Event,
-    Key,
-    Seen,
-    State,
-    Workflow,
-)
+from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
+from nodemanager.core.execute.workflow import Action, Begin, Event, Key, Seen, State, Workflow
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Leftover
 from nodemanager.errors import RemoteError, StoreError
@@ -104,6 +95,7 @@ class Scene(Generic[W]):
     held: tuple[Event, ...] = ()
     """What the journal could not take the step of."""
     is_up: bool = True
+    stopping: bool = False
     journal_works: bool = True
     ended: str | None = None
     """What the journal says became of it."""
@@ -141,7 +133,7 @@ class _Stand:
         self.kept = scene.kept
         self.ended_as = scene.ended
         self.told: list[str] = []
-        self.begun: list[str] = []
+        self.began: list[str] = []
         self.unwritten: list[Effect] = []
         self.runner = Runner((tiny.workflow,), self, self, self)  # type: ignore[arg-type]
         self.key = Key(tiny.workflow.action, "")
@@ -149,7 +141,8 @@ class _Stand:
     # The shell.
 
     def seen(self, key: Key, plan_id: str) -> Seen:
-        return self.tiny.seen(self.scene.world)
+        seen = self.tiny.seen(self.scene.world)
+        return replace(seen, stopping=seen.stopping or self.scene.stopping)
 
     def fold(self, fact: Fact) -> None:
         self.told.append(type(fact).__name__)
@@ -160,7 +153,7 @@ class _Stand:
     def remind(self, seconds: float, message: WaitOver) -> None:
         self.out.append(Wait(seconds))
 
-    def wrote(self, error: RemoteError | None) -> None: ...
+    def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None: ...
 
     def throttled(self, error: RemoteError) -> None: ...
 
@@ -175,13 +168,10 @@ class _Stand:
             self.told.append("pins entered")
         return self.scene.journal_works
 
-    def begin_elsewhere(self, one: Begin) -> None:
-        self.begun.append(one.action.name)
-        if self.problem is not None and self.kept is not None:
-            # Whoever carries it out concludes what led to it, once that can be written.
-            self.kept, self.ended_as = None, "gone"
+    def begun(self, one: Begin) -> None:
+        self.began.append(one.action.name)
 
-    def ended(self, key: Key, state: State, about: About, since: float) -> None: ...
+    def ended(self, end: End) -> None: ...
 
     def settled(self) -> None: ...
 
@@ -240,7 +230,7 @@ class _Stand:
             held=tuple(event for one in self.runner._held.values() for event in one),
             out=tuple(self.out),
             ended=self.ended_as,
-            begun=(*self.scene.begun, *self.begun),
+            begun=(*self.scene.begun, *self.began),
             told=tuple(sorted({*self.scene.told, *self.told})),
             **changes,
         )
@@ -332,8 +322,9 @@ class Explorer(Generic[W]):
     def _next(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
         for number, write in enumerate(scene.loose):
             _, world = self.tiny.carry_out(scene.world, write)
-            rest = scene.loose[:number] + scene.loose[number + 1 :]
-            yield f"late {_name(write)}", False, replace(scene, world=world, loose=rest)
+            rest, label = scene.loose[:number] + scene.loose[number + 1 :], f"late {_name(write)}"
+            told = tuple(sorted({*scene.told, label}))
+            yield label, False, replace(scene, world=world, loose=rest, told=told)
         if scene.is_over:
             return
         for label, world in self.tiny.changes(scene.world):
@@ -352,6 +343,13 @@ class Explorer(Generic[W]):
                 yield "restart", False, self._restarted(scene)
             return
         yield "kill -9", True, self._killed(scene)
+        at_work = [one for one in scene.out if not isinstance(one, Wait)]
+        if not scene.stopping:
+            stand = _Stand(self.tiny, replace(scene, stopping=True))
+            stand.run().stop(NOW, lambda _: bool(at_work))
+            yield from self._and_killed("stopped", True, stand)
+        elif not at_work:
+            yield "its end", False, self._killed(scene)
         yield from self._answers(scene)
         if scene.running is not None and scene.running.listens:
             stand = _Stand(self.tiny, scene)
@@ -368,6 +366,8 @@ class Explorer(Generic[W]):
             rest = scene.out[:number] + scene.out[number + 1 :]
             waits = replace(scene, out=rest)
             if isinstance(effect, Wait):
+                if scene.stopping:
+                    continue
                 stand = _Stand(self.tiny, waits)
                 stand.run().wait_over(WaitOver(stand.key, 1), NOW)
                 yield from self._and_killed("the wait is over", False, stand)
@@ -413,7 +413,16 @@ class Explorer(Generic[W]):
         forgets = getattr(self.tiny, "forgets", None)
         world = scene.world if forgets is None else forgets(scene.world)
         loose = (*scene.loose, *loose)
-        return replace(scene, world=world, is_up=False, running=None, out=(), held=(), loose=loose)
+        return replace(
+            scene,
+            world=world,
+            is_up=False,
+            stopping=False,
+            running=None,
+            out=(),
+            held=(),
+            loose=loose,
+        )
 
     def _restarted(self, scene: Scene[W]) -> Scene[W]:
         stand = _Stand(self.tiny, scene)

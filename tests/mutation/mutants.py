@@ -16,9 +16,9 @@ MUTANTS = (
     TextMutant(
         "C20",
         "the clean after a shutdown is not written down first",
-        "actors/clean_desk.py",
-        "        if order.is_exception:\n            # A stale",
-        "        if False:\n            # A stale",
+        "core/execute/clean.py",
+        "        return self.order.is_exception\n",
+        "        return False\n",
         "tests/actors/test_write_ahead.py::"
         "test_killed_in_the_look_after_gone_the_slot_is_free_at_once_c20",
     ),
@@ -35,8 +35,8 @@ MUTANTS = (
     TextMutant(
         "R1",
         "records are recovered before their nodes",
-        "actors/recovery.py",
-        "if order.uuid in asking:",
+        "actors/runner.py",
+        "if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():",
         "if False:",
         "tests/actors/test_write_ahead.py::"
         "test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1",

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodemanager.actors.messages import CleanLooked
+from nodemanager.actors.messages import CarriedOut
+from nodemanager.core.execute.effects import LookAtRecord
+from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model import CloudNode, CloudState, Guarantee, Outcome, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import Plan
@@ -149,8 +151,11 @@ class CleanRules:
                 self.pings[after.uuid, after.last_ping_at] = now
 
     def given(self, manager: str, message: object) -> None:
-        if isinstance(message, CleanLooked) and message.fenced is None:
-            self.looked[manager, message.order.uuid].append(self.world.engine.now)
+        if not isinstance(message, CarriedOut) or message.key.action is not Action.CLEAN:
+            return
+        uuid = message.key.id
+        if isinstance(message.effect, LookAtRecord) and uuid not in self.fenced_at:
+            self.looked[manager, uuid].append(self.world.engine.now)
 
     # Orders.
 

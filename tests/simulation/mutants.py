@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.clean_desk import CleanDesk
 from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.operator_desk import OperatorDesk
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
-from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
 from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import (
@@ -35,6 +34,7 @@ from nodemanager.core import (
 )
 from nodemanager.core.coherence import Impossible
 from nodemanager.core.demand import Market
+from nodemanager.core.execute import clean
 from nodemanager.core.model import Listed
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.shutdown import NodeJudge
@@ -293,16 +293,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C12",
         "there is no fence where the store can't compare",
-        (
-            off(
-                CleanDesk._write_clean, "self._role.guarantee is Guarantee.FENCED and fence is None"
-            ),
-        ),
+        (off(clean._confirmed, "seen.guarantee is Guarantee.FENCED"),),
     ),
     Mutant(
         "C12",
         "nobody waits behind the fence",
-        (instead(CleanDesk.on_RecordFenced, "self._role.fence_wait", "0.0"),),
+        (instead(clean._stand, "seen.fence_wait", "0.0"),),
     ),
     Mutant(
         "C12",
@@ -553,7 +549,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R1",
         "what a former run left open is not taken up",
-        (instead(Recovery.load, "intents", "()"),),
+        (instead(Runner.load, "intents", "()"),),
     ),
     # Progress: what a manager that does nothing breaks.
     Mutant(

@@ -6,6 +6,7 @@ from typing import Any
 
 from nodemanager.core.execute.adopt import Adopt
 from nodemanager.core.execute.bind import Bind
+from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore
@@ -21,4 +22,5 @@ WORKFLOWS: tuple[Workflow[Any], ...] = (
     Restore(),
     SetUp(),
     ShutDown(),
+    Clean(),
 )

@@ -16,10 +16,13 @@ from nodemanager.errors import RemoteError
 class LookAtRecord:
     """Read the record, and ask the cloud which nodes bear its tag (C11).
 
-    Answered with CleanEvidence.
+    With `asks_id` the cloud is asked by instance id, too: by `instance_id` where one is given, by
+    that of the record otherwise. Answered with CleanEvidence.
     """
 
     uuid: str
+    asks_id: bool = False
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,32 @@ class DeleteRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceRecord:
+    """Lock the record's node out (C12). Answered with the record behind its fence."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class LiftFence:
+    """Give the node its secret back; without one, the one that the store kept with the fence."""
+
+    record: Record
+    ping_secret: str | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRecord:
+    """Free the record; where the store compares, if it is still at this version (C12).
+
+    Answered with the record as it is then.
+    """
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Come back to it in so many seconds."""
 
@@ -170,9 +199,12 @@ class Wait:
 
 
 Question = LookAtRecord | ReadRecord | CheckImage | FindByTag | LookAtNode | AskNode
-Intended = DeleteRecord | ClaimRecord | RenewClaim | CreateNode | DestroyNode
+Freeing = FenceRecord | LiftFence | FreeRecord
+Intended = DeleteRecord | Freeing | ClaimRecord | RenewClaim | CreateNode | DestroyNode
 """Writes that the journal has as begun before they leave (R1)."""
-StoreWrite = DeleteRecord | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
+StoreWrite = (
+    DeleteRecord | Freeing | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
+)
 CloudWrite = CreateNode | DestroyNode | AdoptNode
 Write = StoreWrite | CloudWrite
 Effect = Question | Write | Wait

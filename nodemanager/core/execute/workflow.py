@@ -22,6 +22,7 @@ from nodemanager.core.model import Guarantee, Leftover, Record
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.verdict import Verdict
 from nodemanager.errors import RemoteError
 
 
@@ -49,10 +50,14 @@ class Key(NamedTuple):
 
 
 class About(NamedTuple):
-    """The record and the node that a workflow is about: nothing else is begun for them (C8)."""
+    """The record and the node that a workflow is about: nothing else is begun for them (C8).
+
+    `names` is a node that the journal names beside the record, and that is not blocked.
+    """
 
     record: str | None = None
     node: str | None = None
+    names: str | None = None
 
 
 class Level(IntEnum):
@@ -106,7 +111,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """It has been under way for longer than `action_timeout`: it no longer blocks anything (C8)."""
+    """It has been under way for longer than `action_timeout`: it no longer blocks anything (C8).
+
+    One that nothing changes for goes on.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,12 @@ class News:
     """A decision was taken on new listings: told to the states that wait for one (`listens`)."""
 
 
-Event = Answered | Failed | Refused | Due | Expired | News
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The daemon stops, and no worker is at it."""
+
+
+Event = Answered | Failed | Refused | Due | Expired | News | Stopping
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,8 @@ class Seen:
     `repeats_creates` says that the cloud takes one client token for one node (U9). `unmet` are the
     sizes that the newest plan would boot more of, `undecided` that there are news which no plan has
     weighed. `pins_failed` says, by node, how often the cloud did not tell what it pins.
+    `fence_wait` is for how long a fence must stand, in seconds; `failing` says that the newest
+    write to the store failed.
     """
 
     snapshot: Snapshot
@@ -140,6 +155,8 @@ class Seen:
     """The newest decision that could be taken; for an adoption alone, as is `run`."""
     run: Run | None = None
     """The backlog run that lets nodes go."""
+    fence_wait: float = 0.0
+    failing: bool = False
 
 
 # What a workflow makes of it.
@@ -147,10 +164,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of what the journal has as begun: a word of ours, and its details."""
+    """What became of a workflow: a word of ours, and its details, for the journal.
+
+    `why` is what kept it from being done, for whoever waits for it.
+    """
 
     name: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    why: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +218,8 @@ S = TypeVar("S", bound=State)
 class Step(Generic[S]):
     """What one event does to one workflow. On the disk before any effect leaves.
 
-    Without a `state` it is over. `ended` is written where the journal has it as begun and the
-    next state needs no entry. `learn` is for the books (see `books`). What it begins is on the
-    disk with it, or neither is.
+    Without a `state` it is over. `ended` is written where the journal has it as begun. `learn` is
+    for the books (see `books`). What it begins is on the disk with it, or neither is.
     """
 
     state: S | None

@@ -1,0 +1,742 @@
+"""How a record is freed: from an order over the last look to the write (SAFETY.md C11, C12).
+
+Where the store compares: look, confirm, write. Where it can't: look, confirm, put up a fence, let
+it stand, look behind it, confirm, write. What confirms a write is what proves it: one picture (L4).
+
+A clean that follows a destroy (C20) or a refused create (U6) is tried again until it is done or
+until something forbids it; any other ends with what became of it, and is judged afresh by the next
+plan. Of what a former run left nothing is freed on what that run judged: it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.core.evidence import Look, look_at
+from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Due,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Refused,
+    Seen,
+    Step,
+    Stopping,
+    Told,
+)
+from nodemanager.core.facts import Fact, LivesFreed, NodesAnswered
+from nodemanager.core.last_look import CleanEvidence, confirm_clean
+from nodemanager.core.late import NEVER, Unknown, after_unknown
+from nodemanager.core.model import FreedLife, Guarantee, Record
+from nodemanager.core.orders import CleanOrder, fenced_order, order_release
+from nodemanager.core.reasons import Event as Name
+from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.telling import CLEANED, EXPIRED, LIFTED, record_fields
+from nodemanager.core.verdict import Verdict, keep
+from nodemanager.errors import RemoteError
+
+FIRST_QUESTION_S = 2.0
+MOST_DOUBLINGS = 16
+"""How soon to try again: doubling from the first, up to `max_poll_time`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """The last look was asked for; nothing of it was written to the store yet.
+
+    A stale record will be stale after a restart: only an exception is written down by now. One that
+    is `inherited` of a former run is never given up, but parked (R1); `error` is the newest answer,
+    where it was none.
+    """
+
+    order: CleanOrder
+    tries: int = 0
+    inherited: bool = False
+    error: str | None = None
+    before = None
+    is_under_way = True
+    listens = False
+
+    @property
+    def is_written(self) -> bool:
+        return self.order.is_exception
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """A write of it may have taken effect: the record is looked at.
+
+    What the journal has of that write is left as it is: it may have to be proven by that.
+    """
+
+    order: CleanOrder
+    tries: int = 0
+    inherited: bool = False
+    error: str | None = None
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """It is tried again after a while; `is_first` says that no write of it was sent yet."""
+
+    order: CleanOrder
+    tries: int
+    is_first: bool
+    inherited: bool = False
+    error: str | None = None
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """The fence was sent, or may have been: `before` is the record as it was judged."""
+
+    order: CleanOrder
+    before: Record
+    look: Look | None = None
+    tries: int = 0
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The fence stands until it has stood for `fence_wait`; then it is looked behind it.
+
+    `fenced` is the record behind it, unless a former run put it up. The journal has the fence.
+    """
+
+    order: CleanOrder
+    before: Record
+    fenced: Record | None = None
+    tries: int = 0
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The write was sent, or may have been: `before` is the record before it, and its fence.
+
+    `doubted` is since when the outcome of an earlier one is unknown, CLOCK_BOOTTIME.
+    """
+
+    order: CleanOrder
+    before: Record
+    look: Look | None = None
+    doubted: float | None = None
+    tries: int = 0
+    is_written = True
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """A write behind a fence may take effect yet: until that is known the fence stays (C12).
+
+    `since` is CLOCK_BOOTTIME. The journal has the write.
+    """
+
+    order: CleanOrder
+    before: Record
+    since: float
+    tries: int = 0
+    is_written = False
+    is_under_way = True
+    listens = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lifting:
+    """The node is given its secret back; `again` says that the clean is still due.
+
+    `why` is what kept the record. The journal has the fence, but for one that was `found` standing.
+    """
+
+    order: CleanOrder
+    before: Record
+    fenced: Record | None = None
+    again: bool = False
+    why: Verdict | None = None
+    tries: int = 0
+    found: bool = False
+    is_under_way = True
+    listens = False
+
+    @property
+    def is_written(self) -> bool:
+        return self.found
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Its write took too long and the record is judged afresh; the worker may still answer."""
+
+    order: CleanOrder
+    before: Record
+    is_written = False
+    is_under_way = False
+    listens = False
+
+
+State = (
+    Looking | Checking | Pausing | Fencing | Standing | Writing | Unsure | Lifting | GivenUp
+)  # fmt: skip
+Fenceless = Looking | Checking
+
+
+class Clean:
+    """Look, confirm, write; where the store can't compare, behind a fence."""
+
+    action = Action.CLEAN
+    states = (Looking, Checking, Pausing, Fencing, Standing, Writing, Unsure, Lifting, GivenUp)
+
+    def id(self, order: CleanOrder) -> str:
+        return order.uuid
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.uuid, names=state.order.instance_id)
+
+    def flight(self, state: State) -> str:
+        if state.order.reason is Reason.CREATE_REFUSED:
+            # A claim counts as a node to be until it is seen to be released (U6).
+            return "setup"
+        return "unfence" if state.order.not_after == NEVER else "clean"
+
+    def details(self, state: State) -> Mapping[str, Any]:
+        return {}
+
+    def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
+        if order.reason is Reason.FENCE_LEFT:
+            return _found_fenced(order, seen)
+        return Step(Looking(order), (_look(order),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        order, fences = state.order, seen.guarantee is Guarantee.FENCED
+        match state:
+            case Looking() if order.is_exception:
+                order = _afresh(order, seen)
+                return Step(Looking(order, inherited=True), (_look(order),))
+            case Writing(before=before) if fences and order.fenced:
+                past = _only_looked_at(order)
+                if order.is_exception:
+                    # It stood when the former run wrote: what came after that is looked for.
+                    past = replace(
+                        _afresh(order, seen),
+                        not_after=float("inf"),
+                        fenced=True,
+                        fenced_at=NEVER,
+                    )
+                return Step(Unsure(past, before, seen.snapshot.now), (_look(past),))
+            case Fencing(before=before) | Writing(before=before) | Lifting(before=before) if fences:
+                past = _only_looked_at(order)
+                return Step(Standing(past, before), (_look(past),))
+            case Fencing() | Writing() | Lifting():
+                past = _afresh(order, seen) if order.is_exception else _only_looked_at(order)
+                return Step(Checking(past, inherited=True), (_look(past),))
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        match state:
+            case Looking() | Checking():
+                return _looking(state, event, seen)
+            case Pausing():
+                return _pausing(state, event, seen)
+            case Fencing():
+                return _fencing(state, event, seen)
+            case Standing():
+                return _standing(state, event, seen)
+            case Writing():
+                return _writing(state, event, seen)
+            case Unsure():
+                return _unsure(state, event, seen)
+            case Lifting():
+                return _lifting(state, event, seen)
+            case GivenUp():
+                return _given_up(state, event, seen)
+
+
+# Without a fence.
+
+
+def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered(answer=CleanEvidence() as found):
+            return _looked(replace(state, error=None), found, seen)
+        case Failed(error=error):
+            unanswered = replace(state, error=str(error))
+            return _looked(unanswered, CleanEvidence(None, None, error=str(error)), seen)
+        case Refused(problem=problem):
+            why = _unwritten(order, problem)
+            told = Told(Name.RECORD_CLEAN_SKIPPED, _skip_fields(order, why, _known(order)))
+            return _kept(state, why, seen, told, may_wait=True)
+        case Expired():
+            return _too_long(state)
+    return Step(state)
+
+
+def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
+    order = state.order
+    verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
+    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
+        look = _evidence(order, found, found.record, seen)
+        return _confirmed(state, found, found.record, look, seen)
+    why = _why_not(verdict)
+    told = _skipped(order, why, found.record)
+    if isinstance(state, Checking) and _is_done(order, found):
+        step = _done(order, why, seen, told)
+    else:
+        step = _kept(state, why, seen, told, may_wait=_passes(why, seen))
+    return replace(step, facts=(*step.facts, *_malformed(found, seen)))
+
+
+def _confirmed(
+    state: Fenceless, found: CleanEvidence, record: Record, look: Look, seen: Seen
+) -> Step[State]:
+    """Fence or free it: once its pre-image and the proof are on the disk."""
+    order, facts = state.order, _malformed(found, seen)
+    if seen.guarantee is Guarantee.FENCED:
+        return Step(
+            Fencing(order, record, look, state.tries), (FenceRecord(record),), facts=facts
+        )  # fmt: skip
+    return Step(
+        Writing(order, record, look, tries=state.tries), (_free(order, record),), facts=facts
+    )
+
+
+def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: bool) -> Step[State]:
+    """It is not written now: it is tried again, or ends with that."""
+    order, is_first = state.order, isinstance(state, Looking)
+    if may_wait and (order.is_exception or not is_first):
+        pausing = Pausing(order, state.tries, is_first, state.inherited, state.error)
+        return _pause(pausing, seen, told)
+    return Step(None, tell=(told,), ended=_ended(order, why.reason.value, why))
+
+
+def _done(order: CleanOrder, why: Verdict, seen: Seen, told: Told) -> Step[State]:
+    """A write of ours took effect, whoever sent it."""
+    return Step(
+        None,
+        tell=(told,),
+        facts=(_life_ended(order, seen),),
+        ended=_ended(order, CLEANED, why),
+    )
+
+
+def _again(order: CleanOrder, tries: int, seen: Seen, *told: Told) -> Step[State]:
+    return _pause(Pausing(order, tries, is_first=False), seen, *told)
+
+
+def _pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
+    """After a while; or by the next run, which finds in the journal how far it came."""
+    if seen.stopping:
+        return Step(None, tell=told)
+    return Step(replace(state, tries=_more(state.tries)), (_wait(state.tries, seen),), tell=told)
+
+
+def _too_long(state: Fenceless | Pausing) -> Step[State]:
+    if state.inherited and state.error is not None:
+        # Its next look is on its way, or is waited for.
+        return Step(replace(state, error=None), attempt_failed=state.error)
+    return Step(None, ended=_ended(state.order, EXPIRED))
+
+
+def _pausing(state: Pausing, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Due():
+            if order.is_exception:
+                order = _afresh(order, seen)
+            kind = Looking if state.is_first else Checking
+            looking = kind(order, state.tries, state.inherited, state.error)
+            return Step(looking, (_look(order),))
+        case Refused():
+            return _pause(state, seen)
+        case Expired():
+            return _too_long(state)
+    return Step(state)
+
+
+# Behind a fence.
+
+
+def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    match event:
+        case Answered(answer=Record() as fenced):
+            behind = fenced_order(order, before, fenced, seen.snapshot.now)
+            if behind is None or seen.stopping:
+                return _lift(Lifting(order, before, fenced, tries=state.tries))
+            return Step(Standing(behind, before, fenced, state.tries), (_stand(seen),))
+        case Failed(error=error):
+            told = _failed(order, "fence", error)
+            if error.definite:
+                return _undone(order, state.tries, error, seen, told)
+            # Nobody knows whether it is up.
+            return _lift(Lifting(order, before, again=True, tries=state.tries), told)
+    return Step(state)
+
+
+def _stand(seen: Seen) -> Wait:
+    return Wait(seen.fence_wait)
+
+
+def _standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    match event:
+        case Due():
+            return Step(state, (_look(order),))
+        case Answered(answer=CleanEvidence() as found):
+            return _looked_behind(state, found, seen)
+        case Failed(error=error):
+            return _looked_behind(state, CleanEvidence(None, None, error=str(error)), seen)
+        case Refused(problem=problem):
+            why = _unwritten(order, problem)
+            lifting = Lifting(order, before, state.fenced, True, why, state.tries)
+            return _lift(lifting, _skipped(order, why, before))
+        case Stopping():
+            return _lift(Lifting(order, before, state.fenced, tries=state.tries))
+    return Step(state)
+
+
+def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[State]:
+    order, before, facts = state.order, state.before, _malformed(found, seen)
+    verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
+    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
+        look = _evidence(order, found, found.record, seen)
+        writing = Writing(order, before, look, tries=state.tries)
+        return Step(writing, (_free(order, found.record),), facts=facts)
+    why = _why_not(verdict)
+    told = _skipped(order, why, found.record)
+    if _is_done(order, found):
+        step = _done(order, why, seen, told)
+    else:
+        again = _passes(why, seen)
+        step = _lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
+    return replace(step, facts=(*step.facts, *facts))
+
+
+# The write.
+
+
+def _writing(state: Writing, event: Event, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    match event:
+        case Answered():
+            return _freed(order, before, seen)
+        case Failed(error=error):
+            told = _failed(order, "write", error)
+            if not order.fenced:
+                return _undone(order, state.tries, error, seen, told)
+            if not (error.definite or error.unsent):
+                return _doubt(replace(state, doubted=seen.snapshot.now), seen, told)
+            if state.doubted is not None:
+                return _doubt(state, seen, told)
+            return _lift(Lifting(order, before, again=True, tries=state.tries), told)
+        case Expired() if not order.fenced:
+            return Step(GivenUp(order, before), ended=_ended(order, EXPIRED))
+    return Step(state)
+
+
+def _undone(
+    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: Told
+) -> Step[State]:
+    """The store refused it, or nobody knows; no fence stands."""
+    if order.is_exception:
+        return _again(order, tries, seen, told)
+    outcome = "failed" if error.definite else "unknown"
+    return Step(None, tell=(told,), ended=_ended(order, outcome))
+
+
+def _freed(order: CleanOrder, before: Record, seen: Seen) -> Step[State]:
+    fields = {
+        "reason": order.reason,
+        **record_fields(before, order.uuid),
+        "guarantee": seen.guarantee,
+        "plan": order.plan_id,
+    }
+    return Step(
+        None,
+        tell=(Told(Name.RECORD_CLEANED, fields),),
+        facts=(_life_ended(order, seen),),
+        ended=_ended(order, CLEANED),
+    )
+
+
+def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+    match event:
+        case Answered():
+            return _freed(state.order, state.before, seen)
+        case Failed(error=error):
+            return Step(None, tell=(_failed(state.order, "write", error),))
+    return Step(state)
+
+
+# A write of unknown outcome.
+
+
+def _doubt(state: Writing, seen: Seen, *told: Told) -> Step[State]:
+    since = seen.snapshot.now if state.doubted is None else state.doubted
+    return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *told)
+
+
+def _doubting(state: Unsure, seen: Seen, *told: Told) -> Step[State]:
+    """Look again later; or the next run does, which finds the write in the journal."""
+    wait = () if seen.stopping else (_wait(state.tries, seen),)
+    return Step(replace(state, tries=_more(state.tries)), wait, tell=told)
+
+
+def _unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Due():
+            return Step(state, (_look(order),))
+        case Answered(answer=CleanEvidence() as found):
+            return _looked_after(state, found, seen)
+        case Failed(effect=LookAtRecord(), error=error):
+            return _looked_after(state, CleanEvidence(None, None, error=str(error)), seen)
+        case Answered(effect=FenceRecord(record=judged), answer=Record() as fenced):
+            state = replace(state, before=judged)
+            behind = fenced_order(order, judged, fenced, seen.snapshot.now)
+            if behind is None or seen.stopping:
+                return _doubting(state, seen)
+            return Step(replace(state, order=behind), (_stand(seen),))
+        case Failed(effect=FenceRecord(record=judged), error=error):
+            if not error.definite:
+                state = replace(state, before=judged)
+            return _doubting(state, seen, _failed(order, "fence", error))
+        case Refused(problem=problem):
+            why = _unwritten(order, problem)
+            return _doubting(state, seen, _skipped(order, why, state.before))
+    return Step(state)
+
+
+def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State]:
+    before, facts = state.before, _malformed(found, seen)
+    unknown = Unknown(state.order, before, state.since)
+    order, verdict = after_unknown(unknown, found, seen.snapshot, seen.settings)
+    if verdict.reason is Reason.HOLDS_NOTHING:
+        step = _freed(order, before, seen)
+        return replace(step, facts=(*step.facts, *facts))
+    why = _why_not(verdict)
+    told = _skipped(order, why, found.record)
+    if verdict.kind is Kind.LIFT and not seen.stopping:
+        step = _lift(Lifting(order, before, why=why, tries=state.tries), told)
+        return replace(step, facts=facts)
+    state = replace(state, order=order)
+    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
+        if not order.fenced:
+            # A late write of ours took the fence away.
+            return Step(state, (FenceRecord(found.record),), facts=facts)
+        look = _evidence(order, found, found.record, seen)
+        writing = Writing(order, before, look, state.since, state.tries)
+        return Step(writing, (_free(order, found.record),), facts=facts)
+    return replace(_doubting(state, seen, told), facts=facts)
+
+
+# Lifting a fence.
+
+
+def _found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
+    """A listing shows a fence that nothing of ours is behind any more."""
+    listing = seen.snapshot.history.records
+    items = listing.items if listing is not None else ()
+    record = next((one for one in items if one.uuid == order.uuid), None)
+    if record is None:
+        return Step(None)
+    fields = {**record_fields(record, order.uuid), "reason": order.reason, "plan": order.plan_id}
+    return _lift(Lifting(order, record, found=True), Told(Name.RECORD_UNFENCED, fields))
+
+
+def _lift(state: Lifting, *told: Told) -> Step[State]:
+    return Step(state, (_lift_of(state),), tell=told)
+
+
+def _lift_of(state: Lifting) -> LiftFence:
+    """The store has kept the secret of a fence that was found standing."""
+    left = state.order.reason is Reason.FENCE_LEFT
+    secret = None if left else state.before.ping_secret
+    return LiftFence(state.fenced or state.before, secret)
+
+
+def _lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered():
+            return _lifted(state, LIFTED, seen)
+        case Failed(error=error):
+            fields = {
+                "record": order.uuid,
+                "action": "unfence",
+                "error": error,
+                "plan": order.plan_id,
+            }
+            told = Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+            if error.definite:
+                step = _lifted(state, "failed", seen)
+                return replace(step, tell=(told, *step.tell))
+            if seen.stopping:
+                # The journal has it: the next start lifts it.
+                return Step(None, tell=(told,))
+            # Its node may live, and can't ping before it has its secret back.
+            wait = _wait(state.tries, seen)
+            return Step(replace(state, tries=_more(state.tries)), (wait,), tell=(told,))
+        case Due() | Stopping():
+            return Step(state, (_lift_of(state),))
+    return Step(state)
+
+
+def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[State]:
+    order = state.order
+    if order.is_exception and state.again:
+        return _again(order, state.tries, seen)
+    relieved = outcome == LIFTED and order.not_after == NEVER
+    if relieved and order.is_exception and not seen.stopping:
+        # What a former run began is begun afresh.
+        order = _afresh(order, seen)
+        return Step(Checking(order, state.tries), (_look(order),))
+    return Step(None, ended=_ended(order, outcome, state.why))
+
+
+# What they share.
+
+
+def _look(order: CleanOrder) -> LookAtRecord:
+    return LookAtRecord(order.uuid, asks_id=True, instance_id=order.instance_id)
+
+
+def _free(order: CleanOrder, record: Record) -> FreeRecord:
+    return FreeRecord(record, order.reason.value)
+
+
+def _wait(tries: int, seen: Seen) -> Wait:
+    return Wait(min(seen.settings.max_poll_time, FIRST_QUESTION_S * 2.0**tries))
+
+
+def _more(tries: int) -> int:
+    return min(tries + 1, MOST_DOUBLINGS)
+
+
+def _afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
+    """An exception, ordered again now."""
+    return order_release(
+        order.uuid,
+        order.reason,
+        seen.snapshot,
+        incarnation=order.incarnation,
+        instance_id=order.instance_id,
+        slot=order.slot,
+        hostname=order.hostname,
+    )
+
+
+def _only_looked_at(order: CleanOrder) -> CleanOrder:
+    """Nothing is freed on what a former run judged."""
+    return replace(order, not_after=NEVER)
+
+
+def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: Seen) -> Look:
+    """What stands right before the write, for the proof: the picture that has just confirmed it."""
+    return look_at(
+        record,
+        found.tagged,
+        found.by_id,
+        seen.snapshot,
+        seen.settings,
+        asked_id=found.asked_id,
+        node_id=order.instance_id,
+        guarantee=seen.guarantee,
+        fence_wait=seen.fence_wait,
+        malformed=found.malformed,
+    )
+
+
+def _why_not(verdict: Verdict) -> Verdict:
+    """What keeps the record: what forbids it now, or that we stop."""
+    if verdict.kind is not Kind.CLEAN:
+        return verdict
+    return keep(verdict.id, Reason.STOPPING)
+
+
+def _passes(why: Verdict, seen: Seen) -> bool:
+    """Whether what keeps the record passes by itself.
+
+    A write that failed may itself have opened the breaker: it waits for the store.
+    """
+    if why.reason is Reason.BREAKER_OPEN:
+        return seen.failing
+    return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
+
+
+def _unwritten(order: CleanOrder, problem: str) -> Verdict:
+    return keep(order.uuid, Reason.READ_ONLY, detail=problem)
+
+
+def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
+    """Whether the record no longer is what was to be freed: a write of ours took effect."""
+    record = found.record
+    if found.error is not None or record is None:
+        return False
+    return not record.holds_anything or record.incarnation != order.incarnation
+
+
+def _malformed(found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
+    """What the record's node pings as is no node's id (P1a)."""
+    if not found.malformed or found.record is None or found.record.instance_id is None:
+        return ()
+    return (NodesAnswered({}, seen.snapshot.now, frozenset({found.record.instance_id})),)
+
+
+def _life_ended(order: CleanOrder, seen: Seen) -> LivesFreed:
+    now = seen.snapshot.now
+    life = FreedLife(
+        order.uuid,
+        order.incarnation,
+        now,
+        node_id=order.instance_id,
+        slot=order.slot,
+        hostname=order.hostname,
+        why=order.reason.value,
+    )
+    return LivesFreed((life,), now)
+
+
+def _ended(order: CleanOrder, name: str, why: Verdict | None = None) -> Ended:
+    return Ended(name, {"reason": order.reason.value}, why)
+
+
+def _skipped(order: CleanOrder, why: Verdict, record: Record | None) -> Told:
+    fields = _skip_fields(order, why, record_fields(record, order.uuid))
+    return Told(Name.RECORD_CLEAN_SKIPPED, fields)
+
+
+def _skip_fields(order: CleanOrder, why: Verdict, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**known, "reason": why.reason, **(why.measures or {}), "plan": order.plan_id}
+
+
+def _known(order: CleanOrder) -> dict[str, Any]:
+    return {"record": order.uuid, "slot": order.slot, "host": order.hostname}
+
+
+def _failed(order: CleanOrder, stage: str, error: RemoteError) -> Told:
+    fields = {**_known(order), "action": stage, "error": error, "plan": order.plan_id}
+    return Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
