@@ -120,6 +120,7 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
     impossible = find_impossible(history)
     if impossible.too_many:
         measures = {"items": len(impossible.ids), "listed": impossible.listed}
+        snapshot = _with(snapshot, _doubted(history, settings))
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
     return _planned(snapshot, adopting(history, settings), impossible, new_records=new_records)
 
@@ -242,6 +243,19 @@ def _no_plan(
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
         paused=snapshot.paused,
     )
+
+
+def _doubted(history: History, settings: Settings) -> History:
+    """The history after listings that are not believed: they start a count anew, and end none.
+
+    A node may have been paired (D7) or wanted (D12) in between, which no plan will have seen.
+    """
+    settings = adopting(history, settings)
+    unique, adopts = settings.ids_unique, settings.adopt_unclaimed
+    pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
+    unpaired = set(_unpaired(history, pairs, settings))
+    still = {one: since for one, since in history.unpaired.items() if one in unpaired}
+    return changed(history, unpaired=still, unwanted={}, over_max=frozenset())
 
 
 def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:

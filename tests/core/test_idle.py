@@ -85,6 +85,28 @@ def test_a_node_that_is_wanted_again_in_between_starts_anew_d12() -> None:
     assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
 
 
+def test_a_node_that_a_cycle_which_is_aborted_wants_again_starts_anew_d12_l4() -> None:
+    """It may have begun the very job since its newest word, and no plan saw that job wait."""
+    made = idle_pool()
+    demand_falls(made)
+    made.advance(EVERY)
+    for one in list(made.records):
+        made.ping(one.uuid, WorkerState.IDLE)
+    nodes = list(made.nodes)
+    made.nodes += nodes[:2]
+    made.poll_cloud()
+    made.flags |= waiting(NODES)
+    made.plan()
+    assert made.last is not None
+    assert made.last.aborted is not None
+    made.nodes[:] = nodes
+    made.poll()
+    demand_falls(made)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})
+    pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == NODES
+
+
 def one_over_max(made: World) -> None:
     """All eight are wanted, and one is more than there may be; then all say that they are idle."""
     made.flags |= {"demand": tuple(Job(f"j{number}") for number in range(NODES))}

@@ -11,7 +11,7 @@ from nodemanager.core import history as histories
 from nodemanager.core.model import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.snapshot import Expected
-from tests.core.build import POOL, claim, world
+from tests.core.build import POOL, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 
@@ -82,6 +82,38 @@ def test_a_pair_in_between_starts_it_again_d7() -> None:
         made.advance(60.0)
         made.round()
     assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+@pytest.mark.parametrize("shown", ["paired", "absent"])
+def test_a_pair_or_an_absence_in_a_cycle_that_is_aborted_starts_it_again_d7_l4(shown: str) -> None:
+    made = unpaired()
+    for _ in range(20):
+        made.round()
+        made.advance(60.0)
+    nodes, records = list(made.nodes), list(made.records)
+    if shown == "paired":
+        made.add_record("r1")
+    else:
+        made.nodes.clear()
+    made.nodes += [node("r2")] * 2
+    made.round()
+    assert made.last is not None
+    assert made.last.aborted is not None
+    made.nodes[:], made.records[:] = nodes, records
+    for _ in range(15):
+        made.advance(60.0)
+        made.round()
+    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+def test_a_cycle_that_is_aborted_in_between_does_not_start_it_again_d7_l4() -> None:
+    made = unpaired()
+    for number in range(40):
+        made.nodes += [node("r2")] * 2 if number == 20 else []
+        made.round()
+        made.nodes = [one for one in made.nodes if one.id != "i-r2"]
+        made.advance(60.0)
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
 
 
 def test_a_stopped_node_whose_record_a_listing_lacks_waits_for_d7_too_d10() -> None:

@@ -95,10 +95,12 @@ class Aftermath:
         known, reason = self.world.registry.ended_as[late.record, late.incarnation]
         if reason == Reason.PINGER_DENIED:
             return False
+        if None not in (known, late.instance_id) and known != late.instance_id:
+            return False
         if reason == Reason.AFTER_SHUTDOWN:
             family = self.told.family(late.pool or "")
             return any(late.instance_id in ears.destroys for ears in family)
-        return None in (known, late.instance_id) or known == late.instance_id
+        return True
 
     def _fences(self) -> Iterator[Owed]:
         records = {record.uuid: record for record in self.world.registry.records()}

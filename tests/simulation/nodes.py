@@ -389,16 +389,31 @@ class NodeRules:
     def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
         """When its node was last heard, or was made; came into sight, or lost its record."""
         node = self.world.cloud.instances[order.node_id]
-        machine = node.machine
-        heard = machine.heard_at if machine is not None else None
+        ears = self.told.ears[manager]
+        heard = self._heard_at(node, ears)
         turned_at = max(
             node.created_at if heard is None else heard,
-            self.told.ears[manager].shown_since(node.id),
+            ears.shown_since(node.id),
         )
         lonely = self.memory[manager].lonely.get(node.id)
         if order.reason is Reason.UNPAIRED and lonely is not None:
             turned_at = max(turned_at, lonely.since)
         return turned_at
+
+    def _heard_at(self, node: Instance, ears: Ears) -> float | None:
+        """When a ping last told that this node lives: not one to a record that nothing ties to it.
+
+        An adopted node has no record in its tags, and a record of old may name no node: its pings
+        end neither its time without a record nor the wave that it is of.
+        """
+        machine, records = node.machine, ears.newest("records")
+        if machine is None or records is None:
+            return None
+        record = records.items.get(machine.uuid)
+        tied = node.tags.record == machine.uuid or (
+            record is not None and record.instance_id == node.id
+        )
+        return machine.heard_at if tied else None
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "cloud.pins":
