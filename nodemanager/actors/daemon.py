@@ -51,6 +51,7 @@ from nodemanager.core.execute.books import (
     PinsCalledOff,
     PinsDoubted,
     Restored,
+    still_expected,
 )
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, StoreWrite
@@ -318,27 +319,6 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
             )
         self._set_breaker(breaker)
 
-    def _forget_expected(self, made: Plan, now: float) -> None:
-        """A created node that paired or ended since, or never came in boot_fail_after (P4).
-
-        And one that was perhaps created, once its record's node pings: until then a later listing
-        that is older than the claim must not hide it.
-        """
-        if not self._expected:
-            return
-        cloud, records = made.history.cloud, made.history.records
-        ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
-        items = records.items if records is not None else ()
-        heard = {one.incarnation for one in items if one.last_ping_at is not None}
-        self._expected = {
-            uuid: expected
-            for uuid, expected in self._expected.items()
-            if expected.node_id not in made.pairs.record_of
-            and expected.node_id not in ended
-            and (expected.node_id is not None or expected.incarnation not in heard)
-            and now - expected.since <= self._settings.boot_fail_after
-        }
-
     def _keep_backlog(self, made: Plan) -> None:
         # One that an operator wanted says nothing of how many wait.
         cleans = any(order.hand is None for order in made.cleans)
@@ -386,7 +366,9 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._set_breaker(made.breaker)
         self._plan, self._taken_back = made, Counter()
         if made.aborted is None:
-            self._forget_expected(made, now)
+            history, pairs = made.history, made.pairs
+            kept = still_expected(self._expected, history, pairs, now, self._settings)
+            self._expected = dict(kept)
         self._keep_backlog(made)
         self._settle_commands(made, snapshot, acts=bool(self._asked) and self._may_act(made, now))
         records = self._history.records

@@ -17,6 +17,7 @@ from nodemanager.core.findings import (
 from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import BY_ITSELF, IN_TIME, InTime, RecordJudge
+from nodemanager.core.signs import waits_for_first_ping
 from nodemanager.core.verdict import Verdict
 
 IN_VAIN = "its pings are no sign of life: the cloud has denied its node for too long (P6)"
@@ -42,7 +43,7 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
 
 
 def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str | None) -> Finding:
-    is_claim = check.name == "past_its_window" and judge.is_waiting_claim(record)
+    is_claim = check.name == "past_its_window" and waits_for_first_ping(record)
     rule = "C21" if is_claim else check.rule
     why = over or check.unasked(judge, record)
     if why is not None:
@@ -125,7 +126,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
             else "no shutdown of ours is under way for it",
         ),
     ]
-    if not judge.is_waiting_claim(record):
+    if not waits_for_first_ping(record):
         findings.append(
             not_asked(
                 "C21",

@@ -536,8 +536,17 @@ def store_clock_kept(history: History, kept: StoreClock) -> History:
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:
-    """Leave nodes that we destroyed ourselves out of what a listing may lack (L3)."""
-    return changed(history, known_nodes=history.known_nodes.without(node_ids))
+    """Leave nodes that we destroyed ourselves out of what a listing may lack (L3).
+
+    What the cloud said of them before is old.
+    """
+    gone = frozenset(node_ids)
+    asked = {
+        key: one
+        for key, one in history.asked.items()
+        if key not in gone and not any(node.id in gone for node in one.nodes)
+    }
+    return changed(history, known_nodes=history.known_nodes.without(gone), asked=asked)
 
 
 def records_explained(history: History, uuids: Iterable[str]) -> History:

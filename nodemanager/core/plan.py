@@ -47,6 +47,7 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
@@ -148,7 +149,8 @@ def _planned(
     market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
     wants = market.trade()
     snapshot = _after_unwanted(snapshot, views, wants)
-    shutdowns = _shutdowns(snapshot, settings, views, wants, impossible.ids)
+    asking = [*views, *_unheard(snapshot, settings, unlisted, impossible.ids)]
+    shutdowns = _shutdowns(snapshot, settings, asking, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
     prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
@@ -191,6 +193,26 @@ def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeVi
     judge, history = NodeJudge(snapshot, settings, pairs), snapshot.history
     assert history.cloud is not None
     return [judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
+
+
+def _unheard(
+    snapshot: Snapshot, settings: Settings, unlisted: Unlisted, impossible: frozenset[str]
+) -> list[NodeView]:
+    """Nodes that no listing shows and that never pinged, judged as if they were listed (D13)."""
+    listing = snapshot.history.records
+    if not unlisted.unheard or listing is None:
+        return []
+    own = {
+        node.id: record
+        for record in listing.items
+        if record.uuid not in impossible and (node := unlisted.unheard.get(record.uuid)) is not None
+    }
+    judge = NodeJudge(snapshot, settings, Pairs(own, {}, {}))
+    sizes = Sizes(settings.sizes)
+    views = [judge.view(node) for node in unlisted.unheard.values() if node.id in own]
+    for view in views:
+        view.size = sizes.called(view.node, view.record)
+    return views
 
 
 def _in_turn(*asking: Iterable[str]) -> tuple[str, ...]:

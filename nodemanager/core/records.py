@@ -12,7 +12,13 @@ from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import CLOCK_AGREE_POLLS, Settings
-from nodemanager.core.signs import newest_sign, quiet_for, window_of, word_of
+from nodemanager.core.signs import (
+    newest_sign,
+    quiet_for,
+    waits_for_first_ping,
+    window_of,
+    word_of,
+)
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted, is_denied_for_good
@@ -77,7 +83,7 @@ class RecordJudge:
         if pings_in_vain:
             measures |= self.unlisted.verdicts[uuid].measures or {}
             return Verdict(Kind.CLEAN, Reason.PINGER_DENIED, uuid, measures)
-        cause = Reason.CLAIM_EXPIRED if self.is_waiting_claim(record) else Reason.STALE_SLOT
+        cause = Reason.CLAIM_EXPIRED if waits_for_first_ping(record) else Reason.STALE_SLOT
         return Verdict(Kind.CLEAN, cause, uuid, measures)
 
     def waives(self, record: Record, reason: Reason) -> bool:
@@ -221,14 +227,6 @@ class RecordJudge:
 
     # What is asked of one whose silence can be told, with what was measured of it so far.
 
-    def is_waiting_claim(self, record: Record) -> bool:
-        """Claimed, and its node never pinged (C21)."""
-        return (
-            record.claim is not None
-            and record.first_ping_at is None
-            and record.last_ping_at is None
-        )
-
     def timeless(self, record: Record) -> str | None:
         """Why its silence can't be told, where it can't."""
         if self._on_a_known_clock(record) is not None:
@@ -263,7 +261,7 @@ class RecordJudge:
     def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
         quiet_s, window_s = measures["idle_s"], measures["window_s"]
         if not quiet_s > window_s:
-            claimed = self.is_waiting_claim(record)
+            claimed = waits_for_first_ping(record)
             reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
         return None

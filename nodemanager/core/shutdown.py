@@ -14,7 +14,7 @@ from nodemanager.core.node_view import DYING, NodeView, Silence, Subject, opens_
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import Settings
-from nodemanager.core.signs import quiet_for, window_of, worker_state
+from nodemanager.core.signs import quiet_for, silent_for, window_of, worker_state
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
 from nodemanager.core.verdict import Verdict
@@ -176,11 +176,6 @@ class NodeJudge:
             now = min(now, self.clock.now(self.snapshot.now))
         return now - created_at
 
-    def silence(self, record: Record) -> float:
-        """Seconds of silence over time in which the store answered pings (D8)."""
-        heard = self.history.heard.get(record.uuid)
-        return 0.0 if heard is None else self.history.answered_s - heard.answered_s
-
     def _heard_of(self, subject: Subject) -> NodeView | None:
         """One that never pinged is booting, and a failed boot past `boot_fail_after` (D8)."""
         record = subject.own
@@ -194,7 +189,8 @@ class NodeJudge:
         return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad=False)
 
     def _booting_for(self, subject: Subject) -> Measured:
-        return {"silent_s": self.silence(subject.own), "limit_s": self.settings.boot_fail_after}
+        silent_s = silent_for(subject.own, self.history)
+        return {"silent_s": silent_s, "limit_s": self.settings.boot_fail_after}
 
     def _until_booted(self, subject: Subject, measures: Measured) -> Wait:
         if self.clock is None:
@@ -267,7 +263,7 @@ class NodeJudge:
         settings, clock = self.settings, self.clock
         node, record = subject.node, subject.own
         return Silence(
-            silent_s=self.silence(record),
+            silent_s=silent_for(record, self.history),
             window_s=settings.node_stale_after,
             quiet_s=None if clock is None else quiet_for(record, clock, self.snapshot),
             quiet_window_s=window_of(record, settings),
@@ -355,7 +351,7 @@ class NodeJudge:
             if not mine or record.last_ping_at is None:
                 continue
             # As with D8, time in which no ping could arrive is no silence.
-            silent_s = self.silence(record)
+            silent_s = silent_for(record, self.history)
             if silent_s > settings.node_stale_after:
                 continue
             busy = self.state_of(record) is WorkerState.BUSY

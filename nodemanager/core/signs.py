@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodemanager.core.history import History
 from nodemanager.core.model import Record, RecordState, WorkerState
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.snapshot import Snapshot
@@ -45,6 +46,17 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
     if future is not None and (future.version, future.stamp) == (record.version, newest):
         return max(age, snapshot.now - future.seen_at)
     return age
+
+
+def silent_for(record: Record, history: History) -> float:
+    """Seconds of silence over time in which the store answered pings (D8)."""
+    heard = history.heard.get(record.uuid)
+    return 0.0 if heard is None else history.answered_s - heard.answered_s
+
+
+def waits_for_first_ping(record: Record) -> bool:
+    """Claimed, and its node never pinged (C21)."""
+    return record.claim is not None and record.first_ping_at is None and record.last_ping_at is None
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:

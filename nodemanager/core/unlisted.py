@@ -1,8 +1,10 @@
-"""Records that keep pinging while no listing shows their node (SAFETY.md P6).
+"""Records whose node no listing shows, and that should have one (SAFETY.md P6, D13).
 
-The cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
-that the listing is short: what rests on listings waits until it is whole. One that it denies for
-longer than `node_stale_after` is no node of ours: whoever pings has but its secret.
+They keep pinging; or they were claimed for a node that never pinged, for `boot_fail_after`. The
+cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
+that the listing is short: what rests on listings waits until it is whole. One that pings, and that
+the cloud denies for longer than `node_stale_after`, is no node of ours: whoever pings has but its
+secret. One that never pinged, and that the cloud has, is a failed boot.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ASK_LIMIT, Settings
+from nodemanager.core.signs import silent_for, waits_for_first_ping
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
 
@@ -30,12 +33,14 @@ class Unlisted:
 
     The measures of PINGING_UNLISTED have `denied_s`, for how long it was denied without a break by
     all there is to ask by, where it was. `short` says that the listing lacks a node that is there
-    and bears our tag.
+    and bears our tag. `unheard` are the nodes, by record uuid, that are there and never pinged in
+    time (D13).
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
+    unheard: Mapping[str, CloudNode] = field(default_factory=dict)
 
     @property
     def short(self) -> bool:
@@ -57,11 +62,12 @@ NOTHING = Unlisted()
 
 
 def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
-    """Who pings without being listed, and what the cloud says of them."""
+    """Who should have a node that is listed, and what the cloud says of it."""
     history, now = snapshot.history, snapshot.now
     if not history.absence or history.records is None or history.clock is None:
         return NOTHING
     verdicts: dict[str, Verdict] = {}
+    unheard: dict[str, CloudNode] = {}
     ask: list[str] = []
     ask_tagged: list[str] = []
     for record in history.records.items:
@@ -73,13 +79,51 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         verdict = _verdict(record, absence.first_at, snapshot, settings)
         if verdict is not None:
             verdicts[record.uuid] = verdict
-        if not (_is_alive(verdict) or _keeps_pinging(record, absence.first_at, snapshot, settings)):
+        if waits_for_first_ping(record):
+            is_missed = overdue_s(record, snapshot, settings) > 0
+            node = _unheard(record, snapshot, settings)
+            if node is not None:
+                unheard[record.uuid] = node
+        else:
+            is_missed = _keeps_pinging(record, absence.first_at, snapshot, settings)
+        if not (is_missed or _is_alive(verdict)):
             continue
-        if record.instance_id is not None and may_ask(history, record.instance_id, now, settings):
-            ask.append(record.instance_id)
+        node_id = _id_of(record, snapshot)
+        if node_id is not None and may_ask(history, node_id, now, settings):
+            ask.append(node_id)
         if may_ask(history, record.uuid, now, settings):
             ask_tagged.append(record.uuid)
-    return Unlisted(verdicts, _longest_unasked(ask, history), _longest_unasked(ask_tagged, history))
+    by_id, by_tag = _longest_unasked(ask, history), _longest_unasked(ask_tagged, history)
+    return Unlisted(verdicts, by_id, by_tag, unheard)
+
+
+def _id_of(record: Record, snapshot: Snapshot) -> str | None:
+    """The id of its node: as its claim or a ping says, or as the create answered."""
+    expected = snapshot.expected.get(record.uuid)
+    if record.instance_id is not None or expected is None or not waits_for_first_ping(record):
+        return record.instance_id
+    return expected.node_id if expected.incarnation == record.incarnation else None
+
+
+def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
+    """How long a claim's silence exceeds the time that its node has to boot (D8)."""
+    return silent_for(record, snapshot.history) - settings.boot_fail_after
+
+
+def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
+    """The one node of a claim that the cloud has, asked when its first ping was overdue (D13)."""
+    history, found = snapshot.history, {}
+    fresh_s = min(overdue_s(record, snapshot, settings), settings.poll_stale_after)
+    for key in _keys(record, snapshot):
+        answer = history.asked.get(key)
+        if answer is None or answer.is_past or snapshot.now - answer.said_at >= fresh_s:
+            continue
+        tags = record.uuid, record.incarnation
+        for node in answer.nodes:
+            if not node.is_absent and (node.tags.record, node.tags.incarnation) == tags:
+                found[node.id] = node
+    # Two candidates are none (P2).
+    return found.popitem()[1] if len(found) == 1 else None
 
 
 def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
@@ -127,18 +171,19 @@ def _verdict(
     record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """What the cloud said of it, by id and by tag, since it was missed."""
-    asked = [snapshot.history.asked.get(key) for key in _keys(record)]
+    node_id = _id_of(record, snapshot)
+    asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
     for answer in answers:
-        alive = [node for node in answer.nodes if _is_of(node, record)]
+        alive = [node for node in answer.nodes if _is_of(node, record, node_id)]
         late = answer.said_at <= absent_since
         # A denial from before it was missed is none; one that was there is there until denied.
         if alive and not (late and answer.is_past):
             return _found(record, alive[0], answer, snapshot, settings)
         if not alive and not late and (denied is None or answer.at > denied.at):
             denied = answer
-    if denied is None:
+    if denied is None or waits_for_first_ping(record):
         return None
     measures: dict[str, object] = {"age_s": snapshot.now - denied.at, "attempt": denied.times}
     denied_s = denied_for(record, asked, absent_since, snapshot.now, settings)
@@ -147,9 +192,9 @@ def _verdict(
     return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
 
 
-def _keys(record: Record) -> tuple[str, ...]:
-    by_tag = (record.uuid,)
-    return by_tag if record.instance_id is None else (record.instance_id, *by_tag)
+def _keys(record: Record, snapshot: Snapshot) -> tuple[str, ...]:
+    node_id = _id_of(record, snapshot)
+    return (record.uuid,) if node_id is None else (node_id, record.uuid)
 
 
 def denied_for(
@@ -193,10 +238,10 @@ def _found(
     return Verdict(Kind.KEEP, reason, record.uuid, measures)
 
 
-def _is_of(node: CloudNode, record: Record) -> bool:
+def _is_of(node: CloudNode, record: Record, node_id: str | None) -> bool:
     if node.is_absent:
         return False
-    if node.id == record.instance_id and not is_anothers(node, record):
+    if node.id == node_id and not is_anothers(node, record):
         return True
     return node.tags.record == record.uuid and node.tags.incarnation in (None, record.incarnation)
 

@@ -378,3 +378,22 @@ def test_once_the_image_is_there_nodes_are_booted_n32(make_rig: MakeRig) -> None
     rig.start()
     rig.turn(600)
     assert len(rig.nodes) == 1
+
+
+def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: MakeRig) -> None:
+    """D13: the cloud, asked by id, has it. Its record is freed as C20 says."""
+    rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
+    rig.jobs = (Job("job"),)
+    rig.fleet.mute = True
+    rig.start()
+    rig.turn(1)
+    (node,) = rig.nodes
+    rig.cloud.machines[node.id].listed = False
+    rig.jobs = ()
+    rig.turn(2 * HOUR)
+    assert rig.nodes == []
+    (gone,) = rig.lines("node.gone")
+    assert (gone["node"], gone["reason"]) == (node.id, "boot_failed")
+    (cleaned,) = rig.lines("record.cleaned")
+    assert (cleaned["record"], cleaned["reason"]) == (node.tags.record, "after_shutdown")
+    assert rig.cloud.calls["destroy"] == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -10,9 +10,11 @@ from nodemanager.actors.messages import Beat, DemandPolled
 from nodemanager.core.model import Job, Record, Tags, WorkerState
 from nodemanager.core.settings import ASK_AGAIN_S
 from nodemanager.errors import Conflict, StoreError
+from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, TickingClock, fail, first
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 
@@ -223,3 +225,34 @@ def test_many_that_turn_silent_at_once_are_all_kept(make_rig: MakeRig) -> None:
     rig.fleet.silent.clear()
     rig.turn(120)
     assert rig.lines("breaker.closed", cause="mass_silence")
+
+
+class StopsBeforeDestroy(MemoryJournal):
+    """The process is stopped right after a destroy was written down: `meanwhile` happens."""
+
+    meanwhile: Callable[[], None]
+
+    def intend(self, intents: Sequence[Intent]) -> None:
+        super().intend(intents)
+        if any(one.kind is IntentKind.DESTROY for one in intents):
+            self.meanwhile()
+
+
+def test_a_destroy_that_was_confirmed_long_ago_is_not_sent(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    """C11's not-after, D12: the process was stopped in between, and the node has work by now."""
+    journal = StopsBeforeDestroy(clock)
+    rig = make_rig(cloud=FakeCloud(clock), store=FakeStore(clock), journal=journal, min_nodes=0)
+    rig.fleet.state = WorkerState.IDLE
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+
+    def stopped_for_an_hour() -> None:
+        rig.fleet.state = WorkerState.BUSY
+        clock.advance(HOUR)
+        rig.fleet.beat()
+
+    journal.meanwhile = stopped_for_an_hour
+    rig.start()
+    rig.turn(600)
+    assert machine.node in rig.nodes

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, WorkerState
+from nodemanager.core import breaker as breakers
+from nodemanager.core.breaker import Cause
+from nodemanager.core.execute.books import still_expected
+from nodemanager.core.history import explained
+from nodemanager.core.marks import Mark
+from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import ASK_LIMIT
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.snapshot import Expected, Flight
 from tests.core.build import World, deny, in_vain, node, pinging_round, world
 
 
@@ -373,3 +378,273 @@ def test_an_operators_hold_keeps_a_denied_pinger_c9_p6() -> None:
     made.flags["holds"] = frozenset({"r1"})
     assert until_freed(made, within=40) is None
     assert made.of_record("r1").reason is Reason.HELD
+
+
+# A claim whose node is never listed and never pings (D13).
+
+
+def unheard(*, rounds: int = 10, **fields: Any) -> tuple[World, CloudNode]:
+    """A claim that waits for its first ping, and its node, which no listing shows.
+
+    The eleventh round is the first in which it has been silent for longer than boot_fail_after.
+    """
+    made = world(max_nodes=4, min_nodes=0, boot_fail_after=600.0)
+    made.add_record("r1", **{"pinged": False, "instance_id": "i-r1", **fields})
+    born = node("r1", created_at=made.ago(0.0))
+    made.round(rounds)
+    return made, born
+
+
+def again(made: World, rounds: int = 1) -> None:
+    for _ in range(rounds):
+        made.advance(60.0)
+        made.round()
+
+
+def test_a_created_node_that_nobody_sees_or_hears_is_asked_for_and_a_failed_boot_d13():
+    made, born = unheard()
+    assert made.last is not None
+    assert (made.last.ask, made.last.ask_tagged) == ((), ())
+    again(made)
+    assert (made.last.ask, made.last.ask_tagged) == (("i-r1",), ("r1",))
+    assert made.destroyed == []
+    made.answer({"i-r1": born})
+    again(made)
+    order = made.shutdown_order("i-r1")
+    assert order.reason is Reason.BOOT_FAILED
+    assert (order.record, order.incarnation, order.size) == ("r1", "r1-life1", "small")
+    assert order.measures["silent_s"] > order.measures["limit_s"] == 600.0
+
+
+def overdue(**fields: Any) -> tuple[World, CloudNode]:
+    made, born = unheard(rounds=11, **fields)
+    assert made.last is not None
+    assert made.last.ask_tagged == ("r1",)
+    return made, born
+
+
+def test_without_an_answer_nothing_is_destroyed_or_forgotten_d13():
+    made, _ = overdue()
+    again(made, 3)
+    assert made.destroyed == []
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+
+
+@pytest.mark.parametrize("state", [None, CloudState.TERMINATED])
+def test_one_that_the_cloud_has_not_is_no_failed_boot_and_its_claim_expires_d13(
+    state: CloudState | None,
+):
+    made, born = overdue()
+    made.answer({"i-r1": None if state is None else replace(born, state=state)})
+    again(made)
+    assert made.destroyed == []
+    assert made.of_record("r1").reason is Reason.CLAIM_WITHIN_WINDOW
+    again(made, 6)
+    assert made.cleaned == ["r1"]
+
+
+def test_the_listing_that_lacks_it_is_short_and_frees_nothing_d13():
+    made, born = overdue()
+    made.add_record("r9", quiet=9000.0)
+    made.answer({"i-r1": born})
+    again(made, 3)
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+    assert made.of_record("r9").reason is Reason.LISTING_SHORT
+    assert made.cleaned == []
+
+
+def test_where_its_id_is_not_known_it_is_found_by_its_tag_d13():
+    made, born = overdue(instance_id=None)
+    assert made.last is not None
+    assert made.last.ask == ()
+    made.answer_tags({"r1": (born,)})
+    again(made)
+    assert made.destroyed == ["i-r1"]
+
+
+def test_where_no_claim_names_it_the_id_is_what_the_create_answered_d13():
+    made, born = unheard(instance_id=None)
+    made.flags["expected"] = {"r1": Expected("i-r1", "small", made.now, "r1-life1")}
+    again(made, 2)
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+    made.answer({"i-r1": born})
+    again(made)
+    assert made.destroyed == ["i-r1"]
+
+
+def test_what_was_created_for_another_life_of_its_record_is_not_asked_for_d13():
+    made, _ = unheard(instance_id=None)
+    made.flags["expected"] = {"r1": Expected("i-old", "small", made.now, "r1-life0")}
+    again(made, 2)
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(NO_TAGS, id="none"),
+        pytest.param(node("r2").tags, id="another record's"),
+        pytest.param(node("r1", life=2).tags, id="another life's"),
+        pytest.param(node("r1", pool="other").tags, id="another pool's"),
+    ],
+)
+def test_one_without_our_tags_is_not_destroyed_d11_d13(tags: Tags):
+    made, born = overdue()
+    made.answer({"i-r1": replace(born, tags=tags)})
+    again(made, 2)
+    assert made.destroyed == []
+
+
+def test_two_nodes_of_one_claim_are_both_kept_p2_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.answer_tags({"r1": (born, replace(born, id="i-twin"))})
+    again(made)
+    assert made.destroyed == []
+
+
+def test_an_answer_from_before_its_ping_was_overdue_says_nothing_d13():
+    made, born = unheard()
+    made.answer({"i-r1": born})
+    again(made, 2)
+    assert made.destroyed == []
+
+
+def test_an_old_answer_says_nothing_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    again(made, 2)
+    assert made.destroyed == ["i-r1"]
+    again(made, 10)
+    assert made.destroyed == []
+
+
+def test_one_that_pings_after_the_answer_is_no_failed_boot_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.ping("r1")
+    again(made)
+    assert made.destroyed == []
+
+
+def test_one_that_is_listed_after_all_is_judged_as_all_others_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.nodes.append(born)
+    again(made)
+    assert made.view("i-r1").verdict.reason is Reason.BOOT_FAILED
+    assert made.destroyed == ["i-r1"]
+    made.nodes.clear()
+    again(made)
+    assert made.destroyed == []
+
+
+def test_time_in_which_the_store_did_not_answer_is_no_silence_d8_d13():
+    made = world(max_nodes=1, min_nodes=0, boot_fail_after=600.0)
+    made.add_record("r1", pinged=False, instance_id="i-r1")
+    for _ in range(30):
+        made.advance(60.0)
+        made.poll_records(answers=False)
+        made.advance(0.5)
+        made.poll_cloud()
+        made.plan()
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param({"lease": False}, [], id="lease"),
+        pytest.param({"paused": Mark("me", 0.0)}, [], id="pause"),
+        pytest.param({"read_only": "another store"}, [], id="read only"),
+        pytest.param({"holds": frozenset({"i-r1"})}, [], id="its hold"),
+        pytest.param({"holds": frozenset({"r1"})}, [], id="its record's hold"),
+        pytest.param({"destroyed_lately": 5}, [], id="cap"),
+        pytest.param({"destroyed_lately": 4}, ["i-r1"], id="just below the cap"),
+        pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, [], id="in flight"),
+        pytest.param({"gone": {"i-r1": 1e9}}, [], id="gone"),
+    ],
+)
+def test_what_forbids_any_shutdown_forbids_this_one_d9_d13(
+    flags: dict[str, Any], expected: list[str]
+):
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.flags |= flags
+    again(made)
+    assert made.destroyed == expected
+
+
+def test_an_open_breaker_forbids_it_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.breaker = breakers.opened(made.breaker, Cause.WRITES_FAIL, frozenset(), made.now, {})
+    again(made)
+    assert made.destroyed == []
+
+
+def test_what_the_cloud_said_before_it_was_gone_is_forgotten_d13():
+    made, born = overdue()
+    made.answer({"i-r1": born})
+    made.answer_tags({"r1": (born,)})
+    made.history = explained(made.history, ["i-r1"])
+    again(made)
+    assert made.destroyed == []
+    assert made.of_record("r1").reason is Reason.CLAIM_WITHIN_WINDOW
+
+
+# How long a created node is remembered by its id (P4, D13).
+
+
+def kept(made: World, one: Expected) -> bool:
+    assert made.last is not None
+    left = still_expected({"r1": one}, made.history, made.last.pairs, made.now, made.settings)
+    return "r1" in left
+
+
+def test_a_created_node_that_no_listing_shows_is_remembered_until_it_is_called_gone_d13():
+    made, born = unheard(instance_id=None)
+    one = Expected("i-r1", "small", made.now - 660.0, "r1-life1")
+    made.flags["expected"] = {"r1": one}
+    assert kept(made, one)
+    assert not kept(made, replace(one, node_id=None))
+    assert not kept(made, replace(one, incarnation="r1-life0"))
+    made.answer({"i-r1": born})
+    assert kept(made, one)
+    made.answer({"i-r1": None})
+    assert kept(made, one)
+    made.advance(30.0)
+    made.answer({"i-r1": None})
+    assert not kept(made, one)
+    made.answer({"i-r1": replace(born, state=CloudState.TERMINATED)})
+    assert not kept(made, one)
+
+
+def test_a_denial_of_a_young_node_is_none_d3_d13():
+    made, _ = unheard(instance_id=None)
+    made.with_settings(visible_after=9000.0)
+    one = Expected("i-r1", "small", made.now - 660.0, "r1-life1")
+    for _ in range(2):
+        made.answer({"i-r1": None})
+        made.advance(30.0)
+    assert kept(made, one)
+    made.with_settings(visible_after=0.0)
+    assert not kept(made, one)
+
+
+def test_a_created_node_that_is_listed_or_pings_is_not_remembered_for_its_id_d13():
+    made, born = unheard(instance_id=None)
+    one = Expected("i-r1", "small", made.now - 660.0, "r1-life1")
+    made.nodes.append(replace(born, tags=NO_TAGS))
+    again(made)
+    assert not kept(made, one)
+    made.nodes.clear()
+    again(made)
+    assert kept(made, one)
+    made.ping("r1")
+    again(made)
+    assert not kept(made, one)

@@ -34,14 +34,12 @@ TABLE = (
         "polls",
         "Every configured poll is answered, whole, and the lease is held",
         "max_poll_time + the time-out of a call",
-        "",
     ),
     (
         "slot",
         "A slot whose node is gone is free (Liveness)",
         "its window + settle + max(2, absent_listings) rounds + a round for each "
         "max_cleans_per_cycle records + 3 rounds for the clock to agree (T1)",
-        "",
     ),
     (
         "wanted",
@@ -49,77 +47,66 @@ TABLE = (
         "leave room for",
         "3 rounds + boot_fail_after (a create in doubt, a quota's probe: D6) + the rest of a boot "
         "loop (B5); + node_stale_after where the store can't compare (U2)",
-        "N5",
     ),
     (
         "surplus",
         "An idle node beyond demand, min_nodes or max_nodes is shut down",
         "consecutive_idle_count + 1 words (the longer of a round and the ping interval) + "
         "3 rounds + one turn of shutdown_windows + action_timeout",
-        "N30",
     ),
     (
         "silent",
         "A node that will never ping (again) is shut down",
         "boot_fail_after, or node_stale_after once it pinged, past its boot grace, + 3 rounds + "
         "action_timeout + a turn for each max_shutdowns_per_cycle of such nodes",
-        "",
     ),
     (
         "unpaired",
         "A node of ours without a record is shut down (D7)",
         "the longer of boot_fail_after and node_stale_after + 4 rounds + action_timeout + a turn "
         "for each max_shutdowns_per_cycle of such nodes",
-        "",
     ),
     (
         "cloud_collapsed",
         "The breaker of a cloud listing closes: the lost are listed, or gone by id (B3)",
         "visible_after + 30 s + 4 rounds",
-        "",
     ),
     (
         "records_collapsed",
         "The breaker of a record listing closes once the lost records are listed (B3)",
         "2 rounds",
-        "",
     ),
     (
         "mass_silence",
         "The breaker of mass silence closes once those nodes are heard, or ended by id (B3)",
         "a ping interval + visible_after + 30 s + 4 rounds",
-        "",
     ),
     (
         "false_clean",
         "The breaker of a false clean closes once the life is restored, or its node gone (B3)",
         "visible_after + 30 s + 6 rounds; + node_stale_after where the store can't compare",
-        "",
     ),
     (
         "writes_fail",
         "The breaker of failed writes closes once a probe write succeeds (B3)",
         "max_poll_time + 2 rounds",
-        "",
     ),
     (
         "reset",
         "An operator's `breaker reset` closes it for every cause",
         "15 s",
-        "",
     ),
     (
         "restored",
         "A record freed by mistake is its node's again, where slot and record are still free and "
         "no operator reset the breaker for it (U8)",
         "6 rounds + the ping interval; + node_stale_after where the store can't compare",
-        "",
     ),
-    ("told", "Somebody is told that a record was freed and its node pings on (U8)", "300 s", ""),
-    ("inherited", "What a former run left open is taken up (R1)", "200 s", ""),
-    ("fence", "No node that lives is locked out of its record (C12)", "180 s", ""),
+    ("told", "Somebody is told that a record was freed and its node pings on (U8)", "300 s"),
+    ("inherited", "What a former run left open is taken up (R1)", "200 s"),
+    ("fence", "No node that lives is locked out of its record (C12)", "180 s"),
 )
-"""Name, what comes, within which time, and the findings whose mending will tighten it."""
+"""Name, what comes, and within which time."""
 
 
 @dataclass(frozen=True)

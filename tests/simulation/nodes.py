@@ -271,7 +271,7 @@ class NodeRules:
     ) -> None:
         now, node_id = self.world.engine.now, order.node_id
         self.memory[manager.name].ordered[node_id] = (now, order)
-        node = cloud.items.get(node_id)
+        node = cloud.items.get(node_id) or self._unlisted(order, ears, records, settings)
         if node is None:
             self._wrong("D1", manager, f"destroys {node_id}, which is not listed")
             return
@@ -290,6 +290,23 @@ class NodeRules:
                 self._wrong("D10", manager, f"destroys {node_id}, whose record is not listed")
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
+
+    def _unlisted(
+        self, order: ShutdownOrder, ears: Ears, records: Heard, settings: Settings
+    ) -> CloudNode | None:
+        """D13: as the cloud, asked lately, showed a failed boot whose record was never pinged."""
+        record = records.items.get(order.record or "")
+        if order.reason is not Reason.BOOT_FAILED or record is None or record.last_ping_at:
+            return None
+        answers = (*ears.by_id.get(order.node_id, ()), *ears.by_tag.get(record.uuid, ()))
+        since = self.world.engine.now - settings.poll_stale_after - EXACT_S
+        shown = [node for one in answers if one.at >= since for node in one.nodes]
+        return next((one for one in shown if self._is_unheard(one, order, record)), None)
+
+    def _is_unheard(self, node: CloudNode, order: ShutdownOrder, record: Record) -> bool:
+        tags = node.tags.record, node.tags.incarnation
+        its_own = node.id == order.node_id and tags == (record.uuid, record.incarnation)
+        return its_own and node.state is not CloudState.TERMINATED
 
     def _unpaired(
         self, rule: str, manager: Manager, node_id: str, ears: Ears, settings: Settings

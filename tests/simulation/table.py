@@ -151,14 +151,12 @@ def _switched(mutant: Mutant, caught: Catch | None) -> tuple[str, ...]:
 
 def bounds() -> str:
     """The table of fault-model.rst: what must come in the calm, and by when."""
-    text = ".. list-table::\n   :header-rows: 1\n   :widths: 15 35 40 10\n\n"
-    for name, *cells in (("Bound", "What comes", "Within", "Finding"), *TABLE):
+    text = ".. list-table::\n   :header-rows: 1\n   :widths: 15 40 45\n\n"
+    for name, *cells in (("Bound", "What comes", "Within"), *TABLE):
         mark = "   * - "
         for cell in (f"``{name}``" if cells[0] != "What comes" else name, *cells):
-            text += textwrap.fill(
-                cell, 100, initial_indent=mark, subsequent_indent=" " * 7
-            ).rstrip()
-            text += "\n" if cell else mark.rstrip() + "\n"
+            text += textwrap.fill(cell, 100, initial_indent=mark, subsequent_indent=" " * 7)
+            text += "\n"
             mark = "     - "
     return text
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.backlog_run import Step as ItemStep
 from nodemanager.core.demand import after_refusal, after_success
-from nodemanager.core.history import Records
+from nodemanager.core.history import Asked, History, Records
+from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import ASK_AGAIN_S, Settings
+from nodemanager.core.signs import waits_for_first_ping
 from nodemanager.core.snapshot import Expected, Limits
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import RemoteError
@@ -230,3 +232,52 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return books
         case Restored() | NotRestored() | ItemEnded():
             return books
+
+
+def still_expected(
+    expected: Mapping[str, Expected],
+    history: History,
+    pairs: Pairs,
+    now: float,
+    settings: Settings,
+) -> Mapping[str, Expected]:
+    """Without the nodes that paired or ended since, or did not come within boot_fail_after (P4).
+
+    One whose id is known stays longer while no listing shows it, its claim waits for a ping, and
+    the cloud does not call it gone: it is asked for by that id (D13). One that was perhaps created
+    goes once its record's node pings: until then a later listing that is older than the claim must
+    not hide it.
+    """
+    if not expected:
+        return expected
+    cloud, records = history.cloud, history.records
+    ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+    items = records.items if records is not None else ()
+    heard = {one.incarnation for one in items if one.last_ping_at is not None}
+    waiting = {(one.uuid, one.incarnation) for one in items if waits_for_first_ping(one)}
+
+    def stays(uuid: str, one: Expected) -> bool:
+        if one.node_id in pairs.record_of or one.node_id in ended:
+            return False
+        if one.node_id is None and one.incarnation in heard:
+            return False
+        if now - one.since <= settings.boot_fail_after:
+            return True
+        if one.node_id is None or one.node_id in history.present:
+            return False
+        answer = history.asked.get(one.node_id)
+        is_gone = answer is not None and _is_gone(answer, one.since, settings)
+        return (uuid, one.incarnation) in waiting and not is_gone
+
+    return {uuid: one for uuid, one in expected.items() if stays(uuid, one)}
+
+
+def _is_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
+    """Whether the cloud, asked by id, calls a node gone: terminated, or twice unknown (D3)."""
+    denied_since = answer.denied_since
+    if denied_since is None:
+        return False
+    if answer.nodes or settings.visible_after == 0:
+        return True
+    is_old = denied_since - created_at > settings.visible_after
+    return is_old and answer.at - denied_since >= ASK_AGAIN_S
