@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.messages import Ref
@@ -45,10 +44,10 @@ class Crew:
             next_key, message = self._waiting.popleft()
             self.give(next_key, message)
 
-    def drop_waiting(self, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Forget orders that nobody has begun, where their key is `wanted`; these keys."""
-        keys = [key for key, _ in self._waiting if wanted(key)]
-        self._waiting = deque(one for one in self._waiting if not wanted(one[0]))
+    def drop_waiting(self) -> list[str]:
+        """Forget the orders that nobody has begun; their keys."""
+        keys = [key for key, _ in self._waiting]
+        self._waiting.clear()
         return keys
 
     def has(self, key: str) -> bool:

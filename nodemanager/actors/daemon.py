@@ -593,8 +593,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
 
     def on_Stop(self, message: Stop) -> None:
         self._stopping = message
-        self._withdraw_setups()
-        self._setups.drop_waiting()
+        self._runner.drop(Action.SETUP, self._setups.drop_waiting())
         self._runner.drop(Action.SHUTDOWN, self._shutdowns.drop_waiting())
         self._cleaner.drop_waiting()
         # A step under way ends by itself.

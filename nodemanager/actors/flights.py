@@ -86,21 +86,21 @@ class Flights:
 
     def workflow_ended(self, end: End, now: float) -> None:
         """It blocks its record and node no more; a listing that began before shows what was."""
-        about, action = end.about, end.key.action
+        about, action, since = end.about, end.key.action, end.since
+        if since is None and action is not Action.CLEAN:
+            return
         for id in (about.record, about.node):
             # A drain changes nothing that a record or node is judged by.
             if id is not None and action is not Action.DRAIN:
                 self.touched[id] = now
         if action is Action.CLEAN:
             self._clean_ended(end, now)
-        elif end.since is None:
-            return
         elif action is Action.PRUNE:
             self._cleaned_at.append(now)
-        elif action is Action.SETUP and end.state.is_written:
+        elif action is Action.SETUP and end.state.is_written and since is not None:
             # A node to be until it is listed with the claim (U6).
             if about.record is not None:
-                self._landed[about.record] = (Flight("setup", end.since), now)
+                self._landed[about.record] = (Flight("setup", since), now)
             else:
                 self._doubtful.append((end.order.size.name, now))
 

@@ -50,11 +50,6 @@ class SetupDesk(RestoreDesk):
             window=self._settings.claim_window,
         )
 
-    def _withdraw_setups(self) -> None:
-        """Take back what no worker has begun; adoptions share the workers, and are left waiting."""
-        dropped = self._setups.drop_waiting(lambda key: not key.startswith("adopt "))
-        self._runner.drop(Action.SETUP, dropped)
-
     def learn(self, one: Learned) -> None:
         """What workflows leave behind for the plans."""
         now = self._clock.boottime()

@@ -15,7 +15,15 @@ from nodemanager.core.asking import Answers, TagAnswers, cloud_answered, may_ask
 from nodemanager.core.bearers import is_anothers
 from nodemanager.core.breaker import Breaker, Cause, opened, with_changed
 from nodemanager.core.history import History, Records
-from nodemanager.core.model import CloudNode, CloudState, FreedLife, LatePing, Record, life_key
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    FreedLife,
+    LatePing,
+    Listing,
+    Record,
+    life_key,
+)
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import (
@@ -405,6 +413,12 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
     block = standing_block(snapshot, settings, polls=False, breaker=False)
     if block is not None and block[0] is not Reason.NOT_AUTHORISED:
         return keep(uuid, block[0], **block[1])
+    return _no_room(life, records, snapshot) or _judge_sighting(life, snapshot.history)
+
+
+def _no_room(life: FreedLife, records: Listing[Record], snapshot: Snapshot) -> Verdict | None:
+    """Why the record as it is listed can't take its life back, where it can't."""
+    uuid = life.record
     record = next((one for one in records.items if one.uuid == uuid), None)
     if record is None:
         return keep(uuid, Reason.RECORD_DELETED)
@@ -417,11 +431,16 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
     for other in records.items:
         if life.slot is not None and other.slot_number == life.slot:
             return keep(uuid, Reason.SLOT_TAKEN, held_by=other.uuid)
-    if not _has_been_seen(life, snapshot.history):
-        blind = _nothing_to_ask_by(life, snapshot.history)
-        reason = Reason.UNVERIFIABLE if blind else Reason.EVIDENCE_MISSING
-        return keep(uuid, reason, node=life.node_id)
-    return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, uuid, {"slot": life.slot})
+    return None
+
+
+def _judge_sighting(life: FreedLife, history: History) -> Verdict:
+    """A life is given back once the cloud has shown its very node."""
+    if _has_been_seen(life, history):
+        return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, life.record, {"slot": life.slot})
+    blind = _nothing_to_ask_by(life, history)
+    reason = Reason.UNVERIFIABLE if blind else Reason.EVIDENCE_MISSING
+    return keep(life.record, reason, node=life.node_id)
 
 
 def _has_been_seen(life: FreedLife, history: History) -> bool:

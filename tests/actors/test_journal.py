@@ -189,12 +189,15 @@ def test_a_record_that_is_due_to_a_destroy_is_freed_once_the_journal_heals(
     _, record = rig.fleet.add_node(age=10 * HOUR)
     rig.cloud.on("destroy", first(lambda: memory(rig).fail("the disk is full")))
     rig.start()
-    until(rig, "node.gone", within=600)
+    until(rig, "journal.failed", within=600)
     rig.turn(120)
+    # That it is gone, and the clean that follows, are written down as one.
+    assert rig.lines("node.gone") == []
     assert rig.store.rows[record.uuid].slot_number is not None
     assert rig.store.calls["clean"] == 0
 
     memory(rig).heal()
+    until(rig, "node.gone", within=60)
     until(rig, "record.cleaned", within=400, record=record.uuid, reason="after_shutdown")
     rig.turn(60)
     assert rig.journal.open_intents() == ()

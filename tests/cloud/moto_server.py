@@ -196,6 +196,11 @@ class MotoServer:
         with self._lock:
             self.faults.append(Fault(action, **how))
 
+    def heal(self, action: str) -> None:
+        """Nothing goes wrong with it any more."""
+        with self._lock:
+            self.faults = [fault for fault in self.faults if fault.action != action]
+
     def called(self, action: str) -> list[Call]:
         """The requests for `action` so far."""
         with self._lock:

@@ -52,6 +52,13 @@ class Moto:
         """The next call of `action` does its work, and nobody hears of it."""
         self._ask({"lose": action})
 
+    def fail(self, action: str) -> None:
+        """Every call of `action` is answered 500, and does nothing, until `heal`."""
+        self._ask({"fail": action})
+
+    def heal(self, action: str) -> None:
+        self._ask({"heal": action})
+
     def calls(self, action: str) -> list[dict[str, str]]:
         """The parameters of every call of `action` so far."""
         called: list[dict[str, str]] = self._ask({"called": action})["calls"]
@@ -113,7 +120,7 @@ class Moto:
 
 
 def serve(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.moto_server import MotoServer, lost
+    from tests.cloud.moto_server import MotoServer, lost, plain
 
     def answer(**what: object) -> None:
         print(json.dumps(what), file=answers, flush=True)
@@ -124,6 +131,12 @@ def serve(orders: TextIO, answers: TextIO) -> None:
         order = json.loads(line)
         if "lose" in order:
             server.fault(order["lose"], after=lost)
+            answer()
+        elif "fail" in order:
+            server.fault(order["fail"], times=sys.maxsize, before=plain(500, ""))
+            answer()
+        elif "heal" in order:
+            server.heal(order["heal"])
             answer()
         else:
             answer(calls=[call.params for call in server.called(order["called"])])

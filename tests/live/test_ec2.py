@@ -198,24 +198,27 @@ def test_the_record_of_the_terminated_instance_is_cleaned_past_the_window(
     assert len(daemon.lines("node.created")) == 3
 
 
-def test_a_create_whose_answer_was_lost_is_found_by_its_tag_and_not_repeated(
+def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node(
     cluster: Ec2Cluster, daemon: Daemon, registry: Registry
 ):
+    """U9: with the same client token, so that EC2 answers with the instance it made."""
     moto, before = cluster.moto, daemon.last()
     known, sent = set(moto.instances()), len(moto.calls("RunInstances"))
     moto.lose_next("RunInstances")
     cluster.want(2)
 
     failed = daemon.wait_for("node.setup_failed", after=before)
+    created = daemon.wait_for("node.created", after=failed)
     found = daemon.wait_for("node.paired", after=before)
     daemon.wait_for("node.keep", after=found, node=found["node"], reason="window_closed")
 
     assert (failed["action"], failed["definite"]) == ("create", "false")
-    assert found["record"] == failed["record"]
-    assert set(moto.instances()) - known == {found["node"]}
-    assert len(moto.calls("RunInstances")) == sent + 1
+    assert created["record"] == found["record"] == failed["record"]
+    assert set(moto.instances()) - known == {created["node"]} == {found["node"]}
     tokens = [call["ClientToken"] for call in moto.calls("RunInstances")]
-    assert len(set(tokens)) == len(tokens)
+    assert len(tokens) == sent + 2
+    assert tokens[-1] == tokens[-2]
+    assert len(set(tokens)) == len(tokens) - 1
     claim = claim_of(registry.row(found["record"]))
     assert claim is not None
     assert claim["incarnation"] == tokens[-1]
@@ -262,8 +265,10 @@ def test_sigterm_amid_boots_leaves_nothing_half_done(cluster: Ec2Cluster, daemon
     registry = Registry(server.url_of("registry"), TOKEN)
     claimed = {uuid for uuid, row in registry.rows().items() if claim_of(row)}
     tagged = {tags["nodemanager-record"] for tags in cluster.moto.tags().values()}
-    failed = {line["record"] for line in daemon.lines("node.setup_failed", after=before)}
-    assert claimed - tagged <= failed
+    # Claimed, and not sent on: the next run finds their release begun (U10).
+    withdrawn = daemon.lines("node.setup_withdrawn", after=before, reason="stopping")
+    failed = daemon.lines("node.setup_failed", after=before)
+    assert claimed - tagged <= {line["record"] for line in (*failed, *withdrawn)}
     assert tagged <= claimed
     assert claimed == {line["record"] for line in daemon.lines("record.claimed", after=before)}
 
@@ -288,6 +293,7 @@ def test_sigterm_while_the_cloud_hangs_ends_it_soon_after_the_call_s_time_out(
     cluster: Ec2Cluster,
 ):
     daemon = cluster.daemons[-1]
+    until("a listing", lambda: "cloud" in cluster.status(daemon)["polls"], told=daemon.told)
     with cluster.moto.frozen():
         until(
             "a listing that takes long",

@@ -25,10 +25,9 @@ MUTANTS = (
     TextMutant(
         "R1",
         "a destroy is concluded before the clean that it leads to is written down",
-        "actors/shutdown_desk.py",
-        "        if order.record is not None and order.reason is not Reason.UNPAIRED:\n",
-        "        self._conclude(destroy_key(order.node_id), Outcome.GONE.value)\n"
-        "        if order.record is not None and order.reason is not Reason.UNPAIRED:\n",
+        "actors/runner.py",
+        "        if not self._scribe.commit(opened, ended):\n",
+        "        self._scribe.commit((), ended)\n        if not self._scribe.commit(opened, ()):\n",
         "tests/actors/test_write_ahead.py::"
         "test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1",
     ),
@@ -44,10 +43,10 @@ MUTANTS = (
     TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
-        "actors/recovery.py",
-        "            if records.started_at <= one.since:\n                continue\n",
-        "",
-        "tests/actors/test_write_ahead.py::"
+        "core/execute/setup.py",
+        "state.since is None or listing.started_at <= state.since:",
+        "state.since is None:",
+        "tests/execute/test_setup.py::"
         "test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5",
     ),
     TextMutant(
@@ -62,8 +61,8 @@ MUTANTS = (
         "U6",
         "a set-up that ended unclear counts no longer before a listing shows it",
         "actors/flights.py",
-        '            self._landed[uuid] = (Flight("setup", setup.since), now)',
-        "            pass",
+        '                self._landed[about.record] = (Flight("setup", since), now)',
+        "                pass",
         "tests/actors/test_write_ahead.py::"
         "test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",
     ),

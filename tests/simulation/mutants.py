@@ -13,11 +13,11 @@ from typing import Any
 from nodemanager.actors.daemon import NodeManagerDaemonActor
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.node_setup import NodeSetupActor
+from nodemanager.actors.node_shutdown import NodeShutdownActor
 from nodemanager.actors.operator_desk import OperatorDesk
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
-from nodemanager.actors.shutdown_desk import ShutdownDesk
 from nodemanager.core import (
     breaker,
     demand,
@@ -35,6 +35,7 @@ from nodemanager.core import (
 from nodemanager.core.coherence import Impossible
 from nodemanager.core.demand import Market
 from nodemanager.core.execute import clean
+from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.model import Listed
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.shutdown import NodeJudge
@@ -327,7 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 last_look._sign_of_life,
                 "order.is_exception and record.instance_id not in (None, order.instance_id)",
             ),
-            off(ShutdownDesk._gone, "order.reason is not Reason.UNPAIRED", "True"),
+            off(shutdowns._gone, "order.reason is Reason.UNPAIRED"),
             off(
                 last_look._sign_of_life,
                 "_is_alive(node, order) and (order.is_exception or bears(node, record))",
@@ -373,9 +374,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeSetupActor._claim,
-                "self._store.claim(order.boot.record, claim)",
-                "self._store.claim(self._store.read(order.boot.record.uuid) or order.boot.record, "
-                "claim)",
+                "self._store.claim(effect.record, claim)",
+                "self._store.claim(self._store.read(effect.record.uuid) or effect.record, claim)",
             ),
             # What stands here for the transaction of records.sql.
             off(CasStore.claim, "held.holds_anything and not renewed"),
@@ -480,10 +480,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "D3",
         "an accepted destroy is gone",
         (
-            off(
-                ShutdownDesk.on_NodeDestroyed,
-                "message.outcome is Outcome.GONE",
-                "message.outcome in (Outcome.GONE, Outcome.ACCEPTED)",
+            instead(
+                NodeShutdownActor._carry_out,
+                "self._cloud.destroy(node_id)",
+                "self._cloud.destroy(node_id) and Outcome.GONE",
             ),
         ),
     ),

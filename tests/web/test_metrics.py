@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.clock import ManualClock
 from nodemanager.core.model import LeftoverKind, Outcome
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.errors import QuotaExceeded
 from nodemanager.log import INFO
 from nodemanager.web.metrics import COUNTERS, Metrics
+from tests.fakes.clock import ManualClock
 
 ERROR = QuotaExceeded("full")
 COUNTED: list[tuple[Event, dict[str, Any], str, dict[str, str]]] = [

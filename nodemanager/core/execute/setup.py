@@ -325,7 +325,7 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
             return Step(_doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
     if block is not None:
-        return _released(order, record, _withdrawn(order, block), "withdrawn", seen)
+        return _released(order, record, _withdrawn(order, block, record), "withdrawn", seen)
     claim = record.claim or order.claim
     clock = seen.snapshot.history.clock
     age_s = 0.0 if clock is None else clock.now(seen.snapshot.now) - claim.at
@@ -496,12 +496,14 @@ def _released(
     return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
 
 
-def _withdrawn(order: SetUpOrder, block: Block) -> Step[State]:
+def _withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> Step[State]:
+    """`record` is the one that it has claimed."""
+    record = record or order.record
     fields = {
         **block[1],
         "reason": block[0],
+        **(_whose(record) if record is not None else {}),
         "size": order.size.name,
-        "record": order.record.uuid if order.record is not None else None,
         "plan": order.plan_id,
     }
     told = Told(Name.NODE_SETUP_WITHDRAWN, fields)

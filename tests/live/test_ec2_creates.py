@@ -1,0 +1,50 @@
+"""Creates that EC2's API answers 500, as a whole: booting goes on as soon as it does again (U9)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.harness import until
+from tests.live.moto_process import Moto
+from tests.live.test_ec2 import Ec2Cluster
+
+pytestmark = [pytest.mark.live]
+
+FAILS_S = 20.0
+BACK_WITHIN_S = 30.0
+NODES = 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Ec2Cluster]:
+    moto = Moto(tmp_path)
+    try:
+        made = Ec2Cluster(tmp_path / "cluster", moto)
+        try:
+            yield made
+        finally:
+            made.close()
+    finally:
+        moto.close()
+
+
+def test_three_nodes_come_within_30_s_of_the_end_of_20_s_of_errors_u9(cluster: Ec2Cluster) -> None:
+    moto = cluster.moto
+    moto.fail("RunInstances")
+    cluster.want(NODES)
+    daemon = cluster.start()
+    daemon.wait_for("node.setup_failed", count=NODES)
+    daemon.wait_for("node.boot_refused", reason="create_unclear")
+    time.sleep(FAILS_S)
+    assert moto.instances() == {}
+
+    moto.heal("RunInstances")
+    until("the nodes", lambda: len(moto.instances()) == NODES, BACK_WITHIN_S, told=daemon.told)
+    daemon.wait_for("node.created", count=NODES)
+
+    assert len({call["ClientToken"] for call in moto.calls("RunInstances")}) == NODES
+    assert not daemon.lines("record.cleaned")
