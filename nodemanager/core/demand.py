@@ -527,9 +527,12 @@ class Market:
             if self._is_over(price + size.price):
                 return Reason.AT_MAX_PRICE
         if limits.quota is not None:
-            # One more than was refused is tried again once in a while (D6).
-            probe = 1 if now - limits.quota_at > settings.boot_fail_after else 0
-            if self.existing + booted >= limits.quota + probe:
+            # One more than was refused is tried again once in a while (D6); one more than there
+            # are, where we did not know of all when it was.
+            quota = limits.quota
+            if now - limits.quota_at > settings.boot_fail_after:
+                quota = max(quota, self.existing) + 1
+            if self.existing + booted >= quota:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS

@@ -447,17 +447,21 @@ def test_busy_nodes_do_not_serve_it() -> None:
 # D6.
 
 
+@pytest.mark.parametrize("known", [pytest.param(0, id="of-none"), pytest.param(1, id="of-all")])
 @pytest.mark.parametrize(
     ("ago", "booted"),
     [pytest.param(1800.0, 0, id="rests"), pytest.param(1801.0, 1, id="probed-with-one")],
 )
-def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(ago: float, booted: int) -> None:
+def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(
+    known: int, ago: float, booted: int
+) -> None:
+    """With one more than there are, too, where it was refused while a listing showed none."""
     made = world(max_nodes=9)
     made.add_record("r1")
     made.add_node("r1")
     made.poll()
     pinging(made, WorkerState.BUSY)
-    limits = Limits(quota=1, quota_at=made.now - ago)
+    limits = Limits(quota=known, quota_at=made.now - ago)
     made.plan(demand=(Job("j", count=3),), limits=limits)
     assert len(made.booted) == booted
     assert refused(made)["small", Reason.AT_QUOTA] == 3 - booted

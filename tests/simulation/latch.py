@@ -108,8 +108,12 @@ class Latch:
         return (True, False) if judge is None else judge(self, part, pool, seen)
 
     def _cloud(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
-        """All are listed or gone: nothing is hidden in the calm."""
-        return False, False
+        """All are listed or gone, but for those that live on without the pool's tags (A5)."""
+        listed = {one.id for one in self.world.cloud.picture(pool.name, "both")}
+        away = {one.id for one in self.world.cloud.living()} & part.ids - listed
+        back = len(part.ids & listed)
+        enough = back >= (1 - pool.settings.collapse_fraction) * len(part.ids)
+        return bool(away) and not enough, False
 
     def _records(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         deleted = part.ids - self.world.registry.rows.keys()
