@@ -24,13 +24,29 @@ from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.runner import End, Runner, Running
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
-from nodemanager.core.execute.workflow import Action, Begin, Event, Key, Seen, State, Workflow
+from nodemanager.core.execute.workflow import (
+    Action,
+    Answered,
+    Begin,
+    Event,
+    Failed,
+    Key,
+    Seen,
+    State,
+    Step,
+    Workflow,
+)
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Leftover
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
 W = TypeVar("W")
+Move = tuple[str, str, str, tuple[str, ...], tuple[str, ...]]
+"""One transition: the state, what happens, the next state, the effects, and what it begins.
+
+"start", "resume" and "over" are where it comes from and where it goes.
+"""
 NOW = 100_000.0
 MAX_SCENES = 200_000
 
@@ -117,10 +133,42 @@ class Explored:
     transitions: int = 0
     states: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
+    moves: set[Move] = field(default_factory=set)
 
     def __str__(self) -> str:
         states = ", ".join(sorted(self.states))
         return f"{self.scenes} scenes, {self.transitions} transitions; states: {states}"
+
+
+class _Noted:
+    """A workflow, all of whose moves are noted."""
+
+    def __init__(self, workflow: Workflow[Any], moves: set[Move]) -> None:
+        self._workflow = workflow
+        self._moves = moves
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workflow, name)
+
+    def start(self, order: Any, seen: Seen) -> Step[Any]:
+        return self._note("start", "ordered", self._workflow.start(order, seen))
+
+    def on(self, state: Any, event: Event, seen: Seen) -> Step[Any]:
+        happens = type(event).__name__.lower()
+        if isinstance(event, Answered | Failed):
+            happens = f"{_name(event.effect)} {happens}"
+        return self._note(type(state).__name__, happens, self._workflow.on(state, event, seen))
+
+    def resume(self, state: Any, seen: Seen) -> Step[Any]:
+        step = self._workflow.resume(state, seen)
+        return self._note("resume", f"left as {type(state).__name__}", step)
+
+    def _note(self, of: str, happens: str, step: Step[Any]) -> Step[Any]:
+        to = "over" if step.state is None else type(step.state).__name__
+        effects = tuple(_name(effect) for effect in step.effects)
+        begins = tuple(one.action.name for one in step.begin)
+        self._moves.add((of, happens, to, effects, begins))
+        return step
 
 
 class _Stand:
@@ -243,6 +291,8 @@ class Explorer(Generic[W]):
         self.tiny = tiny
         self.max_faults = max_faults
         self.found = Explored()
+        noted: Any = _Noted(tiny.workflow, self.found.moves)
+        tiny.workflow = noted
         self._scenes: dict[str, Scene[W]] = {}
         self._came_from: dict[str, tuple[str, str]] = {}
         self._leads_to: dict[str, set[str]] = {}

@@ -25,6 +25,7 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import BadRequest
 from tests.core.build import POOL, incarnation_of, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 OURS = Tags(POOL, "r1", incarnation_of("r1"))
@@ -161,6 +162,7 @@ def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property:
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
+    assert differences(Adopt(), found.moves) == []
     assert found.states == {one.__name__ for one in Adopt.states}
     assert found.scenes > 100
 

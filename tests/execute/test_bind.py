@@ -17,6 +17,7 @@ from nodemanager.core.marks import Mark
 from nodemanager.core.model import Claim, Guarantee, Record
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 OURS, ANOTHER = 1, 2
@@ -119,6 +120,7 @@ def test_no_claim_is_told_anothers_node_whatever_happens(record_property: Any) -
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
+    assert differences(Bind(), found.moves) == []
     assert found.states == {one.__name__ for one in Bind.states}
     assert found.scenes > 100
 

@@ -30,6 +30,7 @@ from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import Conflict
 from tests.core.build import World, claim, incarnation_of, node, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 HOUR = 3600.0
@@ -306,6 +307,7 @@ def test_no_living_nodes_record_is_freed_and_no_fence_is_left_whatever_happens(
     record_property("explored", str(found))
     print(reason.value, guarantee.value, found)
     assert found.wrong == []
+    assert differences(Clean(), found.moves, is_all=False) == []
     assert found.scenes > 500
     fenced = {"Fencing", "Standing", "Unsure"} if guarantee is FENCED else {"GivenUp", "Checking"}
     assert reason is Reason.FENCE_LEFT or fenced < found.states

@@ -16,6 +16,7 @@ from nodemanager.core.model import Guarantee, Record
 from nodemanager.core.reasons import Reason
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import NOW, Explored, Explorer, Scene
 
 
@@ -114,6 +115,7 @@ def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
+    assert differences(Drain(), found.moves) == []
     assert found.states == {one.__name__ for one in Drain.states}
     assert found.scenes > 100
 

@@ -20,6 +20,7 @@ from nodemanager.core.model import Guarantee, Record
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, cleaned, node, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 CLEAN, CLAIMED, DELETED = "clean", "claimed", "deleted"
@@ -114,6 +115,7 @@ def test_no_record_that_anybody_has_is_deleted_whatever_happens(record_property:
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
+    assert differences(Prune(), found.moves) == []
     assert found.states == {one.__name__ for one in Prune.states}
     assert found.scenes > 100
 

@@ -20,6 +20,7 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.verdict import Verdict
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.core.build import claim, cleaned, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 FREE, BACK, ANOTHERS, DELETED = "free", "back", "another's", "deleted"
@@ -150,6 +151,7 @@ def test_no_record_that_anybody_has_is_written_over_whatever_happens(
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
+    assert differences(Restore(), found.moves) == []
     assert found.states == {one.__name__ for one in Restore.states}
     assert found.scenes > 100
 

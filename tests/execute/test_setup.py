@@ -27,6 +27,7 @@ from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import CREATE_WITHIN_S
 from nodemanager.errors import NoSuchRecord
 from tests.core.build import POOL, SMALL, World, world
+from tests.execute.drawn import differences
 from tests.execute.explorer import NOW, Explored, Explorer, Scene
 
 LIFE = "a-life"
@@ -157,6 +158,7 @@ def test_whatever_happens_a_set_up_makes_one_node_at_the_most(tokens: bool) -> N
     found = explored(tokens=tokens)
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
+    assert differences(SetUp(), found.moves, is_all=False) == []
     states = {one.__name__ for one in SetUp.states}
     assert found.states == (states if tokens else states - {"Waiting"})
 

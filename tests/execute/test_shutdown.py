@@ -26,6 +26,7 @@ from nodemanager.core.model import (
 from nodemanager.core.verdict import Verdict
 from tests.core.build import SMALL, World, node, world
 from tests.core.nodes import pinging
+from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
 STEP_S = 40.0
@@ -151,6 +152,7 @@ def test_no_node_that_works_is_sent_away_and_none_told_as_gone_that_lives() -> N
     found = explored()
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
+    assert differences(ShutDown(), found.moves) == []
     assert found.states == {one.__name__ for one in ShutDown.states}
 
 
