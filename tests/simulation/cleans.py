@@ -132,7 +132,7 @@ class CleanRules:
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
             if before is not None:
                 self.judged.setdefault(after.uuid, before)
-        elif after is not None and (what in ("unfence", "claim") or what.startswith("clean")):
+        elif after is not None and not after.fenced:
             self.fenced_at.pop(after.uuid, None)
             self.judged.pop(after.uuid, None)
         # The server takes an address away when another node pings with it: no sign of life.

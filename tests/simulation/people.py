@@ -90,7 +90,7 @@ class People:
         elif verb == "hold":
             self._hold(pool, self._name())
         elif verb == "release":
-            self._release_any(pool, self._name())
+            self._release(pool, self._name())
         elif verb == "reset":
             self._say(pool, verb, ResetBreaker)
         elif verb == "backlog":
@@ -137,10 +137,6 @@ class People:
         self._say(pool, "hold", HoldId, name, "wait for me", hears=told)
 
     def _release(self, pool: Pool, name: str) -> None:
-        pool.holds.discard(name)
-        self._say(pool, "release", ReleaseId, name, hears=lambda _: pool.holds.discard(name))
-
-    def _release_any(self, pool: Pool, name: str) -> None:
         """Another operator's hold may go by that name: once it was released, it stands no more."""
         stood, lost = name in pool.holds, pool.journal.lost
         # Its manager may be killed between the release and its answer.
