@@ -120,7 +120,8 @@ class Scribe:
         self._given_back = {**loaded.given_back, **self._given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
-        self._open |= {one.intent.key: one.intent for one in loaded.intents}
+        # A parked one is an operator's: nothing that ends under its key concludes it.
+        self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
         self._grounds |= grounds
         if journal.failure is not None:
             self._failed(JournalError(journal.failure))
@@ -211,14 +212,6 @@ class Scribe:
         cleans = (one for one in self._open.values() if one.kind in _FREEING)
         self._grounds |= {one.key: destroy for one in cleans if one.node == destroy.node}
 
-    def is_open(self, key: str) -> bool:
-        return key in self._open
-
-    def may_be_written(self, key: str) -> bool:
-        """Whether a write of it was, or may have been, sent: its pre-image was taken."""
-        intent = self._open.get(key)
-        return intent is not None and intent.pre_image is not None
-
     def conclude(self, key: str, outcome: str, **details: object) -> None:
         """What became of an open intent; nothing where there is none of that key."""
         intent = self._open.pop(key, None)
@@ -237,10 +230,13 @@ class Scribe:
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         """Counts a failed recovery; None when that could not be written, or there is none."""
         try:
-            return self._journal.recovery_failed(key, error)
+            counted = self._journal.recovery_failed(key, error)
         except JournalError as failed:
             self._failed(failed)
             return None
+        if counted is not None and counted.parked:
+            self._open.pop(key, None)
+        return counted
 
     # What must outlive us.
 
