@@ -77,6 +77,7 @@ def test_another_window_of_claims_is_replayed_though_each_keeps_the_one_it_was_m
         boot_fail_after=600,
         backlog="clean",
     )
+    rig.cloud.takes_client_tokens = False
     rig.cloud.always("create", fail(CloudError("timed out")))
     rig.start()
     rig.turn(1200)
