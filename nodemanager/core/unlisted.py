@@ -100,7 +100,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
 def _id_of(record: Record, snapshot: Snapshot) -> str | None:
     """The id of its node: as its claim or a ping says, or as the create answered."""
     expected = snapshot.expected.get(record.uuid)
-    if record.instance_id is not None or expected is None or not waits_for_first_ping(record):
+    if record.instance_id is not None or expected is None:
         return record.instance_id
     return expected.node_id if expected.incarnation == record.incarnation else None
 

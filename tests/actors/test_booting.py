@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import Job, Record, WorkerState
+from nodemanager.core.model import CloudNode, Guarantee, Job, Record, WorkerState
 from nodemanager.core.settings import CREATE_WITHIN_S
 from nodemanager.errors import (
     BadRequest,
@@ -397,3 +397,63 @@ def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: Mak
     (cleaned,) = rig.lines("record.cleaned")
     assert (cleaned["record"], cleaned["reason"]) == (node.tags.record, "after_shutdown")
     assert rig.cloud.calls["destroy"] == 1
+
+
+def hidden(rig: Rig, node: CloudNode) -> CloudNode:
+    rig.cloud.machines[node.id].listed = False
+    return node
+
+
+def test_a_failed_boot_that_nobody_sees_is_found_by_its_tag_after_a_restart(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    """D13: where the store can't compare, nothing but its tag says whose the node is then."""
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, max_nodes=2, boot_fail_after=600)
+    rig.jobs = (Job("job"),)
+    rig.fleet.mute = True
+    rig.start()
+    rig.turn(1)
+    (node,) = rig.nodes
+    rig.cloud.machines[node.id].listed = False
+    rig.jobs = ()
+    rig.kill()
+    rig.start()
+    rig.turn(HOUR)
+    assert rig.nodes == []
+    assert rig.lines("node.gone", node=node.id, reason="boot_failed")
+
+
+def test_a_failed_boot_that_nobody_sees_is_asked_for_by_the_id_that_the_create_answered(
+    make_rig: MakeRig, clock: TickingClock
+) -> None:
+    """D13: where no claim names its node, it is remembered for as long as its claim waits."""
+    store = FakeStore(clock, guarantee=Guarantee.FENCED)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, max_nodes=2, boot_fail_after=600)
+    rig.cloud.always("find_by_record", answer(lambda nodes: ()))
+    rig.cloud.on("create", answer(lambda node: hidden(rig, node)))
+    rig.jobs = (Job("job"),)
+    rig.fleet.mute = True
+    rig.start()
+    rig.jobs = ()
+    rig.turn(HOUR)
+    assert rig.nodes == []
+
+
+def test_while_a_failed_boot_that_nobody_sees_is_held_nothing_ends_it(make_rig: MakeRig) -> None:
+    """C9, D13. Once it is released it goes."""
+    rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
+    rig.jobs = (Job("job"),)
+    rig.fleet.mute = True
+    rig.start()
+    rig.turn(1)
+    (node,) = rig.nodes
+    machine = rig.cloud.machines[node.id]
+    machine.listed = False
+    rig.cloud.change(node.id, held=True)
+    rig.jobs = ()
+    rig.turn(2 * HOUR)
+    assert len(rig.nodes) == 1
+    rig.cloud.change(node.id, held=False)
+    rig.turn(HOUR)
+    assert rig.nodes == []

@@ -506,6 +506,35 @@ def test_two_nodes_of_one_claim_are_both_kept_p2_d13():
     assert made.destroyed == []
 
 
+def test_a_terminated_twin_is_no_rival_d13():
+    made, born = overdue()
+    made.answer_tags({"r1": (born, replace(born, id="i-twin", state=CloudState.TERMINATED))})
+    again(made)
+    assert made.destroyed == ["i-r1"]
+
+
+def test_the_record_of_one_found_without_tags_by_the_id_of_its_create_is_kept_d11_d13():
+    made, born = unheard(instance_id=None)
+    made.flags["expected"] = {"r1": Expected("i-r1", "small", made.now - 600.0, "r1-life1")}
+    again(made)
+    made.answer({"i-r1": replace(born, tags=NO_TAGS)})
+    again(made)
+    assert made.of_record("r1").reason is Reason.UNTAGGED
+    assert made.destroyed == []
+
+
+def test_one_whose_record_contradicts_another_is_kept_l4_d13():
+    made, born = overdue()
+    for number in range(2, 60):
+        made.add_record(f"r{number}", pinged=False, claimed=False, slot=None)
+    made.answer({"i-r1": born})
+    made.change("r2", slot_number=made.record("r1").slot_number)
+    again(made)
+    assert made.last is not None
+    assert made.last.aborted is None
+    assert made.destroyed == []
+
+
 def test_an_answer_from_before_its_ping_was_overdue_says_nothing_d13():
     made, born = unheard()
     made.answer({"i-r1": born})
@@ -538,7 +567,7 @@ def test_one_that_is_listed_after_all_is_judged_as_all_others_d13():
     assert made.view("i-r1").verdict.reason is Reason.BOOT_FAILED
     assert made.destroyed == ["i-r1"]
     made.nodes.clear()
-    again(made)
+    again(made, 3)
     assert made.destroyed == []
 
 
