@@ -187,9 +187,12 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
     """`kept` and what was read since without it; a jump that both know makes stamps younger."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
+    # Where `kept` forgot all for the boot in between, what was measured after that boot stands.
+    forgot = read.known_since != kept.known_since
     return changed(
         read,
         steps=(*read.steps, *now.steps),
         agreed=min(read.agreed, now.agreed),
+        debts=now.debts if forgot else read.debts,
         peak=max(read.peak, now.peak),
     )

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from nodemanager.core import history as histories
 from nodemanager.core.model import StoreTime, WorkerState
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.store_clock import STEPS_KEPT, StoreClock, after_boot, first_reading, is_news
+from nodemanager.core.store_clock import (
+    STEPS_KEPT,
+    StoreClock,
+    after_boot,
+    first_reading,
+    is_news,
+    joined,
+)
 from tests.core.build import World, world
 
 
@@ -271,6 +278,47 @@ def test_what_a_late_journal_tells_is_joined_with_what_was_read_since_t1_r4() ->
     made.round(4)
     made.history = histories.store_clock_kept(made.history, kept)
     assert rounds(made, 3) is Reason.WITHIN_WINDOW
+
+
+def test_a_jump_back_that_a_late_journal_does_not_know_of_is_made_good_like_any_t1_r4() -> None:
+    """The machine booted, the store's clock jumped back, the journal was read, and it was set."""
+    kept = after_boot(first_reading(StoreTime(10_000.0, 1000.0, 0.0)), 1000.0)
+    now = first_reading(StoreTime(10_050.0, 50.0, 0.0)).read(StoreTime(2_900.0, 100.0, 0.0))
+    clock = joined(kept, now).read(StoreTime(10_200.0, 200.0, 0.0))
+    assert clock.age(5_000.0, 400.0) == 300.0
+    # Stamped by the slow clock.
+    assert clock.age(2_950.0, 400.0) == 250.0
+
+
+JUMPS = st.lists(st.tuples(st.floats(1.0, 900.0), st.floats(-9000.0, 9000.0)), max_size=5)
+
+
+@given(before=JUMPS, since=JUMPS, after=JUMPS, stamped_at=st.integers(0, 14))
+def test_no_age_is_too_great_whatever_a_late_journal_knows_after_a_boot_t1_r4(
+    before: list[tuple[float, float]],
+    since: list[tuple[float, float]],
+    after: list[tuple[float, float]],
+    stamped_at: int,
+) -> None:
+    boot, offset, stamped = 0.0, 1e6, (0.0, 1e6)
+    clock = first_reading(StoreTime(offset, boot, 0.0))
+    kept = clock
+    for number, (waited, jump) in enumerate((*before, *since, *after)):
+        if number == len(before):
+            # One starts without the journal.
+            kept = after_boot(clock, 0.0)
+            clock = first_reading(StoreTime(offset + boot, boot, 0.0))
+        if number == len(before) + len(since) > len(before):
+            clock = joined(kept, clock)
+        boot += waited
+        if number == stamped_at:
+            stamped = (boot, offset + boot)
+        if abs(jump) > 60.0:
+            offset += jump
+            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        joins = number >= len(before) + len(since) > len(before)
+        if joins and number >= stamped_at:
+            assert clock.age(stamped[1], boot) <= boot - stamped[0] + 0.001
 
 
 def test_only_what_a_later_run_must_know_is_kept_anew() -> None:

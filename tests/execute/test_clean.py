@@ -20,8 +20,10 @@ from nodemanager.core.execute.effects import (
     LiftFence,
     LookAtRecord,
 )
-from nodemanager.core.execute.workflow import Seen, Step
-from nodemanager.core.facts import CloudPollBegun
+from nodemanager.core.execute.workflow import Answered, Seen, Step
+from nodemanager.core.facts import CloudPollBegun, NodesAnswered, TagsAnswered
+from nodemanager.core.fold import State as Folded
+from nodemanager.core.fold import after_fact
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import Guarantee, Record
 from nodemanager.core.orders import CleanOrder, order_release
@@ -439,3 +441,31 @@ def test_the_exploration_notices_a_write_that_the_journal_does_not_have(
 ) -> None:
     monkeypatch.setattr(state, "is_written", NEVER_WRITTEN)
     assert any("before the journal had it" in one for one in explored(*kind, 1).wrong)
+
+
+@pytest.mark.parametrize(("by", "key"), [("id", "i-r1"), ("tag", "r1")])
+def test_a_last_look_that_shows_a_pingers_node_ends_the_run_of_its_denials_p6(
+    by: str, key: str
+) -> None:
+    tiny = TinyClean(Reason.STALE_SLOT, Tiny(CAS))
+    ((order, _),) = tiny.begins()
+    order = replace(order, reason=Reason.PINGER_DENIED)
+    seen = tiny.seen(Tiny(CAS))
+    now, settings = seen.snapshot.now, seen.settings
+    state = Folded(seen.snapshot.history)
+    for denial in (NodesAnswered({"i-r1": None}, now - 60.0), TagsAnswered({"r1": ()}, now - 60.0)):
+        state = after_fact(state, denial, settings)
+    assert state.history.asked[key].denied_since == now - 60.0
+    lives = node("r1")
+    found = last_look.CleanEvidence(
+        tiny._is(Tiny(CAS)),
+        (lives,) if by == "tag" else (),
+        lives if by == "id" else None,
+        asked_id=True,
+    )
+    begun = Clean().start(order, seen)
+    assert begun.state is not None
+    step = Clean().on(begun.state, Answered(begun.effects[0], found), seen)
+    for fact in step.facts:
+        state = after_fact(state, fact, settings)
+    assert state.history.asked[key].denied_since is None

@@ -32,7 +32,7 @@ from nodemanager.core.execute.workflow import (
     Stopping,
     Told,
 )
-from nodemanager.core.facts import Fact, LivesFreed, NodesAnswered
+from nodemanager.core.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
 from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.late import NEVER, Unknown, after_unknown
 from nodemanager.core.model import FreedLife, Guarantee, Record
@@ -306,14 +306,14 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
         step = _done(order, why, seen, told)
     else:
         step = _kept(state, why, seen, told, may_wait=_passes(why, seen))
-    return replace(step, facts=(*step.facts, *_malformed(found, seen)))
+    return replace(step, facts=(*step.facts, *_answers(order, found, seen)))
 
 
 def _confirmed(
     state: Fenceless, found: CleanEvidence, record: Record, look: Look, seen: Seen
 ) -> Step[State]:
     """Fence or free it: once its pre-image and the proof are on the disk."""
-    order, facts = state.order, _malformed(found, seen)
+    order, facts = state.order, _answers(state.order, found, seen)
     if seen.guarantee is Guarantee.FENCED:
         return Step(
             Fencing(order, record, look, state.tries), (FenceRecord(record),), facts=facts
@@ -419,7 +419,8 @@ def _standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
 
 
 def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[State]:
-    order, before, facts = state.order, state.before, _malformed(found, seen)
+    order, before = state.order, state.before
+    facts = _answers(order, found, seen)
     verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
     if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
         look = _evidence(order, found, found.record, seen)
@@ -531,7 +532,7 @@ def _unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
 
 
 def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State]:
-    before, facts = state.before, _malformed(found, seen)
+    before, facts = state.before, _answers(state.order, found, seen)
     unknown = Unknown(state.order, before, state.since)
     order, verdict = after_unknown(unknown, found, seen.snapshot, seen.settings)
     if verdict.reason is Reason.HOLDS_NOTHING:
@@ -699,11 +700,23 @@ def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
     return not record.holds_anything or record.incarnation != order.incarnation
 
 
-def _malformed(found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
-    """What the record's node pings as is no node's id (P1a)."""
-    if not found.malformed or found.record is None or found.record.instance_id is None:
-        return ()
-    return (NodesAnswered({}, seen.snapshot.now, frozenset({found.record.instance_id})),)
+def _answers(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
+    """What later decisions must know of the last look.
+
+    That what the record's node pings as is no node's id (P1a); and that the cloud denies a pinger's
+    node no more: denials before it are of another run of them (P6).
+    """
+    facts: tuple[Fact, ...] = ()
+    now = seen.snapshot.now
+    if found.malformed and found.record is not None and found.record.instance_id is not None:
+        facts = (NodesAnswered({}, now, frozenset({found.record.instance_id})),)
+    if order.reason is not Reason.PINGER_DENIED:
+        return facts
+    if found.by_id is not None and not found.by_id.is_absent:
+        facts = (*facts, NodesAnswered({found.by_id.id: found.by_id}, now))
+    if any(not node.is_absent for node in found.tagged or ()):
+        facts = (*facts, TagsAnswered({order.uuid: found.tagged or ()}, now))
+    return facts
 
 
 def _life_ended(order: CleanOrder, seen: Seen) -> LivesFreed:
