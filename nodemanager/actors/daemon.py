@@ -152,7 +152,7 @@ class NodeManagerDaemonActor(OperatorDesk, AdoptDesk):
         self._load_loops()
         self._load_run()
         self._remember_freed()
-        self._runner.load(loaded.intents)
+        self._runner.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, self._settings.visible_after)
 
     def on_ApplySettings(self, message: ApplySettings) -> None:

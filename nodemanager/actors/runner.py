@@ -129,6 +129,7 @@ class Runner:
         self._running: dict[Key, Running] = {}
         self._left: dict[Key, tuple[OpenIntent, State]] = {}
         """What a former run left, until it is gone on with."""
+        self._loaded_at = 0.0
         self._resumed: dict[Key, OpenIntent] = {}
         self._held: dict[Key, tuple[Event, ...]] = {}
         """What the journal could not take the step of: it happens again once it can."""
@@ -213,8 +214,9 @@ class Runner:
 
     # A former run's.
 
-    def load(self, intents: Iterable[OpenIntent]) -> None:
+    def load(self, intents: Iterable[OpenIntent], now: float) -> None:
         """Take in what a former run left; nothing is done yet. What can't be read is parked."""
+        self._loaded_at = now
         for one in intents:
             action = action_of(one.intent.kind)
             workflow = None if action is None else self._workflows.get(action)
@@ -260,18 +262,23 @@ class Runner:
     # What it knows.
 
     def flights(self, without: Key | None = None) -> tuple[dict[str, Flight], dict[str, Flight]]:
-        """What is under way, by record and by node; `without` one of them."""
+        """What is under way, by record and by node; `without` one of them.
+
+        What a former run left is so from the start: a write of it may still be on its way (R1).
+        """
         records: dict[str, Flight] = {}
         nodes: dict[str, Flight] = {}
-        for key, running in self._running.items():
-            if key == without or not running.state.is_under_way:
+        left = ((key, state, self._loaded_at) for key, (_, state) in self._left.items())
+        running = ((key, one.state, one.since) for key, one in self._running.items())
+        for key, state, since in (*left, *running):
+            if key == without or not state.is_under_way:
                 continue
-            about = self._about(key, running.state)
-            kind = self._workflows[key.action].flight(running.state)
+            about = self._about(key, state)
+            kind = self._workflows[key.action].flight(state)
             if about.record is not None:
-                records[about.record] = Flight(kind.partition(":")[0], running.since)
+                records[about.record] = Flight(kind.partition(":")[0], since)
             if about.node is not None:
-                nodes[about.node] = Flight(kind, running.since)
+                nodes[about.node] = Flight(kind, since)
         return records, nodes
 
     def unclaimed(self, without: Key | None = None) -> tuple[str, ...]:

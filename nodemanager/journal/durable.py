@@ -318,6 +318,7 @@ def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) ->
 def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
+        # What is put in is our columns' names and question marks.
         statement = f"INSERT INTO told ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
         values = [
             (*(getattr(one, name) for name in COLUMNS[:-1]), to_text(one.more)) for one in rows

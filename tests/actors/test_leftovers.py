@@ -20,7 +20,7 @@ from nodemanager.core.model import (
     Outcome,
     WorkerState,
 )
-from nodemanager.errors import BadRequest, CloudError, LeftAlone, Throttled
+from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
@@ -539,6 +539,21 @@ def test_killed_before_the_destroy_was_sent_the_live_node_keeps_its_things(
     called_off = {line["leftover"] for line in rig.lines("leftover.called_off")}
     assert called_off == {"eni-1", "vol-1"} == set(rig.cloud.things)
     assert rig.journal.leftovers(released=True) == ()
+
+
+def test_what_an_inherited_destroy_may_leave_is_not_called_off_before_it_is_asked_about_d4_r1(
+    leaving: Leaving,
+) -> None:
+    """The new run has seen the cloud and not the records: the destroy may still be on its way."""
+    rig, node = leaving()
+    rig.cloud.on("destroy", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    rig.store.always("list_records", fail(StoreError("timed out")))
+    restart(rig)
+    rig.turn(2 * VISIBLE_AFTER)
+    assert not rig.lines("leftover.called_off", node=node.id)
+    assert set(ledger_of(rig)) == {"vol-1", "eni-1"}
 
 
 def test_a_release_in_the_air_is_waited_for_and_no_other_begun_when_the_daemon_stops(

@@ -479,7 +479,7 @@ class Explorer(Generic[W]):
         if scene.kept is not None:
             kept = OpenIntent(scene.kept, opened_at=0.0)
             assert fields_of(kept)
-            stand.runner.load([kept])
+            stand.runner.load([kept], NOW)
             stand.runner.resume(NOW)
         return stand.after(is_up=True)
 
