@@ -441,10 +441,12 @@ class CleanRules:
         wrong: Callable[[str, str], None],
     ) -> float:
         """Locked out for one time-out, and asked for after that (C12). When the fence was sent."""
-        if "A4" in self.world.broken:
-            # A ping that hangs in the server is kept out by no fence.
-            return tagged.at
         fenced_at = self.fenced_at.get(before.uuid)
+        if "A4" in self.world.broken:
+            # A ping that hangs in the server is kept out by no fence; but the fence is the write
+            # that the order's time binds (C11).
+            is_its_own = fenced_at is not None and fenced_at >= ordered.at
+            return fenced_at - manager.store.settle_wait if is_its_own else tagged.at
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
             if not self.world.is_excused(before.uuid, which="A4"):
                 wrong("C12", "it was not fenced since its last sign of life")
