@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.base import tell
 from nodemanager.actors.messages import (
     Answered,
     CleanByHand,
@@ -20,7 +21,6 @@ from nodemanager.actors.messages import (
     ResumePool,
     RunNode,
 )
-from nodemanager.actors.timer import tell
 from nodemanager.core.backlog_run import Order, Run
 from nodemanager.core.commands import Command, Reply, Result, Verb
 

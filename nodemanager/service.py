@@ -16,7 +16,7 @@ import pykka
 import pykka.debug
 
 from nodemanager import __version__, control, log, sdnotify, wiring
-from nodemanager.actors.base import OnDeath
+from nodemanager.actors.base import OnDeath, tell
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
@@ -90,7 +90,7 @@ class Pulse:
             urn = actor.actor_urn
             if urn not in self.asked:
                 self.asked[urn] = self.ran_s
-                actor.tell(Beat(self._answer_for(urn)))
+                tell(actor, Beat(self._answer_for(urn)))
         for server in self.servers:
             if server.name not in self.asked:
                 self.asked[server.name] = self.ran_s
@@ -347,7 +347,7 @@ class Service:
         # The sizes are the start's: they need a restart, and the cloud must not be waited for here.
         sizes = system.settings.sizes
         settings = wiring.settings_of(taken, system.cloud, system.records.store, sizes)
-        system.daemon.tell(ApplySettings(settings))
+        tell(system.daemon, ApplySettings(settings))
         timing = taken.daemon
         team = system.team
         for poller, poll_time in (
@@ -356,8 +356,8 @@ class Service:
             (team.demand, timing.wishlist_poll_time),
         ):
             if poller is not None:
-                poller.tell(
-                    ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
+                tell(
+                    poller, ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
                 )
         self._log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
         sdnotify.notify("READY=1")
@@ -378,7 +378,7 @@ class Service:
             if isinstance(poller, pykka.ActorRef):
                 poller.stop(block=False)
         if system.daemon.is_alive():
-            system.daemon.tell(Stop(reason, done.set))
+            tell(system.daemon, Stop(reason, done.set))
             deadline = self._clock.boottime() + REMOTE_CALL_S + STOP_S
             # A daemon actor that dies now says nothing more.
             while not done.wait(0.2) and system.daemon.is_alive():

@@ -48,6 +48,18 @@ def pulse_of(clock: ManualClock, actors: tuple[Mailbox, ...]) -> Pulse:
     return Pulse(clock, cast("tuple[pykka.ActorRef[Any], ...]", actors))
 
 
+def test_an_actor_that_just_died_does_not_end_the_pulse(clock: ManualClock) -> None:
+    """Its death is on its way to the service, which ends with it and says whose it was."""
+
+    class Mortal(pykka.ThreadingActor):
+        pass
+
+    actor = Mortal.start()
+    actor.stop()
+    Pulse(clock, (actor,)).beat()
+    assert not actor.is_alive()
+
+
 def go_on(clock: ManualClock, pulse: Pulse, seconds: float, *answering: Mailbox) -> None:
     """Beats as the service gives them."""
     for _ in range(int(seconds / BEAT_S)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pykka
 
-from nodemanager.actors.messages import Beat
+from nodemanager.actors.messages import Beat, Ref
 
 OnDeath = Callable[[str, BaseException], None]
 
@@ -44,3 +44,14 @@ class RoleActor(pykka.ThreadingActor):
     ) -> None:
         if exception_value is not None:
             self._on_death(self.name, exception_value)
+
+
+def tell(to: Ref, message: Any) -> None:
+    """Tell, unless that actor has ended: one's end is no reason for another to die.
+
+    A death of its own ends the process by `on_death`; what is in flight is in the journal.
+    """
+    try:
+        to.tell(message)
+    except pykka.ActorDeadError:
+        return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from nodemanager.actors.base import tell
 from nodemanager.actors.messages import Ref
 
 
@@ -21,7 +22,7 @@ class Crew:
         if self._free and key not in self._busy:
             worker = self._free.popleft()
             self._busy[key] = worker
-            worker.tell(message)
+            tell(worker, message)
         else:
             self._waiting.append((key, message))
 
@@ -31,7 +32,7 @@ class Crew:
         if worker is None:
             self.give(key, message)
         else:
-            worker.tell(message)
+            tell(worker, message)
 
     def done(self, key: str) -> None:
         """The worker on `key` answered for the last time: it takes the next order."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodemanager.actors.adopt_desk import AdoptDesk
-from nodemanager.actors.base import OnDeath
+from nodemanager.actors.base import OnDeath, tell
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.intents import may_be_under_way
 from nodemanager.actors.messages import (
@@ -38,7 +38,7 @@ from nodemanager.actors.operator_desk import OperatorDesk
 from nodemanager.actors.role import Role
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Loaded
-from nodemanager.actors.timer import Timer, tell
+from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.core import breaker as breakers
 from nodemanager.core import false_clean

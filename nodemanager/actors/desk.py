@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.base import OnDeath, RoleActor, tell
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.flights import Flights
 from nodemanager.actors.leftover_book import LeftoverBook
@@ -21,7 +21,7 @@ from nodemanager.actors.narrator import Narrator
 from nodemanager.actors.role import Role
 from nodemanager.actors.runner import End, Runner
 from nodemanager.actors.scribe import Scribe
-from nodemanager.actors.timer import Timer, tell
+from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.core.backlog_run import Run, let_go
 from nodemanager.core.breaker import Breaker

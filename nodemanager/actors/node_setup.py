@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.base import OnDeath, RoleActor, tell
 from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
     CarryOut,
@@ -54,7 +54,7 @@ class NodeSetupActor(RoleActor):
         self._user_data = user_data
 
     def on_CarryOut(self, message: CarryOut) -> None:
-        self._daemon.tell(carried_out(message, self._carry_out))
+        tell(self._daemon, carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.base import OnDeath, RoleActor, tell
 from nodemanager.actors.carry_out import carried_out, not_mine
 from nodemanager.actors.messages import (
     CarryOut,
@@ -51,7 +51,7 @@ class NodeShutdownActor(RoleActor):
         self._clock = clock
 
     def on_CarryOut(self, message: CarryOut) -> None:
-        self._daemon.tell(carried_out(message, self._carry_out))
+        tell(self._daemon, carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -86,7 +86,7 @@ class NodeShutdownActor(RoleActor):
             answer = LeftoversFound(self._cloud.find_leftovers())
         except RemoteError as error:
             answer = LeftoversFound((), error)
-        self._daemon.tell(answer)
+        tell(self._daemon, answer)
 
     def on_ReleaseLeftover(self, message: ReleaseLeftover) -> None:
         leftover = message.leftover
@@ -95,4 +95,4 @@ class NodeShutdownActor(RoleActor):
         except RemoteError as error:
             outcome = Outcome.FAILED if error.definite else Outcome.UNKNOWN
             answer = LeftoverReleased(leftover, outcome, error)
-        self._daemon.tell(answer)
+        tell(self._daemon, answer)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodemanager.actors.base import OnDeath, RoleActor
+from nodemanager.actors.base import OnDeath, RoleActor, tell
 from nodemanager.actors.messages import (
     AskAccount,
     AskNodes,
@@ -119,7 +119,7 @@ class PollingActor(RoleActor, ABC):
         if heeded_s is not None:
             self._not_before = max(self._not_before, now + heeded_s)
             wait_s = max(wait_s, heeded_s)
-        self._daemon.tell(PollFailed(self.source, error, wait_s, now - started_at))
+        tell(self._daemon, PollFailed(self.source, error, wait_s, now - started_at))
         self._poll_in(wait_s)
 
     @property
@@ -187,7 +187,7 @@ class CloudNodeListActor(PollingActor):
 
     def poll(self) -> None:
         account, unverified = self._look_at_account()
-        self._daemon.tell(CloudPollStarted())
+        tell(self._daemon, CloudPollStarted())
         started_at = self._clock.boottime()
         try:
             listed = _readable(self._cloud.list_nodes(), CloudNode)
@@ -197,7 +197,7 @@ class CloudNodeListActor(PollingActor):
             raise
         ended_at = self._clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._daemon.tell(CloudListed(listing, account, unverified))
+        tell(self._daemon, CloudListed(listing, account, unverified))
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
         """The account, where it is time to look at it (L5), or why it can't be told now.
@@ -233,7 +233,7 @@ class CloudNodeListActor(PollingActor):
                 failed += 1
                 if failed == ASK_FAILURES or isinstance(error, Throttled):
                     break
-        self._daemon.tell(NodesAsked(answers, asked_at, frozenset(malformed)))
+        tell(self._daemon, NodesAsked(answers, asked_at, frozenset(malformed)))
 
     def on_AskAccount(self, message: AskAccount) -> None:
         self._account_at = None
@@ -246,7 +246,7 @@ class CloudNodeListActor(PollingActor):
                 answers[uuid] = self._cloud.find_by_record(uuid)
             except RemoteError:
                 break
-        self._daemon.tell(TaggedAsked(answers, asked_at))
+        tell(self._daemon, TaggedAsked(answers, asked_at))
 
 
 class RecordListActor(PollingActor):
@@ -293,7 +293,8 @@ class RecordListActor(PollingActor):
         store_time = self._store.store_time(writes=self._writes)
         answered = self._store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._daemon.tell(
+        tell(
+            self._daemon,
             RecordsListed(
                 listing=listing,
                 store_id=store_id,
@@ -301,7 +302,7 @@ class RecordListActor(PollingActor):
                 slots=self._store.slots(),
                 answered_at=self._clock.boottime() if answered else None,
                 late=late,
-            )
+            ),
         )
 
 
@@ -336,4 +337,4 @@ class DemandActor(PollingActor):
     def poll(self) -> None:
         started_at = self._clock.boottime()
         jobs = self._wishlist()
-        self._daemon.tell(DemandPolled(jobs, started_at, self._clock.boottime()))
+        tell(self._daemon, DemandPolled(jobs, started_at, self._clock.boottime()))

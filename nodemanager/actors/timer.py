@@ -7,8 +7,7 @@ import itertools
 import threading
 from typing import Any, Protocol
 
-import pykka
-
+from nodemanager.actors.base import tell
 from nodemanager.actors.messages import Ref
 from nodemanager.clock import Clock
 
@@ -63,11 +62,3 @@ class ThreadTimer:
                     self._changed.wait(min(wait, 1.0))
             for _, _, to, message in due:
                 tell(to, message)
-
-
-def tell(to: Ref, message: Any) -> None:
-    """Tell, unless the actor has stopped: a reminder for the dead is not an error."""
-    try:
-        to.tell(message)
-    except pykka.ActorDeadError:
-        return

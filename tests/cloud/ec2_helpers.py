@@ -28,7 +28,7 @@ def cloud(server: MotoServer | str, **settings: Any) -> Ec2Cloud:
         "credentials": {"key": "AKIDEXAMPLE", "secret": "wJalrXUtnFEMI"},
         "listing": {},
         "create": {"image_id": "ami-12345678"},
-        "timeout": 20.0,
+        "timeout": 60.0,
         **settings,
     }
     given["credentials"] = {"endpoint": url, **given["credentials"]}
@@ -57,7 +57,7 @@ def by_hand(server: MotoServer, action: str, **params: str) -> dict[str, str]:
     answer = requests.post(
         server.url,
         data={"Action": action, "Version": "2016-11-15", "AWSAccessKeyId": "hand", **sent},
-        timeout=30,
+        timeout=60,
     )
     answer.raise_for_status()
     root = ElementTree.fromstring(answer.content)

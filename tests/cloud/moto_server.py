@@ -319,8 +319,10 @@ def _from_one(params: dict[str, str]) -> dict[str, str]:
 
 
 class _Quiet(MotoRequestHandler):
-    def log(self, *_args: object, **_kwargs: object) -> None:
-        pass
+    def log(self, type: str, message: str, *args: object) -> None:
+        # Each request's line is noise; what broke in the server is what a failed test must show.
+        if type == "error":
+            print(message % args if args else message, file=sys.stderr)
 
     def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
         # Or a test that fails by it says only that the connection was closed.

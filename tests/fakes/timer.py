@@ -6,8 +6,8 @@ import heapq
 import itertools
 from typing import Any
 
+from nodemanager.actors.base import tell
 from nodemanager.actors.messages import Ref
-from nodemanager.actors.timer import tell
 from nodemanager.clock import Clock
 
 
