@@ -236,25 +236,21 @@ def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | No
     region = given.text("region") or "us-east-1"
     host = known_host(region)
     if host is None:
-        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        host = f"ec2.{region}.{domain}"
+        host = f"ec2.{region}.{_domain(region.startswith('cn-'))}"
         if not _REGION.fullmatch(region) and not given.text("endpoint"):
             given.wrong("region", "no region's name (they look like us-east-1)", region)
-    for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
-        if given.text(one) and not given.text(other):
-            given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
-    if given.text("profile") and given.text("key"):
-        given.wrong("profile", "contradicts key: give one of them")
+    keys = _keys(given)
     insecure = given.flag("insecure")
     own = given.text("endpoint")
     endpoint = _endpoint(given, "endpoint", own or _host_and_port(given, host), insecure)
     amazon = endpoint.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-    domain = "amazonaws.com.cn" if endpoint.host.endswith(".cn") else "amazonaws.com"
     sts = given.text("sts_endpoint")
     if sts is not None:
         sts_endpoint = _endpoint(given, "sts_endpoint", sts, insecure)
+    elif amazon:
+        sts_endpoint = Endpoint(f"sts.{region}.{_domain(endpoint.host.endswith('.cn'))}", 443)
     else:
-        sts_endpoint = Endpoint(f"sts.{region}.{domain}", 443) if amazon else endpoint
+        sts_endpoint = endpoint
     return Access(
         region=region,
         endpoint=endpoint,
@@ -262,12 +258,24 @@ def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | No
         amazon=amazon,
         timeout=given.number("timeout") or timeout,
         trust=False if insecure else given.text("ca_bundle"),
-        keys={
-            key: given.values[key]
-            for key in ("key", "secret", "token", "profile")
-            if given.text(key)
-        },
+        keys=keys,
     )
+
+
+def _domain(chinese: bool) -> str:
+    return "amazonaws.com.cn" if chinese else "amazonaws.com"
+
+
+def _keys(given: _Reader) -> dict[str, str]:
+    """The credentials that the file has, as it names them; none of Amazon's standard chain."""
+    for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
+        if given.text(one) and not given.text(other):
+            given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
+    if given.text("profile") and given.text("key"):
+        given.wrong("profile", "contradicts key: give one of them")
+    return {
+        key: given.values[key] for key in ("key", "secret", "token", "profile") if given.text(key)
+    }
 
 
 def _host_and_port(given: _Reader, host: str) -> str:

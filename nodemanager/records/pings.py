@@ -96,18 +96,7 @@ def _check_secret(info: Mapping[str, Any], given: str | None) -> None:
 
 def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
     """Put what a ping says into info and properties; our own keys there stay."""
-    own = rows.own_node(properties)
-    if own is not None:
-        # Its claim says whose it is, whatever was written over what pings said.
-        info[wire.INSTANCE_ID] = own
-    instance = word(params, "instance_id") or word(params, "ec2_instance_id")
-    if instance:
-        if not _INSTANCE.fullmatch(instance):
-            raise WrongInstance("instance_id is no cloud's id of a node")
-        known = info.setdefault(wire.INSTANCE_ID, None)
-        if known is not None and known != instance:
-            raise WrongInstance("this record is another instance_id's")
-        info[wire.INSTANCE_ID] = instance
+    _say_whose(properties, info, params)
     for key in wire.WORDS:
         info.pop(key, None)
     state = (word(params, "worker_state") or "").strip().lower()
@@ -125,6 +114,22 @@ def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, 
             properties.pop(name, None)
         else:
             properties[name] = int(number[1])
+
+
+def _say_whose(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
+    own = rows.own_node(properties)
+    if own is not None:
+        # Its claim says whose it is, whatever was written over what pings said.
+        info[wire.INSTANCE_ID] = own
+    instance = word(params, "instance_id") or word(params, "ec2_instance_id")
+    if not instance:
+        return
+    if not _INSTANCE.fullmatch(instance):
+        raise WrongInstance("instance_id is no cloud's id of a node")
+    known = info.setdefault(wire.INSTANCE_ID, None)
+    if known is not None and known != instance:
+        raise WrongInstance("this record is another instance_id's")
+    info[wire.INSTANCE_ID] = instance
 
 
 def word(params: Mapping[str, Any], name: str) -> str | None:

@@ -167,17 +167,20 @@ def checked_claim(value: object) -> dict[str, Any]:
         raise ValueError("has no whole number under token")
     if not isinstance(at, int | float) or isinstance(at, bool) or not 0 <= at < 1e11:
         raise ValueError("has no epoch seconds under at")
-    size, price, window = value.get("size"), value.get("price"), value.get("window")
-    if size is not None and not isinstance(size, str):
-        raise ValueError("has no text under size")
+    _check_newer_keys(value)
+    return value
+
+
+def _check_newer_keys(claim: Mapping[str, Any]) -> None:
+    """Raises ValueError for a key that a claim need not have, and has wrong."""
+    for key in ("size", "node_id"):
+        if not isinstance(claim.get(key), str | None):
+            raise ValueError(f"has no text under {key}")
+    price, window = claim.get("price"), claim.get("window")
     if price is not None and not (type(price) in (int, float) and 0 <= price < 1e9):
         raise ValueError("has no price under price")
     if window is not None and not _is_window(window):
         raise ValueError("has no seconds under window")
-    node_id = value.get("node_id")
-    if node_id is not None and not isinstance(node_id, str):
-        raise ValueError("has no text under node_id")
-    return value
 
 
 def parse_claim(value: object) -> Claim:
@@ -272,8 +275,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         first_ping_at=first,
         last_ping_at=last,
         modified_at=modified,
-        # Drained by our order it is idle, and takes no work; by somebody else's, who knows.
-        worker_state=WorkerState.IDLE if drained else worker_state(said) if said else None,
+        worker_state=_said_state(said, drained),
         derived_state=_derived(derived),
         instance_id=(claim.node_id if claim is not None else None) or instance or None,
         pool=pool if pool is not None or claim is None else claim.pool,
@@ -289,6 +291,13 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         drained=drained,
         drain_hook=info.get(DRAIN_HOOK) is True,
     )
+
+
+def _said_state(said: str | None, drained: str | None) -> WorkerState | None:
+    # Drained by our order it is idle, and takes no work; by somebody else's, who knows.
+    if drained:
+        return WorkerState.IDLE
+    return worker_state(said) if said else None
 
 
 def _derived(raw: object) -> WorkerState:
