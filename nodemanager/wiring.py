@@ -465,71 +465,64 @@ def start_actors(
     daemon = NodeManagerDaemonActor.start(
         settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death
     )
-    timing = config.daemon
-    cloud_list = CloudNodeListActor.start(
-        cloud=cloud,
-        daemon=daemon,
+    team, others = _start_team(
+        config,
+        cloud,
+        store,
+        settings,
+        {"daemon": daemon, "on_death": on_death},
         timer=timer,
         clock=clock,
-        poll_time=timing.cloudlist_poll_time,
-        max_poll_time=timing.max_poll_time,
-        max_retry_after=settings.max_retry_after,
-        on_death=on_death,
+        wishlist=wishlist or wishlist_of(config),
+        writes=not dry_run,
+    )
+    daemon.tell(Begin(team))
+    return System(config, cloud, records, settings, daemon, team, (daemon, *others))
+
+
+def _start_team(
+    config: Config,
+    cloud: CloudDriver,
+    store: RecordStore,
+    settings: Settings,
+    common: Mapping[str, Any],
+    *,
+    timer: Timer,
+    clock: Clock,
+    wishlist: Wishlist | None,
+    writes: bool,
+) -> tuple[Team, tuple[pykka.ActorRef[Any], ...]]:
+    """Whom the daemon actor gives its messages to, and all of them."""
+    timing = config.daemon
+    polling: dict[str, Any] = {
+        "timer": timer,
+        "clock": clock,
+        "max_poll_time": timing.max_poll_time,
+        "max_retry_after": settings.max_retry_after,
+        **common,
+    }
+    working: dict[str, Any] = {"cloud": cloud, "store": store, **common}
+    cloud_list = CloudNodeListActor.start(
+        cloud=cloud, poll_time=timing.cloudlist_poll_time, **polling
     )
     record_list = RecordListActor.start(
-        store=store,
-        daemon=daemon,
-        timer=timer,
-        clock=clock,
-        poll_time=timing.nodelist_poll_time,
-        max_poll_time=timing.max_poll_time,
-        max_retry_after=settings.max_retry_after,
-        writes=not dry_run,
-        on_death=on_death,
+        store=store, poll_time=timing.nodelist_poll_time, writes=writes, **polling
     )
-    wishlist = wishlist or wishlist_of(config)
     demand = None
     if wishlist is not None:
         demand = DemandActor.start(
-            wishlist=wishlist,
-            daemon=daemon,
-            timer=timer,
-            clock=clock,
-            poll_time=timing.wishlist_poll_time,
-            max_poll_time=timing.max_poll_time,
-            max_retry_after=settings.max_retry_after,
-            on_death=on_death,
+            wishlist=wishlist, poll_time=timing.wishlist_poll_time, **polling
         )
     user_data = user_data_of(config)
     setups = tuple(
-        NodeSetupActor.start(
-            cloud=cloud,
-            store=store,
-            daemon=daemon,
-            clock=clock,
-            user_data=user_data,
-            on_death=on_death,
-        )
-        for _ in range(SETUPS)
+        NodeSetupActor.start(clock=clock, user_data=user_data, **working) for _ in range(SETUPS)
     )
-    shutdowns = tuple(
-        NodeShutdownActor.start(
-            cloud=cloud, store=store, daemon=daemon, clock=clock, on_death=on_death
-        )
-        for _ in range(SHUTDOWNS)
-    )
-    cleaner = RecordCleanerActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
+    shutdowns = tuple(NodeShutdownActor.start(clock=clock, **working) for _ in range(SHUTDOWNS))
+    cleaner = RecordCleanerActor.start(**working)
     team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
-    daemon.tell(Begin(team))
-    others: tuple[pykka.ActorRef[Any], ...] = (
-        cloud_list,
-        record_list,
-        *setups,
-        *shutdowns,
-        cleaner,
-    )
-    actors = (daemon, *others) if demand is None else (daemon, *others, demand)
-    return System(config, cloud, records, settings, daemon, team, actors)
+    others: tuple[pykka.ActorRef[Any], ...]
+    others = (cloud_list, record_list, *setups, *shutdowns, cleaner)
+    return team, others if demand is None else (*others, demand)
 
 
 def secrets_of(config: Config) -> list[str]:
