@@ -310,9 +310,7 @@ class Market:
             reason = view.verdict.reason
             if reason in OUTSIDE:
                 continue
-            size = self.sizes.of_node(view.node, view.record)
-            view.size = self.sizes.called(view.node, view.record)
-            price = self.sizes.price_of(view.node, view.record)
+            size, view.size, price = self.sizes.told_of(view.node, view.record)
             self.existing += 1
             self.price += price
             self.fixed_price += price if reason is Reason.UNTAGGED else 0.0

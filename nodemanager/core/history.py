@@ -49,7 +49,8 @@ class Absence:
     listings: int
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: with each poll there is a new one for every node, and freezing one triples its cost.
+@dataclass(slots=True)
 class Heard:
     """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8).
 
@@ -355,10 +356,8 @@ def _heard(
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     if record.worker_state is not WorkerState.IDLE or not answers:
         busy_since = _busy_since(before if is_same_life else None, record)
-        claimed_at = _claimed_at(record)
-        return Heard(
-            incarnation, stamp, answered_s, at, busy_since=busy_since, claimed_at=claimed_at
-        )
+        claimed_at = _claimed_at(record) if stamp is None else None
+        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at)
     if before is None or not is_same_life or before.idle_since is None:
         return Heard(incarnation, stamp, answered_s, at, 1, at)
     return Heard(incarnation, stamp, answered_s, at, before.idle + 1, before.idle_since)

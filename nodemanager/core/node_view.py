@@ -122,7 +122,8 @@ class Subject(NamedTuple):
         return self.record
 
     def kept(self, reason: Reason, **measures: Any) -> NodeView:
-        return self.view(Verdict(Kind.KEEP, reason, self.node.id, measures or None))
+        verdict = Verdict(Kind.KEEP, reason, self.node.id, measures or None)
+        return NodeView(self.node, verdict, self.state, record=self.record)
 
     def view(self, verdict: Verdict) -> NodeView:
         return NodeView(self.node, verdict, self.state, record=self.record)

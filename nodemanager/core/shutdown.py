@@ -49,7 +49,8 @@ class NodeJudge:
                 return seen
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
         # No new work is meant for one that is drained: what it did is another's to do.
-        if node.state in DYING or of_node(self.snapshot.drains, node) is not None:
+        drains = self.snapshot.drains
+        if node.state in DYING or (drains and of_node(drains, node) is not None):
             seen.counts = seen.surplus_if_idle = False
         return seen
 
@@ -57,7 +58,8 @@ class NodeJudge:
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN)
-        return Subject(node, record, self.state_of(record))
+        state = worker_state(record, self.clock, self.snapshot.now, self.settings)
+        return Subject(node, record, state)
 
     def state_of(self, record: Record) -> WorkerState:
         return worker_state(record, self.clock, self.snapshot.now, self.settings)
@@ -199,7 +201,7 @@ class NodeJudge:
 
     def _not_at_work(self, subject: Subject) -> NodeView | None:
         if subject.state is WorkerState.BUSY:
-            return subject.kept(Reason.BUSY)
+            return subject.view(Verdict(Kind.KEEP, Reason.BUSY, subject.node.id))
         return None
 
     def idle_words(self, record: Record) -> int:

@@ -51,17 +51,22 @@ class Sizes:
             return None
         return self._by_type.get(node.size) or self._by_name.get(node.size)
 
+    def told_of(
+        self, node: CloudNode, record: Record | None = None
+    ) -> tuple[Size | None, str | None, float]:
+        """The node's size, its name, and its price per hour.
+
+        Where that size is no more: the name it was booted as, and what it cost then; 0 unknown.
+        """
+        size = self.of_node(node, record)
+        if size is not None:
+            return size, size.name, size.price or 0.0
+        claim = record.claim if record is not None else None
+        return None, size_name(node, record), (claim.price or 0.0) if claim is not None else 0.0
+
     def called(self, node: CloudNode, record: Record | None = None) -> str | None:
         """The name of the node's size; what it was booted as where that is no more."""
-        size = self.of_node(node, record)
-        return size.name if size is not None else size_name(node, record)
-
-    def price_of(self, node: CloudNode, record: Record | None = None) -> float:
-        """The node's price per hour: its size's, or what it cost when it was booted; 0 unknown."""
-        size = self.of_node(node, record)
-        if size is None and record is not None and record.claim is not None:
-            return record.claim.price or 0.0
-        return (size.price or 0.0) if size is not None else 0.0
+        return self.told_of(node, record)[1]
 
 
 def _claimed_size(record: Record | None) -> str | None:
