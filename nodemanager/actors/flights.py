@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodemanager.actors.runner import End
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.history import History
-from nodemanager.core.late import NEVER, Late
+from nodemanager.core.late import NEVER
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 from nodemanager.core.telling import CLEANED
@@ -22,27 +22,19 @@ class Flights:
         self._landed: dict[str, tuple[Flight, float]] = {}
         self._cleaned_at: list[float] = []
         self._destroyed_at: list[float] = []
-        self.sizes: dict[str, str] = {}
         self.touched: dict[str, float] = {}
         self.gone: dict[str, float] = {}
         self.skipped: dict[str, float] = {}
         self._doubtful: list[tuple[str, float]] = []
-        self.late: Late = {}
 
     def forget_touched(self, history: History) -> None:
         """Forget what both newest listings began after."""
         if history.cloud is None or history.records is None:
             return
-        heard = history.heard
-        self.sizes = {
-            uuid: size
-            for uuid, size in self.sizes.items()
-            if uuid not in heard or heard[uuid].last_ping_at is None
-        }
         shown = min(history.cloud.started_at, history.records.started_at)
         self.touched = {id: at for id, at in self.touched.items() if at >= shown}
         self.gone = {id: at for id, at in self.gone.items() if at >= shown}
-        self.skipped = {uuid: at for uuid, at in self.skipped.items() if uuid in heard}
+        self.skipped = {uuid: at for uuid, at in self.skipped.items() if uuid in history.heard}
 
     # The views that a snapshot takes.
 

@@ -1,0 +1,487 @@
+"""What operators order: it is marked, judged by the next plan, and answered.
+
+No command is carried out in here: marks go into the snapshot, and core decides by them (O1-O4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.actors.boot_failures import BootFailures
+from nodemanager.actors.context import Context
+from nodemanager.actors.leftover_book import LeftoverBook
+from nodemanager.actors.messages import (
+    Answered,
+    CleanByHand,
+    DrainNode,
+    HoldId,
+    KillNode,
+    PausePool,
+    ReleaseId,
+    ResetBreaker,
+    ResumePool,
+    RunNode,
+)
+from nodemanager.actors.operator_marks import OperatorMarks
+from nodemanager.actors.runner import End
+from nodemanager.core import breaker as breakers
+from nodemanager.core import commands
+from nodemanager.core.boot_loops import NONE
+from nodemanager.core.commands import Reply, Result, Verb
+from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.facts import CommandGiven
+from nodemanager.core.marks import HandClean, Mark
+from nodemanager.core.naming import Known, Named
+from nodemanager.core.pairing import NO_PAIRS
+from nodemanager.core.plan import Plan
+from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.telling import CLEANED
+from nodemanager.core.verdict import keep
+from nodemanager.journal.api import Hold
+from nodemanager.log import INFO, WARNING
+from nodemanager.logline import timestamp
+
+_EVENTS = {
+    Verb.HOLD: Event.OPERATOR_HOLD,
+    Verb.RELEASE: Event.OPERATOR_RELEASE,
+    Verb.DRAIN: Event.OPERATOR_DRAIN,
+    Verb.RUN: Event.OPERATOR_RUN,
+    Verb.KILL: Event.OPERATOR_KILL,
+    Verb.CLEAN: Event.OPERATOR_CLEAN,
+    Verb.PAUSE: Event.OPERATOR_PAUSE,
+    Verb.RESUME: Event.OPERATOR_RESUME,
+    Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A command as it came, and who waits for its answer."""
+
+    verb: Verb
+    by: str
+    reason: str
+    answered: Answered
+    id: str | None = None
+    forced: tuple[str, ...] = ()
+
+
+Asked = tuple[Said, Named]
+
+
+class OperatorCommands:
+    """Keeps the operators' marks, and answers each command once it is known what became of it."""
+
+    def __init__(
+        self,
+        context: Context,
+        marks: OperatorMarks,
+        leftovers: LeftoverBook,
+        boot_failures: BootFailures,
+    ) -> None:
+        self._context = context
+        self._scribe = context.scribe
+        self._marks = marks
+        self._leftovers = leftovers
+        self._boot_failures = boot_failures
+        self._asked: list[Asked] = []
+        """Drains, kills and cleans that no plan has judged yet."""
+        self._awaited: dict[str, list[Asked]] = {}
+        """By record uuid, whom the outcome of a clean is told to."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits for the next plan to judge it."""
+        return bool(self._asked)
+
+    # Whom a command names.
+
+    def _known(self) -> Known:
+        plan = self._context.plan
+        expected = {
+            one.node_id for one in self._context.books.expected.values() if one.node_id is not None
+        }
+        left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
+        left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
+        marked = {*self._marks.drains, *self._marks.kills, *self._scribe.holds}
+        return Known(
+            self._context.history,
+            plan.pairs if plan is not None else NO_PAIRS,
+            frozenset(expected | (left - {""}) | marked),
+        )
+
+    def _found(self, said: Said) -> Named | None:
+        """Whom it names; None once it was answered that nobody is."""
+        known = self._known()
+        found = commands.find(said.id or "", known)
+        if isinstance(found, Named):
+            return found
+        if found.result is Result.UNKNOWN and not known.is_complete:
+            found = commands.not_listed_yet(said.id or "")
+        self._answer(said, found)
+        return None
+
+    def _node(self, said: Said) -> Named | None:
+        """The node it names; None once it was answered that there is none."""
+        if self._sent_away(said):
+            return None
+        named = self._found(said)
+        if named is not None and named.node is None:
+            self._answer(said, commands.without(named, Reason.NO_NODE))
+            return None
+        return named
+
+    def _sent_away(self, said: Said) -> bool:
+        """Whether it names a node that was sent away just now, and that was answered."""
+        given, wall = said.id or "", self._context.clock.wall()
+        found = commands.find(given, self._known())
+        named = found if isinstance(found, Named) else None
+        if named is not None and given in (named.record, named.node):
+            return False
+        gone = self._scribe.destroyed(wall - commands.SENT_AWAY_S)
+        before = commands.sent_away(given, named, gone)
+        if before is None:
+            return False
+        order, at = before
+        now = None if named is None else named.node or named.id
+        self._answer(said, commands.of_sent_away(said.verb, given, order, wall - at, now))
+        return True
+
+    # Holds.
+
+    def hold(self, message: HoldId) -> None:
+        said = Said(Verb.HOLD, message.by, message.reason, message.answered, message.id)
+        known = self._known()
+        found = commands.find(message.id, known)
+        if isinstance(found, Reply):
+            named = Named(message.id)
+            if found.result is not Result.UNKNOWN or (known.is_complete and not message.unlisted):
+                self._answer(said, found)
+                return
+        else:
+            named = found
+        standing = self._scribe.hold_on(named.id)
+        if standing is not None:
+            self._already(said, named, f"{named.id} is on hold already", standing)
+            return
+        hold = Hold(named.id, message.reason, message.by, self._context.clock.wall())
+        if not self._scribe.hold(hold):
+            self._not_written(said, named)
+            return
+        self._context.decide_soon()
+        text = (
+            f"{named.id} is on hold: nothing automatic touches it until it is released; "
+            f"`nodemanager release {named.id}` ends that"
+        )
+        self._did(said, named, text)
+
+    def release(self, message: ReleaseId) -> None:
+        said = Said(Verb.RELEASE, message.by, message.reason, message.answered, message.id)
+        named = self._found(said)
+        if named is None:
+            return
+        if self._scribe.hold_on(named.id) is None:
+            others = (one for one in (named.node, named.record) if one is not None)
+            held = next((one for one in others if self._scribe.hold_on(one) is not None), None)
+            more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
+            self._already(said, named, f"{named.id} is not on hold{more}")
+        elif not self._scribe.release(named.id):
+            self._not_written(said, named)
+        else:
+            self._context.decide_soon()
+            self._did(said, named, f"{named.id} is on hold no longer")
+
+    # Nodes that are to go.
+
+    def drain(self, message: DrainNode) -> None:
+        said = Said(Verb.DRAIN, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        killed, standing = self._marks.kills.get(node_id), self._marks.drains.get(node_id)
+        if killed is not None:
+            self._already(said, named, f"{node_id} is to be killed", killed)
+        elif standing is not None and not self._is_asked(node_id):
+            self._already(said, named, f"{node_id} is draining already", standing)
+        elif self._may_write(said, named):
+            self._marks.drains[node_id] = self._mark(said, node_id)
+            self._ask(said, named)
+
+    def kill(self, message: KillNode) -> None:
+        said = Said(Verb.KILL, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        standing = self._marks.kills.get(node_id)
+        if standing is not None and not self._is_asked(node_id):
+            self._already(said, named, f"{node_id} is to be killed already", standing)
+        elif self._acts(said, named) and self._may_write(said, named):
+            self._marks.kills[node_id] = self._mark(said, node_id)
+            self._ask(said, named)
+
+    def run(self, message: RunNode) -> None:
+        said = Said(Verb.RUN, message.by, message.reason, message.answered, message.id)
+        named = self._node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answer(said, commands.too_late(named))
+            return
+        drain, kill = self._marks.drains.pop(node_id, None), self._marks.kills.pop(node_id, None)
+        if drain is None and kill is None and not self._may_be_there(node_id):
+            self._answer(said, commands.gone_before(named))
+            return
+        if drain is None and kill is None:
+            self._already(said, named, f"{node_id} is neither draining nor to be killed")
+            return
+        if not self._marks.save():
+            self._marks.drains |= {} if drain is None else {node_id: drain}
+            self._marks.kills |= {} if kill is None else {node_id: kill}
+            self._not_written(said, named)
+            return
+        self._context.decide_soon()
+        self._did(said, named, f"{node_id} may take work again")
+
+    def _may_be_there(self, node_id: str) -> bool:
+        expected = (one.node_id for one in self._context.books.expected.values())
+        return node_id in self._context.history.present or node_id in expected
+
+    # Records that are to be freed.
+
+    def clean(self, message: CleanByHand) -> None:
+        said = Said(
+            Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
+        )
+        never = commands.forcing(message.forced, self._mark(said))
+        if never is not None:
+            self._answer(said, never)
+            return
+        named = self._found(said)
+        if named is None:
+            return
+        if named.record is None:
+            self._answer(said, commands.without(named, Reason.NO_RECORD))
+        elif self._acts(said, named):
+            mark = self._mark(said)
+            self._marks.by_hand[named.record] = HandClean(
+                mark.by, mark.at, mark.reason, said.forced
+            )
+            self._ask(said, named)
+
+    def ended(self, end: End) -> None:
+        """A clean came to an end: whoever waits for it is answered."""
+        if end.key.action is not Action.CLEAN:
+            return
+        order, ended = end.order, end.ended
+        name = Reason.STOPPING.value if ended is None else ended.name
+        why = None if ended is None else ended.why
+        for said, named in self._awaited.pop(order.uuid, ()):
+            if name == CLEANED:
+                freed = "" if order.slot is None else f", and slot {order.slot} is free"
+                self._did(said, named, f"{order.uuid} is clean{freed}")
+            elif why is not None and why.reason is not Reason.STOPPING:
+                self._answer(said, commands.refused(Verb.CLEAN, why, named))
+            else:
+                text = f"{order.uuid} was not cleaned: {name}; see the log"
+                self._answer(said, commands.failed(named, text))
+
+    # The pool.
+
+    def pause(self, message: PausePool) -> None:
+        said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
+        if self._marks.paused is not None:
+            self._already(said, None, "the pool is paused already", self._marks.paused)
+            return
+        self._marks.paused = self._mark(said)
+        if not self._marks.save():
+            self._marks.paused = None
+            self._not_written(said, None)
+            return
+        self._context.decide_soon()
+        text = (
+            "the pool is paused: nothing is created, destroyed or freed; what was sent already "
+            "comes to its end; `nodemanager resume` ends that"
+        )
+        self._did(said, None, text)
+
+    def resume(self, message: ResumePool) -> None:
+        said = Said(Verb.RESUME, message.by, message.reason, message.answered)
+        standing, self._marks.paused = self._marks.paused, None
+        if standing is None:
+            self._already(said, None, "the pool is not paused")
+        elif not self._marks.save():
+            self._marks.paused = standing
+            self._not_written(said, None)
+        else:
+            self._context.decide_soon()
+            self._did(said, None, "the pool goes on")
+
+    def reset_breaker(self, message: ResetBreaker) -> None:
+        said = Said(Verb.BREAKER_RESET, message.by, message.reason, message.answered)
+        if self._scribe.problem is not None:
+            self._not_written(said, None)
+            return
+        if not self._context.breaker.is_open and self._context.limits.loops == NONE:
+            self._already(said, None, "the breaker is closed")
+            return
+        self._boot_failures.reset()
+        if self._context.breaker.is_open:
+            now = self._context.now
+            self._context.turn_breaker(breakers.reset(self._context.breaker, now))
+        if self._scribe.problem is not None:
+            self._not_written(said, None)
+        else:
+            self._did(said, None, "the breaker is closed")
+
+    # What the next plan makes of it.
+
+    def _mark(self, said: Said, node_id: str | None = None) -> Mark:
+        node = self._context.history.present.get(node_id or "")
+        incarnation = node.tags.incarnation if node is not None else None
+        return Mark(said.by, self._context.clock.wall(), said.reason, incarnation)
+
+    def _ask(self, said: Said, named: Named) -> None:
+        self._asked.append((said, named))
+        self._context.decide_soon()
+
+    def _is_asked(self, node_id: str) -> bool:
+        return any((named.node or named.id) == node_id for _, named in self._asked)
+
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
+        """Answer what this plan judged; what it forbids is marked no longer.
+
+        `acts` says that the plan's orders will be carried out.
+        """
+        asked, self._asked = self._asked, []
+        self._marks.forget(commands.ended({**self._marks.drains, **self._marks.kills}, snapshot))
+        self._forget_lost()
+        if not asked:
+            return
+        replies: list[tuple[Asked, Reply]] = []
+        for said, named in asked:
+            reply = self._judged(said, named, made, snapshot, acts=acts)
+            if reply is not None:
+                replies.append(((said, named), reply))
+        self._marks.by_hand.clear()
+        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self._marks.save():
+            replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
+        for (said, _), reply in replies:
+            self._answer(said, reply)
+
+    def _judged(
+        self, said: Said, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
+    ) -> Reply | None:
+        """What to answer; None for a clean whose outcome will be the answer."""
+        node_id = named.node or named.id
+        if said.verb is Verb.DRAIN:
+            reply = commands.of_drain(named, made, snapshot)
+            if reply.result is not Result.DONE:
+                self._marks.drains.pop(node_id, None)
+            return reply
+        if said.verb is Verb.KILL:
+            reply = commands.of_kill(named, made, snapshot)
+            if reply.result is not Result.DONE:
+                self._marks.kills.pop(node_id, None)
+            return reply
+        of_clean = commands.of_clean(named, made)
+        if of_clean is not None:
+            return of_clean
+        if not acts:
+            reason = Reason.STOPPING if self._context.stopping is not None else Reason.THROTTLED
+            return commands.refused(said.verb, keep(named.record or named.id, reason), named)
+        self._awaited.setdefault(named.record or named.id, []).append((said, named))
+        return None
+
+    def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
+        """The mark that could not be written down."""
+        said, named = asked
+        if said.verb is Verb.CLEAN or reply.result is not Result.DONE:
+            return reply
+        marks = self._marks.drains if said.verb is Verb.DRAIN else self._marks.kills
+        marks.pop(named.node or named.id, None)
+        return commands.failed(named, self._scribe.problem or "the journal can't be written")
+
+    def _forget_lost(self) -> None:
+        """Cleans that took too long are judged afresh; nobody waits for them any more."""
+        flights, _ = self._context.runner.flights()
+        for uuid in [one for one in self._awaited if one not in flights]:
+            for said, named in self._awaited.pop(uuid):
+                text = f"{uuid}: nobody knows yet what became of its clean; see the log"
+                self._answer(said, commands.failed(named, text))
+
+    # Answers.
+
+    def _acts(self, said: Said, named: Named) -> bool:
+        """Whether this daemon does what it decides; False once that was answered (S3)."""
+        if self._context.role.mode == "apply":
+            return True
+        self._answer(said, commands.refused(said.verb, keep(named.id, Reason.DRY_RUN), named))
+        return False
+
+    def _may_write(self, said: Said, named: Named) -> bool:
+        if self._scribe.problem is None:
+            return True
+        self._not_written(said, named)
+        return False
+
+    def _did(self, said: Said, named: Named | None, text: str) -> None:
+        self._answer(said, _reply(Result.DONE, named, text))
+
+    def _already(
+        self, said: Said, named: Named | None, text: str, standing: Mark | None = None
+    ) -> None:
+        if standing is not None:
+            text = f"{text}, {commands.since(standing, timestamp(standing.at))}"
+        self._answer(said, _reply(Result.ALREADY, named, text))
+
+    def _not_written(self, said: Said, named: Named | None) -> None:
+        text = self._scribe.problem or "the journal can't be written"
+        self._answer(said, _reply(Result.FAILED, named, text))
+
+    def _answer(self, said: Said, reply: Reply) -> None:
+        """Write it down, for whoever asks later who did what, and tell whoever waits."""
+        told: dict[str, Any] = {
+            **reply.measures,
+            "id": said.id,
+            "record": reply.record,
+            "node": reply.node,
+            "by": said.by,
+            "cause": said.reason or None,
+            "forced": ",".join(said.forced) or None,
+            "result": reply.result,
+            "reason": reply.reason,
+            "rule": reply.rule,
+        }
+        if reply.result is Result.FAILED:
+            told["problem"] = reply.text
+        level = INFO if reply.ok else WARNING
+        self._context.log.event(_EVENTS[said.verb], level=level, **told)
+        self._scribe.note(
+            CommandGiven(
+                command=said.verb.value,
+                id=said.id,
+                by=said.by,
+                reason=said.reason,
+                result=reply.result.value,
+                at=self._context.now,
+                refusal=reply.reason.value if reply.reason is not None else None,
+                rule=reply.rule,
+                forced=said.forced,
+                record=reply.record,
+                node=reply.node,
+            )
+        )
+        answered: Callable[[Reply], None] = said.answered
+        answered(reply)
+
+
+def _reply(result: Result, named: Named | None, text: str) -> Reply:
+    if named is None:
+        return Reply(result, text)
+    return Reply(result, text, record=named.record, node=named.node)
