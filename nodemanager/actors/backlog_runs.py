@@ -81,7 +81,7 @@ class BacklogRuns:
         self, context: Context, held: HeldBacklog, identities: Identities, snapshots: Snapshots
     ) -> None:
         self._context = context
-        self._held = held
+        self.held = held
         self._identities = identities
         self._snapshots = snapshots
         self._newest: tuple[Plan, Snapshot] | None = None
@@ -98,19 +98,19 @@ class BacklogRuns:
     @property
     def run(self) -> Run | None:
         """The run that lets records and nodes go; None where there never was one."""
-        return self._held.run
+        return self.held.run
 
     def load(self) -> None:
         """Go on with a run that a former process left."""
         kept = self._context.scribe.backlog_run
-        if kept is None or self._held.run is not None:
+        if kept is None or self.held.run is not None:
             return
         try:
             run: Run = decoded(Run, kept)
         except ValueError as error:
             self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
             return
-        self._held.run = backlog_run.resumed(run)
+        self.held.run = backlog_run.resumed(run)
         if run.is_open:
             self._tell_order("continued", run)
 
@@ -122,7 +122,7 @@ class BacklogRuns:
                 self._identities.store,
                 self._identities.account,
                 self._context.role.mode,
-                self._held.run,
+                self.held.run,
             )
         )
 
@@ -130,7 +130,7 @@ class BacklogRuns:
         message.answered(self._apply(message.order))
 
     def _apply(self, order: Order) -> Run | str:
-        run, seen = self._held.run, self.seen
+        run, seen = self.held.run, self.seen
         problem = backlog_run.refusal(
             order,
             pool=self._context.settings.pool,
@@ -153,7 +153,7 @@ class BacklogRuns:
         self._take(None, made)
         if self._context.scribe.problem is not None:
             # It is not on the disk, and was refused: it must not begin by itself later.
-            self._held.run = run
+            self.held.run = run
             self._context.scribe.save_backlog_run(
                 None if run is None else codec_of(Run).encode(run)
             )
@@ -161,17 +161,17 @@ class BacklogRuns:
         return made
 
     def stop(self, message: StopBacklog) -> None:
-        run = self._held.run
+        run = self.held.run
         if run is not None and run.is_open:
             self._context.log.event(
                 Event.OPERATOR_BACKLOG, action="stop", by=message.by, count=len(run.items)
             )
             self._take(run, backlog_run.stopped(run, self._context.clock.wall()))
-        message.answered(self._context.scribe.problem or self._held.run)
+        message.answered(self._context.scribe.problem or self.held.run)
 
     def due(self, message: TendBacklog) -> None:
         self._tending = False
-        run = self._held.run
+        run = self.held.run
         if run is not None and run.is_open and self._context.stopping is None:
             self._context.decide_soon()
 
@@ -180,7 +180,7 @@ class BacklogRuns:
         if made.aborted is not None:
             return
         self._newest, self._picture = (made, snapshot), None
-        run = self._held.run
+        run = self.held.run
         if run is None or not run.is_open:
             return
         seen = self.seen
@@ -195,7 +195,7 @@ class BacklogRuns:
 
     def _enter(self, before: Run | None, run: Run) -> None:
         """Write it down where it let something go or ended, tell what is news, and go on."""
-        self._held.run = run
+        self.held.run = run
         known = {} if before is None else before.steps
         news = {
             key: step
@@ -269,7 +269,7 @@ class BacklogRuns:
         """A clean came to an end: it may be an item's."""
         if end.key.action is not Action.CLEAN or end.ended is None:
             return
-        run, why = self._held.run, end.ended.why
+        run, why = self.held.run, end.ended.why
         if run is None or not run.is_open:
             return
         key = Item(Deed.CLEAN, end.key.id, "").key
@@ -279,6 +279,6 @@ class BacklogRuns:
             self.step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
 
     def step_ended(self, key: str, step: Step) -> None:
-        run = self._held.run
+        run = self.held.run
         if run is not None and key in run.steps and run.steps[key].where in OPEN:
             self._take(run, backlog_run.after_outcome(run, key, step, self._context.clock.wall()))

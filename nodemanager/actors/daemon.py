@@ -8,28 +8,18 @@ says which message is whose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodemanager.actors.backlog_runs import (
     ApplyBacklog,
-    BacklogRuns,
     ShowBacklog,
     StopBacklog,
     TendBacklog,
 )
 from nodemanager.actors.base import OnDeath, RoleActor, tell
-from nodemanager.actors.boot_failures import BootFailures
 from nodemanager.actors.context import Context
 from nodemanager.actors.crew import Crew
-from nodemanager.actors.decisions import Decisions
-from nodemanager.actors.endings import Endings
-from nodemanager.actors.false_cleans import FalseCleans
-from nodemanager.actors.held_backlog import HeldBacklog
-from nodemanager.actors.identities import Identities
-from nodemanager.actors.invariants import Invariants
-from nodemanager.actors.leftover_book import LeftoverBook
-from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import (
     ApplySettings,
     Begin,
@@ -58,18 +48,10 @@ from nodemanager.actors.messages import (
     TendLeftovers,
     WaitOver,
 )
-from nodemanager.actors.observations import Observations
-from nodemanager.actors.operator_commands import OperatorCommands
-from nodemanager.actors.operator_marks import OperatorMarks
-from nodemanager.actors.record_writes import RecordWrites
-from nodemanager.actors.recovery import Recovery
+from nodemanager.actors.parts import Parts, parts_of
 from nodemanager.actors.role import Role
-from nodemanager.actors.runner import Runner
-from nodemanager.actors.snapshots import Snapshots
 from nodemanager.actors.timer import Timer
-from nodemanager.actors.workflow_shell import WorkflowShell
 from nodemanager.clock import Clock
-from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.facts import SettingsTaken
 from nodemanager.core.fold import Start
 from nodemanager.core.settings import Settings
@@ -98,93 +80,41 @@ class NodeManagerDaemonActor(RoleActor):
             log=log,
             actor=lambda: self.actor_ref,
         )
-        identities = Identities(context)
-        endings = Endings(context)
-        writes = RecordWrites(context)
-        boot_failures = BootFailures(context)
-        invariants = Invariants(context)
-        false_cleans = FalseCleans(context)
-        marks = OperatorMarks(context.scribe)
-        leftovers = LeftoverBook(context.scribe, log, mode=role.mode)
-        operators = OperatorCommands(context, marks, leftovers, boot_failures)
-        held = HeldBacklog(context, identities)
-        snapshots = Snapshots(context, identities, writes, held, marks)
-        backlog = BacklogRuns(context, held, identities, snapshots)
-        releases = LeftoverReleases(context, leftovers, identities, snapshots, endings.settled)
-        observations = Observations(
-            context, identities, writes, boot_failures, invariants, false_cleans, endings
-        )
-        self._recovery = Recovery(
-            context,
-            identities=identities,
-            writes=writes,
-            boot_failures=boot_failures,
-            false_cleans=false_cleans,
-            leftovers=leftovers,
-            backlog=backlog,
-            marks=marks,
-        )
-        decisions = Decisions(
-            context,
-            identities=identities,
-            snapshots=snapshots,
-            recovery=self._recovery,
-            writes=writes,
-            boot_failures=boot_failures,
-            invariants=invariants,
-            false_cleans=false_cleans,
-            leftovers=leftovers,
-            releases=releases,
-            held=held,
-            backlog=backlog,
-            marks=marks,
-            operators=operators,
-            endings=endings,
-        )
-        shell = WorkflowShell(
-            context,
-            snapshots=snapshots,
-            writes=writes,
-            boot_failures=boot_failures,
-            invariants=invariants,
-            leftovers=leftovers,
-            releases=releases,
-            backlog=backlog,
-            marks=marks,
-            operators=operators,
-            endings=endings,
-        )
-        context.runner = Runner(WORKFLOWS, shell, context.scribe, log)
-        self._routes: dict[type, Callable[[Any], None]] = {
+        parts = parts_of(context)
+        self._recovery = parts.recovery
+        self._routes = self._routes_to(parts)
+
+    def _routes_to(self, parts: Parts) -> Mapping[type, Callable[[Any], None]]:
+        return {
             Begin: self._begin,
             ApplySettings: self._apply_settings,
-            CloudPollStarted: observations.cloud_poll_started,
-            CloudListed: observations.cloud_listed,
-            RecordsListed: observations.records_listed,
-            DemandPolled: observations.demand_polled,
-            PollFailed: observations.poll_failed,
-            NodesAsked: observations.nodes_asked,
-            TaggedAsked: observations.tagged_asked,
-            Decide: decisions.decide,
+            CloudPollStarted: parts.observations.cloud_poll_started,
+            CloudListed: parts.observations.cloud_listed,
+            RecordsListed: parts.observations.records_listed,
+            DemandPolled: parts.observations.demand_polled,
+            PollFailed: parts.observations.poll_failed,
+            NodesAsked: parts.observations.nodes_asked,
+            TaggedAsked: parts.observations.tagged_asked,
+            Decide: parts.decisions.decide,
             CarriedOut: self._carried_out,
             WaitOver: self._wait_over,
-            TendLeftovers: releases.due,
-            LeftoversFound: releases.found,
-            LeftoverReleased: releases.released,
-            ShowBacklog: backlog.show,
-            ApplyBacklog: backlog.apply,
-            StopBacklog: backlog.stop,
-            TendBacklog: backlog.due,
-            HoldId: operators.hold,
-            ReleaseId: operators.release,
-            DrainNode: operators.drain,
-            KillNode: operators.kill,
-            RunNode: operators.run,
-            CleanByHand: operators.clean,
-            PausePool: operators.pause,
-            ResumePool: operators.resume,
-            ResetBreaker: operators.reset_breaker,
-            Stop: endings.stop,
+            TendLeftovers: parts.releases.due,
+            LeftoversFound: parts.releases.found,
+            LeftoverReleased: parts.releases.released,
+            ShowBacklog: parts.backlog.show,
+            ApplyBacklog: parts.backlog.apply,
+            StopBacklog: parts.backlog.stop,
+            TendBacklog: parts.backlog.due,
+            HoldId: parts.operators.hold,
+            ReleaseId: parts.operators.release,
+            DrainNode: parts.operators.drain,
+            KillNode: parts.operators.kill,
+            RunNode: parts.operators.run,
+            CleanByHand: parts.operators.clean,
+            PausePool: parts.operators.pause,
+            ResumePool: parts.operators.resume,
+            ResetBreaker: parts.operators.reset_breaker,
+            Stop: parts.endings.stop,
         }
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:

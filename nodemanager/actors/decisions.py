@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from dataclasses import replace
 
 from nodemanager.actors.backlog_runs import BacklogRuns
 from nodemanager.actors.base import tell
-from nodemanager.actors.boot_failures import BootFailures
 from nodemanager.actors.context import Context
 from nodemanager.actors.endings import Endings
-from nodemanager.actors.false_cleans import FalseCleans
-from nodemanager.actors.held_backlog import HeldBacklog
 from nodemanager.actors.identities import Identities
-from nodemanager.actors.invariants import Invariants
-from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
 from nodemanager.actors.operator_commands import OperatorCommands
-from nodemanager.actors.operator_marks import OperatorMarks
+from nodemanager.actors.plan_orders import PlanOrders
 from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core.execute.books import still_expected, still_unheard
-from nodemanager.core.execute.setup import order_setup
-from nodemanager.core.execute.workflow import Action
 from nodemanager.core.fold import Decision, decide
 from nodemanager.core.history import Nodes
 from nodemanager.core.leftovers import counts
-from nodemanager.core.model import Claim
 from nodemanager.core.picture import Picture
-from nodemanager.core.plan import BootOrder, Plan
+from nodemanager.core.plan import Plan
 from nodemanager.core.snapshot import Snapshot
 
 
 class Decisions:
-    """Takes each decision by core, and begins what it calls for."""
+    """Takes each decision by core, and has carried out what it calls for."""
 
     def __init__(
         self,
@@ -46,15 +37,10 @@ class Decisions:
         snapshots: Snapshots,
         recovery: Recovery,
         writes: RecordWrites,
-        boot_failures: BootFailures,
-        invariants: Invariants,
-        false_cleans: FalseCleans,
-        leftovers: LeftoverBook,
         releases: LeftoverReleases,
-        held: HeldBacklog,
         backlog: BacklogRuns,
-        marks: OperatorMarks,
         operators: OperatorCommands,
+        orders: PlanOrders,
         endings: Endings,
     ) -> None:
         self._context = context
@@ -62,15 +48,10 @@ class Decisions:
         self._snapshots = snapshots
         self._recovery = recovery
         self._writes = writes
-        self._boot_failures = boot_failures
-        self._invariants = invariants
-        self._false_cleans = false_cleans
-        self._leftovers = leftovers
         self._releases = releases
-        self._held = held
         self._backlog = backlog
-        self._marks = marks
         self._operators = operators
+        self._orders = orders
         self._endings = endings
         self._plan_numbers = itertools.count(1)
         self._asked_after: Nodes | None = None
@@ -79,7 +60,7 @@ class Decisions:
     def decide(self, message: Decide) -> None:
         """Take one decision on what is known now."""
         self._context.decides()
-        self._mend()
+        self._recovery.mend()
         now = self._context.now
         self._forget(now)
         if self._context.scribe.problem is None:
@@ -89,15 +70,10 @@ class Decisions:
         made = self._decided(now)
         self._ask(made)
         if self._may_act(made, now):
-            self._carry_out(made, now)
+            self._endings.applied()
+            self._orders.carry_out(made, now)
         self._releases.tend()
         self._endings.settled()
-
-    def _mend(self) -> None:
-        """What could not be read or written before is tried again."""
-        self._recovery.mend()
-        self._held.save()
-        self._invariants.prove_owed()
 
     def _forget(self, now: float) -> None:
         """What both newest listings show by now."""
@@ -122,7 +98,7 @@ class Decisions:
                 context.books.expected, made.history, made.pairs, now, context.settings
             )
             context.books = replace(context.books, expected=expected)
-        self._held.keep(made)
+        self._backlog.held.keep(made)
         acts = self._operators.waits and self._may_act(made, now)
         self._operators.after_plan(made, snapshot, acts=acts)
         records = context.history.records
@@ -143,8 +119,8 @@ class Decisions:
                 context.settings,
                 mode=context.role.mode,
                 took_s=took_s,
-                marks=self._marks.all,
-                leftovers=counts(self._leftovers.ledger),
+                marks=self._operators.marks.all,
+                leftovers=counts(self._releases.book.ledger),
                 account=self._identities.account or "",
                 store=self._identities.store or "",
             )
@@ -172,57 +148,3 @@ class Decisions:
         if context.limits.throttled_until > now:
             return False
         return self._endings.may_apply(made)
-
-    def _carry_out(self, made: Plan, now: float) -> None:
-        narrator, runner = self._context.narrator, self._context.runner
-        for clean in made.cleans:
-            narrator.clean_ordered(clean)
-        for prune in made.prunes:
-            narrator.prune_ordered(prune)
-        for shutdown in made.shutdowns:
-            narrator.shutdown_ordered(shutdown)
-        self._endings.applied()
-        if not self._context.applies:
-            for boot in made.boots:
-                narrator.setup_started(boot, None)
-            return
-        for clean in made.cleans:
-            runner.begin(Action.CLEAN, clean, clean.plan_id, now)
-        for lift in made.lifts:
-            runner.begin(Action.CLEAN, lift, lift.plan_id, now)
-        for prune in made.prunes:
-            runner.begin(Action.PRUNE, prune, prune.plan_id, now)
-        for shutdown in made.shutdowns:
-            runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
-        for drain in made.drains:
-            runner.begin(Action.DRAIN, drain, drain.plan_id, now)
-        for life in made.restores:
-            self._false_cleans.begin_restore(life, made.plan_id, now)
-        for bind in made.binds:
-            runner.begin(Action.BIND, bind, bind.plan_id, now)
-        for boot in made.boots:
-            self._begin_setup(boot, now)
-        if made.boots:
-            self._boot_failures.probe_sent()
-
-    def _begin_setup(self, boot: BootOrder, now: float) -> None:
-        store = self._identities.store
-        assert store is not None, "a plan with boots has seen a record poll"
-        order = order_setup(boot, self._claim_for(boot), store, now)
-        self._context.narrator.setup_started(boot, order.claim.incarnation)
-        self._context.runner.begin(Action.SETUP, order, boot.plan_id, now)
-
-    def _claim_for(self, boot: BootOrder) -> Claim:
-        incarnation = secrets.token_hex(16)
-        settings, role = self._context.settings, self._context.role
-        return Claim(
-            pool=settings.pool,
-            manager=role.manager,
-            token=role.token,
-            at=0.0,
-            node_name=f"compute-{incarnation[:12]}",
-            incarnation=incarnation,
-            size=boot.size.name,
-            price=boot.size.price,
-            window=settings.claim_window,
-        )

@@ -47,7 +47,7 @@ class LeftoverReleases:
         settled: Callable[[], None],
     ) -> None:
         self._context = context
-        self._book = book
+        self.book = book
         self._identities = identities
         self._snapshots = snapshots
         self._settled = settled
@@ -88,22 +88,22 @@ class LeftoverReleases:
             self._give(FindLeftovers())
             return
         turn = self._next_release(now)
-        while turn.entry is not None and not self._book.applies:
-            self._book.would_release(turn.entry, now)
+        while turn.entry is not None and not self.book.applies:
+            self.book.would_release(turn.entry, now)
             turn = self._next_release(now)
         self._tell_deferred(turn, now)
         if turn.entry is None:
             self._tend_later(now, is_blocked=turn.block is not None)
         elif self._give(ReleaseLeftover(turn.entry.leftover)):
-            self._book.about_to_release(turn.entry)
+            self.book.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
-        if not leftovers.due(self._book.ledger, now, self._context.scribe.holds):
+        if not leftovers.due(self.book.ledger, now, self._context.scribe.holds):
             return Turn()
         snapshot = self._snapshots.taken(LEFTOVERS)
-        for node_id in leftovers.living(self._book.ledger, snapshot):
-            self._book.lives(node_id)
-        return leftovers.next_release(self._book.ledger, snapshot, self._context.settings)
+        for node_id in leftovers.living(self.book.ledger, snapshot):
+            self.book.lives(node_id)
+        return leftovers.next_release(self.book.ledger, snapshot, self._context.settings)
 
     def _give(self, order: FindLeftovers | ReleaseLeftover) -> bool:
         if not self._context.shutdowns.has_room:
@@ -135,7 +135,7 @@ class LeftoverReleases:
         else:
             self._finds_failed = 0
             wait_s = FIND_EVERY_S
-            if not self._book.found(message.found, now, self._context.settings.visible_after):
+            if not self.book.found(message.found, now, self._context.settings.visible_after):
                 # The journal: as soon as it can be written.
                 wait_s = 0.0
             present = self._context.history.present
@@ -152,7 +152,7 @@ class LeftoverReleases:
         if isinstance(message.error, Throttled):
             self._context.throttled(message.error)
         now = self._context.now
-        self._book.tried(
+        self.book.tried(
             message.leftover,
             message.outcome,
             message.error,
@@ -166,14 +166,14 @@ class LeftoverReleases:
         """Say why nothing is released, once for each reason."""
         reason, measures = turn.block or (None, {})
         if reason is not None and reason is not self._deferred_for:
-            count = len(leftovers.due(self._book.ledger, now))
+            count = len(leftovers.due(self.book.ledger, now))
             fields: dict[str, Any] = {"reason": reason, "count": count, **measures}
             self._context.log.event(Event.LEFTOVER_DEFERRED, **fields)
         self._deferred_for = reason
 
     def _tend_later(self, now: float, *, is_blocked: bool) -> None:
         times = [self._find_at]
-        due_at = leftovers.next_due(self._book.ledger)
+        due_at = leftovers.next_due(self.book.ledger)
         if due_at is not None and not is_blocked:
             times.append(due_at)
         # What blocks it is looked at with each decision.

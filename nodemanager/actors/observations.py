@@ -31,6 +31,7 @@ from nodemanager.core.facts import (
     RecordsSeen,
     TagsAnswered,
 )
+from nodemanager.core.history import store_clock_read
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.errors import Throttled
 
@@ -96,9 +97,11 @@ class Observations:
         problems = context.narrator.items_with_problems(listing.items)
         context.narrator.malformed("records", listing.problems + problems)
         before = context.history
+        clock = store_clock_read(before, message.store_time).clock
+        if clock is not None:
+            # Ahead of what the listing does to the breaker: a later run must know of a step.
+            context.scribe.save_clock(clock)
         context.take(fact)
-        if context.history.clock is not None:
-            context.scribe.save_clock(context.history.clock)
         if listing.complete:
             self._writes.forget_own_cleans(listing)
             books = context.books

@@ -84,7 +84,7 @@ class OperatorCommands:
     ) -> None:
         self._context = context
         self._scribe = context.scribe
-        self._marks = marks
+        self.marks = marks
         self._leftovers = leftovers
         self._boot_failures = boot_failures
         self._asked: list[Asked] = []
@@ -106,7 +106,7 @@ class OperatorCommands:
         }
         left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
         left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
-        marked = {*self._marks.drains, *self._marks.kills, *self._scribe.holds}
+        marked = {*self.marks.drains, *self.marks.kills, *self._scribe.holds}
         return Known(
             self._context.history,
             plan.pairs if plan is not None else NO_PAIRS,
@@ -202,13 +202,13 @@ class OperatorCommands:
         if named is None:
             return
         node_id = named.node or named.id
-        killed, standing = self._marks.kills.get(node_id), self._marks.drains.get(node_id)
+        killed, standing = self.marks.kills.get(node_id), self.marks.drains.get(node_id)
         if killed is not None:
             self._already(said, named, f"{node_id} is to be killed", killed)
         elif standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is draining already", standing)
         elif self._may_write(said, named):
-            self._marks.drains[node_id] = self._mark(said, node_id)
+            self.marks.drains[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
     def kill(self, message: KillNode) -> None:
@@ -217,11 +217,11 @@ class OperatorCommands:
         if named is None:
             return
         node_id = named.node or named.id
-        standing = self._marks.kills.get(node_id)
+        standing = self.marks.kills.get(node_id)
         if standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is to be killed already", standing)
         elif self._acts(said, named) and self._may_write(said, named):
-            self._marks.kills[node_id] = self._mark(said, node_id)
+            self.marks.kills[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
     def run(self, message: RunNode) -> None:
@@ -233,16 +233,16 @@ class OperatorCommands:
         if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answer(said, commands.too_late(named))
             return
-        drain, kill = self._marks.drains.pop(node_id, None), self._marks.kills.pop(node_id, None)
+        drain, kill = self.marks.drains.pop(node_id, None), self.marks.kills.pop(node_id, None)
         if drain is None and kill is None and not self._may_be_there(node_id):
             self._answer(said, commands.gone_before(named))
             return
         if drain is None and kill is None:
             self._already(said, named, f"{node_id} is neither draining nor to be killed")
             return
-        if not self._marks.save():
-            self._marks.drains |= {} if drain is None else {node_id: drain}
-            self._marks.kills |= {} if kill is None else {node_id: kill}
+        if not self.marks.save():
+            self.marks.drains |= {} if drain is None else {node_id: drain}
+            self.marks.kills |= {} if kill is None else {node_id: kill}
             self._not_written(said, named)
             return
         self._context.decide_soon()
@@ -269,9 +269,7 @@ class OperatorCommands:
             self._answer(said, commands.without(named, Reason.NO_RECORD))
         elif self._acts(said, named):
             mark = self._mark(said)
-            self._marks.by_hand[named.record] = HandClean(
-                mark.by, mark.at, mark.reason, said.forced
-            )
+            self.marks.by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
             self._ask(said, named)
 
     def ended(self, end: End) -> None:
@@ -295,12 +293,12 @@ class OperatorCommands:
 
     def pause(self, message: PausePool) -> None:
         said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
-        if self._marks.paused is not None:
-            self._already(said, None, "the pool is paused already", self._marks.paused)
+        if self.marks.paused is not None:
+            self._already(said, None, "the pool is paused already", self.marks.paused)
             return
-        self._marks.paused = self._mark(said)
-        if not self._marks.save():
-            self._marks.paused = None
+        self.marks.paused = self._mark(said)
+        if not self.marks.save():
+            self.marks.paused = None
             self._not_written(said, None)
             return
         self._context.decide_soon()
@@ -312,11 +310,11 @@ class OperatorCommands:
 
     def resume(self, message: ResumePool) -> None:
         said = Said(Verb.RESUME, message.by, message.reason, message.answered)
-        standing, self._marks.paused = self._marks.paused, None
+        standing, self.marks.paused = self.marks.paused, None
         if standing is None:
             self._already(said, None, "the pool is not paused")
-        elif not self._marks.save():
-            self._marks.paused = standing
+        elif not self.marks.save():
+            self.marks.paused = standing
             self._not_written(said, None)
         else:
             self._context.decide_soon()
@@ -359,7 +357,7 @@ class OperatorCommands:
         `acts` says that the plan's orders will be carried out.
         """
         asked, self._asked = self._asked, []
-        self._marks.forget(commands.ended({**self._marks.drains, **self._marks.kills}, snapshot))
+        self.marks.forget(commands.ended({**self.marks.drains, **self.marks.kills}, snapshot))
         self._forget_lost()
         if not asked:
             return
@@ -368,8 +366,8 @@ class OperatorCommands:
             reply = self._judged(said, named, made, snapshot, acts=acts)
             if reply is not None:
                 replies.append(((said, named), reply))
-        self._marks.by_hand.clear()
-        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self._marks.save():
+        self.marks.by_hand.clear()
+        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self.marks.save():
             replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
         for (said, _), reply in replies:
             self._answer(said, reply)
@@ -382,12 +380,12 @@ class OperatorCommands:
         if said.verb is Verb.DRAIN:
             reply = commands.of_drain(named, made, snapshot)
             if reply.result is not Result.DONE:
-                self._marks.drains.pop(node_id, None)
+                self.marks.drains.pop(node_id, None)
             return reply
         if said.verb is Verb.KILL:
             reply = commands.of_kill(named, made, snapshot)
             if reply.result is not Result.DONE:
-                self._marks.kills.pop(node_id, None)
+                self.marks.kills.pop(node_id, None)
             return reply
         of_clean = commands.of_clean(named, made)
         if of_clean is not None:
@@ -403,7 +401,7 @@ class OperatorCommands:
         said, named = asked
         if said.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
-        marks = self._marks.drains if said.verb is Verb.DRAIN else self._marks.kills
+        marks = self.marks.drains if said.verb is Verb.DRAIN else self.marks.kills
         marks.pop(named.node or named.id, None)
         return commands.failed(named, self._scribe.problem or "the journal can't be written")
 

@@ -10,6 +10,7 @@ from nodemanager.actors.context import Context
 from nodemanager.actors.false_cleans import FalseCleans
 from nodemanager.actors.identities import Identities
 from nodemanager.actors.intents import may_be_under_way
+from nodemanager.actors.invariants import Invariants
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.operator_marks import OperatorMarks
 from nodemanager.actors.record_writes import RecordWrites
@@ -31,6 +32,7 @@ class Recovery:
         boot_failures: BootFailures,
         false_cleans: FalseCleans,
         leftovers: LeftoverBook,
+        invariants: Invariants,
         backlog: BacklogRuns,
         marks: OperatorMarks,
     ) -> None:
@@ -40,6 +42,7 @@ class Recovery:
         self._boot_failures = boot_failures
         self._false_cleans = false_cleans
         self._leftovers = leftovers
+        self._invariants = invariants
         self._backlog = backlog
         self._marks = marks
 
@@ -48,8 +51,10 @@ class Recovery:
         self._take(self._context.scribe.load())
 
     def mend(self) -> None:
-        """Write what is owed, and load what could not be read before, once that is possible."""
+        """What could not be read or written before is tried again, and what is owed is done."""
         self._take(self._context.scribe.mend())
+        self._backlog.held.save()
+        self._invariants.prove_owed()
 
     def _take(self, loaded: Loaded | None) -> None:
         if loaded is None:

@@ -12,11 +12,9 @@ from nodemanager.actors.context import Context
 from nodemanager.actors.crew import Crew
 from nodemanager.actors.endings import Endings
 from nodemanager.actors.invariants import Invariants
-from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.operator_commands import OperatorCommands
-from nodemanager.actors.operator_marks import OperatorMarks
 from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.runner import End
 from nodemanager.actors.snapshots import Snapshots
@@ -51,10 +49,8 @@ class WorkflowShell:
         writes: RecordWrites,
         boot_failures: BootFailures,
         invariants: Invariants,
-        leftovers: LeftoverBook,
         releases: LeftoverReleases,
         backlog: BacklogRuns,
-        marks: OperatorMarks,
         operators: OperatorCommands,
         endings: Endings,
     ) -> None:
@@ -63,10 +59,8 @@ class WorkflowShell:
         self._writes = writes
         self._boot_failures = boot_failures
         self._invariants = invariants
-        self._leftovers = leftovers
         self._releases = releases
         self._backlog = backlog
-        self._marks = marks
         self._operators = operators
         self._endings = endings
 
@@ -125,7 +119,7 @@ class WorkflowShell:
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         """Whether what a node may leave behind is on the disk (D4)."""
-        return self._leftovers.enter(pins, self._context.now)
+        return self._releases.book.enter(pins, self._context.now)
 
     def learn(self, one: Learned) -> None:
         """Enter it into the books."""
@@ -141,9 +135,9 @@ class WorkflowShell:
             case NodeGone():
                 self._node_gone(one, now)
             case PinsCalledOff(node_id):
-                self._leftovers.called_off(node_id)
+                self._releases.book.called_off(node_id)
             case PinsDoubted(node_id):
-                self._leftovers.doubted(node_id, now, context.settings.visible_after)
+                self._releases.book.doubted(node_id, now, context.settings.visible_after)
             case Restored(record=uuid):
                 self._writes.restored(uuid)
                 context.narrator.restored(uuid)
@@ -160,9 +154,9 @@ class WorkflowShell:
         in_flight.shut_down(gone.reason, now)
         if gone.reason is Reason.BOOT_FAILED:
             self._boot_failures.failed(gone.node_id, gone.size)
-        self._leftovers.ended(gone.node_id, now)
+        self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
-        self._marks.forget(frozenset({gone.node_id}))
+        self._operators.marks.forget(frozenset({gone.node_id}))
 
     def begun(self, one: Begin) -> None:
         """A workflow has begun another one."""
