@@ -14,6 +14,7 @@ from nodemanager.actors.context import Context
 from nodemanager.actors.held_backlog import HeldBacklog
 from nodemanager.actors.identities import Identities
 from nodemanager.actors.runner import End
+from nodemanager.actors.scribe import BACKLOG_RUN
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core import backlog_run
 from nodemanager.core.backlog import PASSING, Deed, Item, Picture
@@ -102,7 +103,7 @@ class BacklogRuns:
 
     def load(self) -> None:
         """Go on with a run that a former process left."""
-        kept = self._context.scribe.backlog_run
+        kept = self._context.scribe.kept(BACKLOG_RUN)
         if kept is None or self.held.run is not None:
             return
         try:
@@ -154,8 +155,8 @@ class BacklogRuns:
         if self._context.scribe.problem is not None:
             # It is not on the disk, and was refused: it must not begin by itself later.
             self.held.run = run
-            self._context.scribe.save_backlog_run(
-                None if run is None else codec_of(Run).encode(run)
+            self._context.scribe.keep(
+                BACKLOG_RUN, None if run is None else codec_of(Run).encode(run)
             )
             return self._context.scribe.problem or ""
         return made
@@ -205,7 +206,7 @@ class BacklogRuns:
         lets_go = any(step.where is Where.LET_GO for step in news.values())
         if before is None or lets_go or not run.is_open:
             # How an item ended is seen again after a restart; thousands are a lot to write.
-            self._context.scribe.save_backlog_run(codec_of(Run).encode(run))
+            self._context.scribe.keep(BACKLOG_RUN, codec_of(Run).encode(run))
         for item in run.items:
             step = news.get(item.key)
             if step is not None and step.where is Where.SKIPPED:

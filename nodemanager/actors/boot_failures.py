@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nodemanager.actors.context import Context
 from nodemanager.actors.runner import End
+from nodemanager.actors.scribe import LOOPS
 from nodemanager.core import boot_loops
 from nodemanager.core.boot_loops import NONE, Loops, Streak
 from nodemanager.core.execute.workflow import Action
@@ -111,7 +112,7 @@ class BootFailures:
         self._know(loops)
         clock = self._context.clock
         on_wall = _moved(loops, clock.wall() - clock.boottime())
-        self._context.scribe.save_loops(codec_of(Loops).encode(on_wall))
+        self._context.scribe.keep(LOOPS, codec_of(Loops).encode(on_wall))
 
     def _know(self, loops: Loops) -> None:
         books = self._context.books
@@ -121,7 +122,7 @@ class BootFailures:
         """What a former run counted, on this boot's clock; the daemon has just loaded it."""
         clock = self._context.clock
         try:
-            kept: Loops = decoded(Loops, self._context.scribe.loops or {})
+            kept: Loops = decoded(Loops, self._context.scribe.kept(LOOPS) or {})
         except ValueError:
             return
         if self._loops == NONE:
