@@ -13,14 +13,13 @@ from typing import Any
 from nodemanager.actors.context import Context
 from nodemanager.actors.held_backlog import HeldBacklog
 from nodemanager.actors.identities import Identities
-from nodemanager.actors.runner import End
 from nodemanager.actors.scribe import BACKLOG_RUN
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core import backlog_run
 from nodemanager.core.backlog import PASSING, Deed, Item, Picture
 from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
 from nodemanager.core.execute.adopt import order_adoption
-from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.plan import Plan, picture_of
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings

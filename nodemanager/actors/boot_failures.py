@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.actors.context import Context
-from nodemanager.actors.runner import End
 from nodemanager.actors.scribe import LOOPS
 from nodemanager.core import boot_loops
 from nodemanager.core.boot_loops import NONE, Loops, Streak
-from nodemanager.core.execute.workflow import Action
+from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.history import History, Records
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.sizes import Sizes
@@ -48,12 +47,10 @@ class BootFailures:
         size = Sizes(settings.sizes).named(size_name)
         name = size.name if size is not None else size_name
         node = context.history.present.get(node_id) if node_id is not None else None
-        lived_s = settings.boot_fail_after
-        if node is not None and node.created_at is not None:
-            lived_s = max(0.0, context.clock.wall() - node.created_at)
-        spent = (size.price or 0.0) * lived_s / 3600.0 if size is not None else 0.0
+        wall, boot_fail_after = context.clock.wall(), settings.boot_fail_after
+        spent = boot_loops.spent_on(node, size, wall, boot_fail_after)
         before = self._loops
-        after = boot_loops.after_failure(before, name, spent, now, settings.boot_fail_after)
+        after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
         self._take(after)
         if name is not None and after.sizes[name].rests > before.sizes.get(name, Streak()).rests:
             self._tell_rest(after.sizes[name], now, name)

@@ -12,7 +12,6 @@ from typing import Any
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.crew import Crew
-from nodemanager.actors.flights import Flights
 from nodemanager.actors.messages import BackOff, Decide, Stop, Team
 from nodemanager.actors.narrator import Narrator
 from nodemanager.actors.role import Role
@@ -22,6 +21,7 @@ from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.core.breaker import COLLAPSES, Breaker
 from nodemanager.core.execute.books import Books
+from nodemanager.core.execute.recent import Recent
 from nodemanager.core.facts import BreakerSet, Fact
 from nodemanager.core.fold import Stage, State, after_decision, stages
 from nodemanager.core.history import History
@@ -62,7 +62,7 @@ class Context:
         self.scribe = Scribe(role.journal, log)
         self.state = State(demand=None if settings.demand_polled else ())
         self.books = Books()
-        self.in_flight = Flights()
+        self.recent = Recent()
         self.plan: Plan | None = None
         self.stopping: Stop | None = None
         self._timer = timer

@@ -18,6 +18,7 @@ from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.recovery import Recovery
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core.execute.books import still_expected, still_unheard
+from nodemanager.core.execute.recent import still_recent
 from nodemanager.core.fold import Decision, decide
 from nodemanager.core.history import Nodes
 from nodemanager.core.leftovers import counts
@@ -78,8 +79,7 @@ class Decisions:
     def _forget(self, now: float) -> None:
         """What both newest listings show by now."""
         context = self._context
-        context.in_flight.forget_landed(context.history)
-        context.in_flight.forget_touched(context.history)
+        context.recent = still_recent(context.recent, context.history)
         context.books = replace(
             context.books, sizes=still_unheard(context.books.sizes, context.history)
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nodemanager.actors.context import Context
+from nodemanager.actors.scribe import GIVEN_BACK
 from nodemanager.core import false_clean
 from nodemanager.core.asking import Answers
 from nodemanager.core.execute.restore import order_restore
@@ -22,13 +25,14 @@ class FalseCleans:
     def load(self) -> None:
         """What former runs freed, by the journal's pre-images."""
         wall, boottime = self._context.clock.wall(), self._context.now
+        given_back: Mapping[str, float] = self._context.scribe.kept(GIVEN_BACK)
         lives = []
         for image in self._context.scribe.pre_images(since=wall - FREED_KEPT_S):
             if image.outcome != "cleaned" or image.ended_at is None:
                 continue
             before = image.record
             key = life_key(before.uuid, before.incarnation)
-            if self._context.scribe.was_given_back(key, image.ended_at):
+            if given_back.get(key, float("-inf")) >= image.ended_at:
                 continue
             life = FreedLife(
                 before.uuid,

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from nodemanager.actors.context import Context
 from nodemanager.actors.intents import clean_key, clean_look, clean_order, destroy_key
-from nodemanager.actors.runner import End
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
-from nodemanager.core.execute.workflow import Action
+from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.history import Records
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.proof import Violation

@@ -25,12 +25,11 @@ from nodemanager.actors.messages import (
     RunNode,
 )
 from nodemanager.actors.operator_marks import OperatorMarks
-from nodemanager.actors.runner import End
 from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Reply, Result, Verb
-from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.facts import CommandGiven
 from nodemanager.core.marks import HandClean, Mark
 from nodemanager.core.naming import Known, Named

@@ -37,6 +37,7 @@ from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
+"""By the keys of freed lives that are their record's again (U8): since when, epoch seconds."""
 MARKS = "operator_marks"
 LOOPS = "boot_loops"
 """The streaks of failed boots (B5)."""
@@ -384,11 +385,6 @@ class Scribe:
         """Freed lives that are their record's again, `at` epoch seconds; older ones are dropped."""
         known = {key: then for key, then in self._values[GIVEN_BACK].items() if then >= since}
         self.keep(GIVEN_BACK, known | dict.fromkeys(keys, at))
-
-    def was_given_back(self, key: str, freed_at: float) -> bool:
-        """Whether that life is its record's again since it was freed, epoch seconds."""
-        given_back: Mapping[str, float] = self._values[GIVEN_BACK]
-        return given_back.get(key, float("-inf")) >= freed_at
 
     def keep(self, name: str, value: Any) -> None:
         """A value as JSON that the next run must know, its times epoch seconds; before it takes

@@ -37,7 +37,7 @@ class Snapshots:
     ) -> Snapshot:
         """The picture of this moment; `without` or `besides` leaves one order's own flight out."""
         context, backlog, marks = self._context, self._backlog, self._marks
-        books, in_flight, state = context.books, context.in_flight, context.state
+        books, recent, state = context.books, context.recent, context.state
         runner = context.runner
         records, nodes = runner.flights(besides)
         return Snapshot(
@@ -48,11 +48,11 @@ class Snapshots:
             demand=state.demand,
             demand_at=state.demand_at,
             slots=state.slots,
-            record_flights=in_flight.by_record(without) | records,
+            record_flights=recent.by_record(without) | records,
             node_flights=nodes,
-            cleaned_lately=in_flight.cleaned_lately,
-            destroyed_lately=in_flight.destroyed_lately,
-            boots_unclaimed=(*in_flight.unclaimed, *runner.unclaimed(besides)),
+            cleaned_lately=len(recent.cleaned_at),
+            destroyed_lately=len(recent.destroyed_at),
+            boots_unclaimed=(*recent.unclaimed, *runner.unclaimed(besides)),
             unclear=runner.unclear(),
             claimed_sizes=books.sizes,
             expected=books.expected,
@@ -65,10 +65,10 @@ class Snapshots:
             first_clean=backlog.first_clean,
             backlog=backlog.records,
             let_go=let_go(backlog.run),
-            skipped=dict(in_flight.skipped),
+            skipped=recent.skipped,
             late=self._writes.late,
-            touched=dict(in_flight.touched),
-            gone=dict(in_flight.gone),
+            touched=recent.touched,
+            gone=recent.gone,
             drains=dict(marks.drains),
             drain_orders=books.drains.orders,
             kills=dict(marks.kills),

@@ -16,7 +16,6 @@ from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.operator_commands import OperatorCommands
 from nodemanager.actors.record_writes import RecordWrites
-from nodemanager.actors.runner import End
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core.execute.books import (
     ItemEnded,
@@ -31,7 +30,8 @@ from nodemanager.core.execute.books import (
     learned,
 )
 from nodemanager.core.execute.effects import StoreWrite
-from nodemanager.core.execute.workflow import Action, Begin, Key, Seen
+from nodemanager.core.execute.recent import after_end, after_gone
+from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Leftover
 from nodemanager.core.reasons import Reason
@@ -148,10 +148,9 @@ class WorkflowShell:
 
     def _node_gone(self, gone: NodeGone, now: float) -> None:
         """A node that we destroyed is gone (D2-D4)."""
-        in_flight = self._context.in_flight
-        in_flight.gone[gone.node_id] = now
-        self._context.narrator.forget_node(gone.node_id)
-        in_flight.shut_down(gone.reason, now)
+        context = self._context
+        context.recent = after_gone(context.recent, gone, now)
+        context.narrator.forget_node(gone.node_id)
         if gone.reason is Reason.BOOT_FAILED:
             self._boot_failures.failed(gone.node_id, gone.size)
         self._releases.book.ended(gone.node_id, now)
@@ -164,7 +163,8 @@ class WorkflowShell:
 
     def ended(self, end: End) -> None:
         """A workflow came to an end: whoever's books it concerns hears of it."""
-        self._context.in_flight.workflow_ended(end, self._context.now)
+        context = self._context
+        context.recent = after_end(context.recent, end, context.now)
         for part in (self._boot_failures, self._invariants, self._backlog, self._operators):
             part.ended(end)
 

@@ -60,9 +60,9 @@ MUTANTS = (
     TextMutant(
         "U6",
         "a set-up that ended unclear counts no longer before a listing shows it",
-        "actors/flights.py",
-        '                self._landed[about.record] = (Flight("setup", since), now)',
-        "                pass",
+        "core/execute/recent.py",
+        "        return _landed(recent, about.record, since, now)",
+        "        return recent",
         "tests/actors/test_write_ahead.py::"
         "test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",
     ),
