@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
-from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import (
     Answered,

@@ -34,7 +34,12 @@ class RoleActor(pykka.ThreadingActor):
         if isinstance(message, Beat):
             message.answered()
             return None
-        return getattr(self, f"on_{type(message).__name__}")(message)
+        return self.handler_of(message)(message)
+
+    def handler_of(self, message: Any) -> Callable[[Any], Any]:
+        """Who handles a message of that type."""
+        handler: Callable[[Any], Any] = getattr(self, f"on_{type(message).__name__}")
+        return handler
 
     def on_failure(
         self,

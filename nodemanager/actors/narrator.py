@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker, Cause
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.execute.prune import PruneOrder
-from nodemanager.core.false_clean import LASTING
+from nodemanager.core.false_clean import CLEAR, LASTING, FalseClean
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.plan import BootOrder, Plan
@@ -19,7 +19,7 @@ from nodemanager.core.reasons import Event, Kind, Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.telling import event_of_node, event_of_record, record_fields
 from nodemanager.core.verdict import Verdict
-from nodemanager.log import DEBUG, INFO, WARNING, Logger
+from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
 TOLD_ELSEWHERE = frozenset(
     {
@@ -390,6 +390,45 @@ class Narrator:
         else:
             cause = before.cause.value if before.cause else None
             self._log.event(Event.BREAKER_CLOSED, cause=cause)
+
+    def collapsed(self, breaker: Breaker) -> None:
+        """A listing opened it: too much was lacking (L3)."""
+        self._log.event(
+            Event.LIST_SUSPECT,
+            level=WARNING,
+            reason=Reason.COLLAPSED,
+            source="cloud" if breaker.cause is Cause.CLOUD_COLLAPSED else "records",
+            **breaker.detail,
+        )
+
+    def false_cleans(self, told: Iterable[FalseClean]) -> None:
+        """Each is a promise broken, too; its own cause has opened the breaker (U8)."""
+        told = tuple(told)
+        for one in told:
+            life = one.life
+            self._log.event(
+                Event.RECORD_FALSE_CLEAN,
+                level=ERROR,
+                reason=one.reason,
+                record=life.record,
+                slot=life.slot,
+                host=life.hostname,
+                incarnation=life.incarnation,
+                node=life.node_id,
+                cause=life.why,
+                **one.measures,
+                clear=CLEAR,
+            )
+        for one in told:
+            self._log.event(
+                Event.INVARIANT_BROKEN,
+                level=ERROR,
+                rule="U8",
+                reason=one.reason,
+                record=one.life.record,
+                node=one.life.node_id,
+                incarnation=one.life.incarnation,
+            )
 
     def forget_node(self, node_id: str) -> None:
         """A node we destroyed is not unpaired when it leaves the list, nor paired until then."""

@@ -25,7 +25,7 @@ from nodemanager.core.execute.workflow import (
     Answered,
     Begin,
     Due,
-    Ended,
+    End,
     Event,
     Expired,
     Failed,
@@ -45,25 +45,6 @@ from nodemanager.core.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, OpenIntent
 from nodemanager.log import WARNING, Logger
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """A workflow blocks nothing any more, or what became of it is known, or both.
-
-    It has blocked `since`, CLOCK_BOOTTIME; None where it did no more. Without `ended` it was left
-    to the next run, or nobody will ever know.
-    """
-
-    key: Key
-    state: State
-    about: About
-    since: float | None
-    ended: Ended | None
-
-    @property
-    def order(self) -> Any:
-        return self.state.order
 
 
 class Shell(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.actors.intents import destroy_order
@@ -36,9 +37,12 @@ from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
+"""By the keys of freed lives that are their record's again (U8): since when, epoch seconds."""
 MARKS = "operator_marks"
 LOOPS = "boot_loops"
+"""The streaks of failed boots (B5)."""
 BACKLOG_RUN = "backlog_run"
+"""An operator's plan and how far it has come (S5)."""
 
 _FREEING = frozenset({IntentKind.FENCE, IntentKind.CLEAN})
 
@@ -55,10 +59,8 @@ class Loaded:
     late: Late = field(default_factory=dict)
     clock: StoreClock | None = None
     leftovers: tuple[Entry, ...] = ()
-    given_back: Mapping[str, float] = field(default_factory=dict)
-    loops: Any = None
+    values: Mapping[str, Any] = field(default_factory=dict)
     marks: Marks = NO_MARKS
-    backlog_run: Any = None
 
 
 class Scribe:
@@ -78,9 +80,8 @@ class Scribe:
         self._clock: StoreClock | None = None
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
-        self._given_back: dict[str, float] = {}
-        self.loops: Any = None
-        self.backlog_run: Any = None
+        self._values: dict[str, Any] = {GIVEN_BACK: {}, LOOPS: None, BACKLOG_RUN: None}
+        """What `keep` keeps, by name."""
         self._called_off: dict[Key, Leftover] = {}
         self._marks = NO_MARKS
 
@@ -102,10 +103,8 @@ class Scribe:
                 _kept("late writes", journal.late_writes),
                 _kept("the store's clock", journal.store_clock),
                 _kept("leftovers", journal.leftovers),
-                _kept(GIVEN_BACK, lambda: journal.recall(GIVEN_BACK) or {}),
-                _kept(LOOPS, lambda: journal.recall(LOOPS)),
+                {name: _kept(name, partial(journal.recall, name)) for name in self._values},
                 _kept(MARKS, lambda: _marks_from(journal.recall(MARKS))),
-                _kept(BACKLOG_RUN, lambda: journal.recall(BACKLOG_RUN)),
             )
             grounds = _kept("destroys", lambda: self._destroys_behind(loaded.intents))
         except JournalError as error:
@@ -115,9 +114,9 @@ class Scribe:
         self._marks = loaded.marks
         self._breaker = loaded.breaker
         self._late = loaded.late
-        self.loops = self.loops or loaded.loops
-        self.backlog_run = self.backlog_run or loaded.backlog_run
-        self._given_back = {**loaded.given_back, **self._given_back}
+        given_back = {**(loaded.values[GIVEN_BACK] or {}), **self._values[GIVEN_BACK]}
+        known = {name: self._values[name] or value for name, value in loaded.values.items()}
+        self._values = {**known, GIVEN_BACK: given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
         # A parked one is an operator's: nothing that ends under its key concludes it.
@@ -384,32 +383,19 @@ class Scribe:
 
     def given_back(self, keys: Iterable[str], at: float, since: float) -> None:
         """Freed lives that are their record's again, `at` epoch seconds; older ones are dropped."""
-        known = {key: then for key, then in self._given_back.items() if then >= since}
-        self._given_back = known | dict.fromkeys(keys, at)
-        self._write_or_owe(self._write_given_back)
+        known = {key: then for key, then in self._values[GIVEN_BACK].items() if then >= since}
+        self.keep(GIVEN_BACK, known | dict.fromkeys(keys, at))
 
-    def was_given_back(self, key: str, freed_at: float) -> bool:
-        """Whether that life is its record's again since it was freed, epoch seconds."""
-        return self._given_back.get(key, float("-inf")) >= freed_at
+    def keep(self, name: str, value: Any) -> None:
+        """A value as JSON that the next run must know, its times epoch seconds; before it takes
+        effect.
+        """
+        self._values[name] = value
+        self._write_or_owe(lambda: self._journal.remember(name, value))
 
-    def save_loops(self, loops: Any) -> None:
-        """The streaks of failed boots as JSON, their times epoch seconds (B5)."""
-        self.loops = loops
-        self._write_or_owe(self._write_loops)
-
-    def _write_loops(self) -> None:
-        self._journal.remember(LOOPS, self.loops)
-
-    def save_backlog_run(self, run: Any) -> None:
-        """An operator's plan and how far it has come, as JSON (S5); before it takes effect."""
-        self.backlog_run = run
-        self._write_or_owe(self._write_backlog_run)
-
-    def _write_backlog_run(self) -> None:
-        self._journal.remember(BACKLOG_RUN, self.backlog_run)
-
-    def _write_given_back(self) -> None:
-        self._journal.remember(GIVEN_BACK, self._given_back)
+    def kept(self, name: str) -> Any:
+        """It; None where nothing was kept."""
+        return self._values[name]
 
     def newest(self, key: str) -> tuple[bool, Intent | None]:
         """Whether the journal could be read, and the newest intent of that key.
@@ -469,9 +455,8 @@ class Scribe:
         self._journal.remember(MARKS, _marks_data(self._marks))
         self._write_leftovers(tuple(self._leftovers.values()))
         self._write_called_off()
-        self._write_given_back()
-        self._write_loops()
-        self._write_backlog_run()
+        for name, value in self._values.items():
+            self._journal.remember(name, value)
         self._write_open()
         self._write_conclusions()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.history import History, Records
+from nodemanager.core.model import CloudNode, Size
 from nodemanager.core.sizes import size_name
 
 SIZE_LOOP = 5
@@ -57,6 +58,18 @@ class Loops:
 
 
 NONE = Loops()
+
+
+def spent_on(
+    node: CloudNode | None, size: Size | None, wall: float, boot_fail_after: float
+) -> float:
+    """What a node cost that never came up, as far as its price and its age are known."""
+    if size is None:
+        return 0.0
+    lived_s = boot_fail_after
+    if node is not None and node.created_at is not None:
+        lived_s = max(0.0, wall - node.created_at)
+    return (size.price or 0.0) * lived_s / 3600.0
 
 
 def after_failure(

@@ -6,6 +6,7 @@ to the recorded verdicts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core import breaker as breakers
@@ -16,20 +17,19 @@ from nodemanager.core.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
-    CommandGiven,
     DemandSeen,
     Fact,
     LatePinged,
     LivesFreed,
     NodesAnswered,
     NodesExplained,
-    PollMissed,
     RecordsExplained,
     RecordsSeen,
     SettingsTaken,
     StoreClockKept,
     TagsAnswered,
 )
+from nodemanager.core.false_clean import FalseClean, Folded
 from nodemanager.core.history import History
 from nodemanager.core.model import CloudNode, Job, Listing
 from nodemanager.core.plan import Plan, plan
@@ -71,19 +71,33 @@ class Decision:
     took_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A fact is folded in by stages, where more than one may change the breaker: each is told.
+
+    `told` are the false cleans that this stage has found.
+    """
+
+    state: State
+    told: tuple[FalseClean, ...] = ()
+
+
 def after_fact(state: State, fact: Fact, settings: Settings) -> State:
     """The state once the fact is folded in; an unfolded one (a failed poll) changes nothing."""
+    for stage in stages(state, fact, settings):
+        state = stage.state
+    return state
+
+
+def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
+    """What a fact does to the state, step by step; the last one is the state after it."""
     match fact:
-        case CloudPollBegun():
-            return replace(state, history=histories.cloud_poll_started(state.history))
         case CloudSeen(listing=nodes):
-            return _nodes_seen(state, nodes, settings)
+            yield from _nodes_seen(state, nodes, settings)
         case RecordsSeen():
-            return _records_seen(state, fact, settings)
-        case DemandSeen():
-            return replace(state, demand=fact.jobs, demand_at=fact.started_at)
+            yield from _records_seen(state, fact, settings)
         case NodesAnswered():
-            return _nodes_answered(state, fact, settings)
+            yield from _nodes_answered(state, fact, settings)
         case TagsAnswered():
             folded = false_clean.tags_seen(
                 state.breaker,
@@ -93,15 +107,26 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
                 settings,
                 asked_at=fact.asked_at,
             )
-            return replace(state, breaker=folded.breaker, history=folded.history)
-        case LivesFreed():
-            history = false_clean.lives_freed(state.history, fact.lives, fact.at)
-            return replace(state, history=history)
+            yield _stage(state, folded)
         case LatePinged():
             folded = false_clean.pings_seen(
                 state.breaker, state.history, fact.pings, fact.at, settings
             )
-            return replace(state, breaker=folded.breaker)
+            yield _stage(state, folded)
+        case _:
+            yield Stage(_after(state, fact))
+
+
+def _after(state: State, fact: Fact) -> State:
+    """After a fact that has one stage, and tells of no false clean."""
+    match fact:
+        case CloudPollBegun():
+            return replace(state, history=histories.cloud_poll_started(state.history))
+        case DemandSeen():
+            return replace(state, demand=fact.jobs, demand_at=fact.started_at)
+        case LivesFreed():
+            history = false_clean.lives_freed(state.history, fact.lives, fact.at)
+            return replace(state, history=history)
         case NodesExplained():
             return replace(state, history=histories.explained(state.history, fact.node_ids))
         case RecordsExplained():
@@ -110,26 +135,33 @@ def after_fact(state: State, fact: Fact, settings: Settings) -> State:
             return replace(state, breaker=fact.breaker)
         case StoreClockKept():
             return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
-        case PollMissed() | SettingsTaken() | CommandGiven():
+        case _:
             return state
 
 
-def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> State:
-    breaker = state.breaker
+def _stage(state: State, folded: Folded) -> Stage:
+    return Stage(replace(state, breaker=folded.breaker, history=folded.history), folded.told)
+
+
+def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> Iterator[Stage]:
     if listing.complete:
         ids = frozenset(node.id for node in listing.items)
         breaker = breakers.after_listing(
-            breaker, state.history, ids, listing.started_at, settings, cloud=True
+            state.breaker, state.history, ids, listing.started_at, settings, cloud=True
         )
+        state = replace(state, breaker=breaker)
+        yield Stage(state)
     history = histories.cloud_listed(state.history, listing, settings)
-    return replace(state, history=history, breaker=breaker)
+    yield Stage(replace(state, history=history))
 
 
-def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> State:
+def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:
     asked_at = fact.at if fact.asked_at is None else fact.asked_at
     breaker = breakers.after_answers(
         state.breaker, fact.answers, asked_at=asked_at, settings=settings
     )
+    state = replace(state, breaker=breaker)
+    yield Stage(state)
     folded = false_clean.answers_seen(
         breaker,
         state.history,
@@ -139,26 +171,31 @@ def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> St
         fact.malformed,
         asked_at=fact.asked_at,
     )
-    return replace(state, breaker=folded.breaker, history=folded.history)
+    yield _stage(state, folded)
 
 
-def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> State:
+def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterator[Stage]:
     history, listing = histories.store_clock_read(state.history, fact.store_time), fact.listing
     if fact.answered_at is not None:
         history = histories.store_answered(history, fact.answered_at, settings)
-    breaker = state.breaker
+    state = replace(state, history=history)
     if listing.complete:
         ids = frozenset(record.uuid for record in listing.items)
         breaker = breakers.after_listing(
-            breaker, history, ids, listing.started_at, settings, cloud=False
+            state.breaker, history, ids, listing.started_at, settings, cloud=False
         )
-    folded = false_clean.records_seen(breaker, history, listing)
-    return replace(
-        state,
-        history=histories.records_listed(folded.history, listing, settings),
-        breaker=folded.breaker,
-        slots=fact.slots,
-        new_records=state.new_records or listing.complete,
+        state = replace(state, breaker=breaker)
+        yield Stage(state)
+    folded = false_clean.records_seen(state.breaker, history, listing)
+    yield _stage(state, folded)
+    yield Stage(
+        replace(
+            state,
+            history=histories.records_listed(folded.history, listing, settings),
+            breaker=folded.breaker,
+            slots=fact.slots,
+            new_records=state.new_records or listing.complete,
+        )
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.backlog_desk import StopBacklog
+from nodemanager.actors.backlog_runs import StopBacklog
 from nodemanager.actors.messages import Beat, PausePool, ResumePool
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Item

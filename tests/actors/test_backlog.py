@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.core.backlog import Deed, Item, proposal
 from nodemanager.core.backlog_run import Order, Run, Where
 from nodemanager.core.model import Guarantee

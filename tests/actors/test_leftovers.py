@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.actors.leftover_desk import FIND_EVERY_S
+from nodemanager.actors.leftover_releases import FIND_EVERY_S
 from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
 from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.execute.shutdown import PINS_TRIES

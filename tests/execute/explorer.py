@@ -21,13 +21,14 @@ from typing import Any, Generic, Protocol, TypeVar
 from nodemanager import log
 from nodemanager.actors.intents import fields_of
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
-from nodemanager.actors.runner import End, Runner, Running
+from nodemanager.actors.runner import Runner, Running
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
 from nodemanager.core.execute.workflow import (
     Action,
     Answered,
     Begin,
+    End,
     Event,
     Failed,
     Key,

@@ -52,17 +52,17 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a restart forgets which writes may still take effect",
-        "actors/daemon.py",
-        "for uuid, late in loaded.late.items():",
-        "for uuid, late in ():",
+        "actors/record_writes.py",
+        "for uuid, one in late.items():",
+        "for uuid, one in ():",
         "tests/actors/test_write_ahead.py::test_a_late_write_is_remembered_over_a_restart_c12_u2",
     ),
     TextMutant(
         "U6",
         "a set-up that ended unclear counts no longer before a listing shows it",
-        "actors/flights.py",
-        '                self._landed[about.record] = (Flight("setup", since), now)',
-        "                pass",
+        "core/execute/recent.py",
+        "        return _landed(recent, about.record, since, now)",
+        "        return recent",
         "tests/actors/test_write_ahead.py::"
         "test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",
     ),

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.identities import Identities
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.operator_desk import OperatorDesk
+from nodemanager.actors.operator_commands import OperatorCommands
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
@@ -596,7 +596,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                OperatorDesk.on_ResetBreaker, "breakers.reset(self._breaker, now)", "self._breaker"
+                OperatorCommands.reset_breaker,
+                "breakers.reset(self._context.breaker, now)",
+                "self._context.breaker",
             ),
         ),
     ),
@@ -663,7 +665,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "once read-only it is read-only for ever",
         (
             instead(
-                NodeManagerDaemonActor._identify,
+                Identities._compare,
                 "self._mismatched.pop(kind, None) is not None",
                 "False",
             ),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.actors.backlog_desk import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import (
     CleanByHand,
     DrainNode,

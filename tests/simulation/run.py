@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from unittest import mock
 
-from nodemanager.actors import setup_desk
+from nodemanager.actors import plan_orders
 from nodemanager.errors import JournalError
 from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
@@ -91,7 +91,7 @@ def play(
         world.enough = enough
     if watch is not None:
         watch(world)
-    with mock.patch.object(setup_desk, "secrets", SimpleNamespace(token_hex=world.token_hex)):
+    with mock.patch.object(plan_orders, "secrets", SimpleNamespace(token_hex=world.token_hex)):
         _play(world, scenario)
     digest = hashlib.sha256(
         repr((world.engine.steps, world.weather.calls, world.registry.rows)).encode()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.actors.backlog_desk import Shown
+from nodemanager.actors.backlog_runs import Shown
 from nodemanager.core.backlog import Deed, Item, Picture
 from nodemanager.core.backlog_run import Order, Run, begun
 from nodemanager.core.plan import picture_of

@@ -234,6 +234,18 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return books
 
 
+def still_unheard(sizes: Mapping[str, str], history: History) -> Mapping[str, str]:
+    """The sizes of claims, by record, without those that a ping was heard of."""
+    if history.cloud is None or history.records is None:
+        return sizes
+    heard = history.heard
+    return {
+        uuid: size
+        for uuid, size in sizes.items()
+        if uuid not in heard or heard[uuid].last_ping_at is None
+    }
+
+
 def still_expected(
     expected: Mapping[str, Expected],
     history: History,

@@ -211,6 +211,25 @@ class State(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """A workflow blocks nothing any more, or what became of it is known, or both.
+
+    It has blocked `since`, CLOCK_BOOTTIME; None where it did no more. Without `ended` it was left
+    to the next run, or nobody will ever know.
+    """
+
+    key: Key
+    state: State
+    about: About
+    since: float | None
+    ended: Ended | None
+
+    @property
+    def order(self) -> Any:
+        return self.state.order
+
+
 S = TypeVar("S", bound=State)
 
 

@@ -1,4 +1,4 @@
-"""The daemon's backlog: shows what an operator has to decide, and lets it go at a set rate (S5).
+"""The backlog: shows what an operator has to decide, and lets it go at a set rate (SAFETY.md S5).
 
 What is let go is judged, looked at and freed like any other record. The run outlives the process:
 it is written down before anything is let go.
@@ -10,12 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.restore_desk import RestoreDesk
-from nodemanager.actors.runner import End
+from nodemanager.actors.context import Context
+from nodemanager.actors.held_backlog import HeldBacklog
+from nodemanager.actors.identities import Identities
+from nodemanager.actors.scribe import BACKLOG_RUN
+from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core import backlog_run
 from nodemanager.core.backlog import PASSING, Deed, Item, Picture
 from nodemanager.core.backlog_run import OPEN, Order, Run, Step, Where
-from nodemanager.core.execute.workflow import Action
+from nodemanager.core.execute.adopt import order_adoption
+from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.plan import Plan, picture_of
 from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.settings import Settings
@@ -70,109 +74,128 @@ class TendBacklog:
     run_id: str
 
 
-class BacklogDesk(RestoreDesk):
-    """Keeps the one run there is."""
+class BacklogRuns:
+    """Keeps the newest decision, the run, and tells what becomes of each item."""
 
-    _newest: tuple[Plan, Snapshot] | None = None
-    _picture: Picture | None = None
-    _tending: bool = False
+    def __init__(
+        self, context: Context, held: HeldBacklog, identities: Identities, snapshots: Snapshots
+    ) -> None:
+        self._context = context
+        self.held = held
+        self._identities = identities
+        self._snapshots = snapshots
+        self._newest: tuple[Plan, Snapshot] | None = None
+        self._picture: Picture | None = None
+        self._tending = False
 
     @property
-    def _seen(self) -> Picture | None:
+    def seen(self) -> Picture | None:
         """The newest decision that could be taken; made by ids only when somebody looks."""
         if self._picture is None and self._newest is not None:
             self._picture = picture_of(*self._newest)
         return self._picture
 
-    def _load_run(self) -> None:
+    @property
+    def run(self) -> Run | None:
+        """The run that lets records and nodes go; None where there never was one."""
+        return self.held.run
+
+    def load(self) -> None:
         """Go on with a run that a former process left."""
-        kept = self._scribe.backlog_run
-        if kept is None or self._run is not None:
+        kept = self._context.scribe.kept(BACKLOG_RUN)
+        if kept is None or self.held.run is not None:
             return
         try:
             run: Run = decoded(Run, kept)
         except ValueError as error:
-            self._log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
+            self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
             return
-        self._run = backlog_run.resumed(run)
+        self.held.run = backlog_run.resumed(run)
         if run.is_open:
             self._tell_order("continued", run)
 
-    def on_ShowBacklog(self, message: ShowBacklog) -> None:
+    def show(self, message: ShowBacklog) -> None:
         message.answered(
             Shown(
-                self._seen,
-                self._settings,
-                self._store_id,
-                self._account,
-                self._role.mode,
-                self._run,
+                self.seen,
+                self._context.settings,
+                self._identities.store,
+                self._identities.account,
+                self._context.role.mode,
+                self.held.run,
             )
         )
 
-    def on_ApplyBacklog(self, message: ApplyBacklog) -> None:
-        message.answered(self._apply_backlog(message.order))
+    def apply(self, message: ApplyBacklog) -> None:
+        message.answered(self._apply(message.order))
 
-    def _apply_backlog(self, order: Order) -> Run | str:
-        run, seen = self._run, self._seen
+    def _apply(self, order: Order) -> Run | str:
+        run, seen = self.held.run, self.seen
         problem = backlog_run.refusal(
             order,
-            pool=self._settings.pool,
-            store=self._store_id,
-            account=self._account,
-            dry_run=self._role.mode != "apply",
+            pool=self._context.settings.pool,
+            store=self._identities.store,
+            account=self._identities.account,
+            dry_run=self._context.role.mode != "apply",
         )
-        problem = problem or self._scribe.problem
+        problem = problem or self._context.scribe.problem
         if problem is not None:
             return problem
-        if seen is None or self._stopping is not None:
+        if seen is None or self._context.stopping is not None:
             return "the daemon has taken no decision yet; try again in a minute"
         if run is not None and run.is_open:
             if run.has(order.items):
                 return run
             return "another plan is being applied; wait for it, or end it: nodemanager backlog stop"
-        run_id = f"{self._role.run_id}-{seen.snapshot.plan_id}"
-        made = backlog_run.begun(order, run_id, seen, self._settings)
+        run_id = f"{self._context.role.run_id}-{seen.snapshot.plan_id}"
+        made = backlog_run.begun(order, run_id, seen, self._context.settings)
         self._tell_order("apply", made)
-        self._take_run(None, made)
-        if self._scribe.problem is not None:
+        self._take(None, made)
+        if self._context.scribe.problem is not None:
             # It is not on the disk, and was refused: it must not begin by itself later.
-            self._run = run
-            self._scribe.save_backlog_run(None if run is None else codec_of(Run).encode(run))
-            return self._scribe.problem or ""
+            self.held.run = run
+            self._context.scribe.keep(
+                BACKLOG_RUN, None if run is None else codec_of(Run).encode(run)
+            )
+            return self._context.scribe.problem or ""
         return made
 
-    def on_StopBacklog(self, message: StopBacklog) -> None:
-        run = self._run
+    def stop(self, message: StopBacklog) -> None:
+        run = self.held.run
         if run is not None and run.is_open:
-            self._log.event(
+            self._context.log.event(
                 Event.OPERATOR_BACKLOG, action="stop", by=message.by, count=len(run.items)
             )
-            self._take_run(run, backlog_run.stopped(run, self._clock.wall()))
-        message.answered(self._scribe.problem or self._run)
+            self._take(run, backlog_run.stopped(run, self._context.clock.wall()))
+        message.answered(self._context.scribe.problem or self.held.run)
 
-    def on_TendBacklog(self, message: TendBacklog) -> None:
+    def due(self, message: TendBacklog) -> None:
         self._tending = False
-        run = self._run
-        if run is not None and run.is_open and self._stopping is None:
-            self._decide_soon()
+        run = self.held.run
+        if run is not None and run.is_open and self._context.stopping is None:
+            self._context.decide_soon()
 
-    def _tend_backlog(self, made: Plan, snapshot: Snapshot) -> None:
+    def after_plan(self, made: Plan, snapshot: Snapshot) -> None:
         """Hold the run against a decision that was just taken."""
         if made.aborted is not None:
             return
         self._newest, self._picture = (made, snapshot), None
-        run = self._run
+        run = self.held.run
         if run is None or not run.is_open:
             return
-        seen = self._seen
+        seen = self.seen
         if seen is None:
             return
-        self._take_run(run, backlog_run.after_plan(run, seen, self._settings))
+        self._take(run, backlog_run.after_plan(run, seen, self._context.settings))
 
-    def _take_run(self, before: Run | None, run: Run) -> None:
+    def _take(self, before: Run | None, run: Run) -> None:
+        """Go on from the run as it is now."""
+        self._enter(before, run)
+        self._adopt_due(run)
+
+    def _enter(self, before: Run | None, run: Run) -> None:
         """Write it down where it let something go or ended, tell what is news, and go on."""
-        self._run = run
+        self.held.run = run
         known = {} if before is None else before.steps
         news = {
             key: step
@@ -182,7 +205,7 @@ class BacklogDesk(RestoreDesk):
         lets_go = any(step.where is Where.LET_GO for step in news.values())
         if before is None or lets_go or not run.is_open:
             # How an item ended is seen again after a restart; thousands are a lot to write.
-            self._scribe.save_backlog_run(codec_of(Run).encode(run))
+            self._context.scribe.keep(BACKLOG_RUN, codec_of(Run).encode(run))
         for item in run.items:
             step = news.get(item.key)
             if step is not None and step.where is Where.SKIPPED:
@@ -191,31 +214,45 @@ class BacklogDesk(RestoreDesk):
             self._tell_done(run)
             return
         if lets_go:
-            self._decide_soon()
+            self._context.decide_soon()
         if not self._tending and run.counts["waiting"]:
             self._tending = True
-            self._timer.after(run.tick_s, self.actor_ref, TendBacklog(run.id))
+            self._context.remind(run.tick_s, TendBacklog(run.id))
+
+    def _adopt_due(self, run: Run) -> None:
+        """Begin the adoption of each node that was let go and that nobody is at (D11)."""
+        context, seen, now = self._context, self.seen, self._context.now
+        blocked = run.waits_for is not None or context.scribe.problem is not None
+        if seen is None or blocked or context.stopping is not None:
+            return
+        if context.limits.throttled_until > now:
+            return
+        for item in backlog_run.due_adoptions(run):
+            if Key(Action.ADOPT, item.key) not in context.runner.running:
+                snapshot = self._snapshots.taken(seen.snapshot.plan_id)
+                order = order_adoption(item, seen, snapshot, context.settings)
+                context.runner.begin(Action.ADOPT, order, order.plan_id, now)
 
     def _tell_order(self, action: str, run: Run) -> None:
-        self._log.event(
+        self._context.log.event(
             Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items), rate=run.rate
         )
 
     def _tell_left(self, item: Item, step: Step, run: Run) -> None:
-        seen = self._seen
+        seen = self.seen
         fields: dict[str, Any] = dict(step.measures)
         if item.deed is Deed.ADOPT:
             fields["node"] = item.id
         else:
             record = seen.records.get(item.id) if seen is not None else None
             fields |= record_fields(record, item.id)
-        self._log.event(
+        self._context.log.event(
             Event.BACKLOG_SKIPPED, **{**fields, "reason": step.reason, "action": item.deed.value}
         )
 
     def _tell_done(self, run: Run) -> None:
         counts = run.counts
-        self._log.event(
+        self._context.log.event(
             Event.BACKLOG_DONE,
             by=run.by,
             count=len(run.items),
@@ -229,19 +266,19 @@ class BacklogDesk(RestoreDesk):
     # What becomes of what was let go.
 
     def ended(self, end: End) -> None:
-        super().ended(end)
+        """A clean came to an end: it may be an item's."""
         if end.key.action is not Action.CLEAN or end.ended is None:
             return
-        run, why = self._run, end.ended.why
+        run, why = self.held.run, end.ended.why
         if run is None or not run.is_open:
             return
         key = Item(Deed.CLEAN, end.key.id, "").key
         if why is None and end.ended.name == CLEANED:
-            self._step_ended(key, Step(Where.DONE, end.order.reason))
+            self.step_ended(key, Step(Where.DONE, end.order.reason))
         elif why is not None and why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
-            self._step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
+            self.step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
 
-    def _step_ended(self, key: str, step: Step) -> None:
-        run = self._run
+    def step_ended(self, key: str, step: Step) -> None:
+        run = self.held.run
         if run is not None and key in run.steps and run.steps[key].where in OPEN:
-            self._take_run(run, backlog_run.after_outcome(run, key, step, self._clock.wall()))
+            self._take(run, backlog_run.after_outcome(run, key, step, self._context.clock.wall()))

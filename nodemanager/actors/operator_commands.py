@@ -1,4 +1,4 @@
-"""The daemon's operators: what they order is marked, judged by the next plan, and answered.
+"""What operators order: it is marked, judged by the next plan, and answered.
 
 No command is carried out in here: marks go into the snapshot, and core decides by them (O1-O4).
 """
@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nodemanager.actors.boot_failures import BootFailures
+from nodemanager.actors.context import Context
+from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.messages import (
     Answered,
     CleanByHand,
@@ -21,16 +24,14 @@ from nodemanager.actors.messages import (
     ResumePool,
     RunNode,
 )
-from nodemanager.actors.runner import End
-from nodemanager.actors.setup_desk import SetupDesk
-from nodemanager.actors.shutdown_desk import ShutdownDesk
+from nodemanager.actors.operator_marks import OperatorMarks
 from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
 from nodemanager.core.boot_loops import NONE
 from nodemanager.core.commands import Reply, Result, Verb
-from nodemanager.core.execute.workflow import Action, Key
-from nodemanager.core.facts import BreakerSet, CommandGiven
-from nodemanager.core.marks import HandClean, Mark, Marks
+from nodemanager.core.execute.workflow import Action, End, Key
+from nodemanager.core.facts import CommandGiven
+from nodemanager.core.marks import HandClean, Mark
 from nodemanager.core.naming import Known, Named
 from nodemanager.core.pairing import NO_PAIRS
 from nodemanager.core.plan import Plan
@@ -70,49 +71,43 @@ class Said:
 Asked = tuple[Said, Named]
 
 
-class OperatorDesk(SetupDesk, ShutdownDesk):
+class OperatorCommands:
     """Keeps the operators' marks, and answers each command once it is known what became of it."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(
+        self,
+        context: Context,
+        marks: OperatorMarks,
+        leftovers: LeftoverBook,
+        boot_failures: BootFailures,
+    ) -> None:
+        self._context = context
+        self._scribe = context.scribe
+        self.marks = marks
+        self._leftovers = leftovers
+        self._boot_failures = boot_failures
         self._asked: list[Asked] = []
         """Drains, kills and cleans that no plan has judged yet."""
         self._awaited: dict[str, list[Asked]] = {}
         """By record uuid, whom the outcome of a clean is told to."""
 
-    # What stands.
-
-    def _marks(self) -> Marks:
-        drains, kills = dict(self._drains), dict(self._kills)
-        return Marks(self._scribe.hold_marks, drains, kills, self._paused)
-
-    def _adopt_marks(self, marks: Marks) -> None:
-        """Those of a former run; what was said since goes before them."""
-        self._drains = {**marks.drains, **self._drains}
-        self._kills = {**marks.kills, **self._kills}
-        self._paused = self._paused or marks.paused
-
-    def _save_marks(self) -> bool:
-        return self._scribe.save_marks(self._marks())
-
-    def _forget_marks(self, ended: frozenset[str]) -> None:
-        """Of nodes that are no more."""
-        if not ended & (self._drains.keys() | self._kills.keys()):
-            return
-        self._drains = {id: one for id, one in self._drains.items() if id not in ended}
-        self._kills = {id: one for id, one in self._kills.items() if id not in ended}
-        self._save_marks()
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits for the next plan to judge it."""
+        return bool(self._asked)
 
     # Whom a command names.
 
     def _known(self) -> Known:
-        plan = self._plan
-        expected = {one.node_id for one in self._expected.values() if one.node_id is not None}
+        plan = self._context.plan
+        expected = {
+            one.node_id for one in self._context.books.expected.values() if one.node_id is not None
+        }
         left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
         left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
-        marked = {*self._drains, *self._kills, *self._scribe.holds}
+        marked = {*self.marks.drains, *self.marks.kills, *self._scribe.holds}
         return Known(
-            self._history,
+            self._context.history,
             plan.pairs if plan is not None else NO_PAIRS,
             frozenset(expected | (left - {""}) | marked),
         )
@@ -140,7 +135,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     def _sent_away(self, said: Said) -> bool:
         """Whether it names a node that was sent away just now, and that was answered."""
-        given, wall = said.id or "", self._clock.wall()
+        given, wall = said.id or "", self._context.clock.wall()
         found = commands.find(given, self._known())
         named = found if isinstance(found, Named) else None
         if named is not None and given in (named.record, named.node):
@@ -156,7 +151,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     # Holds.
 
-    def on_HoldId(self, message: HoldId) -> None:
+    def hold(self, message: HoldId) -> None:
         said = Said(Verb.HOLD, message.by, message.reason, message.answered, message.id)
         known = self._known()
         found = commands.find(message.id, known)
@@ -171,18 +166,18 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if standing is not None:
             self._already(said, named, f"{named.id} is on hold already", standing)
             return
-        hold = Hold(named.id, message.reason, message.by, self._clock.wall())
+        hold = Hold(named.id, message.reason, message.by, self._context.clock.wall())
         if not self._scribe.hold(hold):
             self._not_written(said, named)
             return
-        self._decide_soon()
+        self._context.decide_soon()
         text = (
             f"{named.id} is on hold: nothing automatic touches it until it is released; "
             f"`nodemanager release {named.id}` ends that"
         )
         self._did(said, named, text)
 
-    def on_ReleaseId(self, message: ReleaseId) -> None:
+    def release(self, message: ReleaseId) -> None:
         said = Said(Verb.RELEASE, message.by, message.reason, message.answered, message.id)
         named = self._found(said)
         if named is None:
@@ -195,70 +190,70 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         elif not self._scribe.release(named.id):
             self._not_written(said, named)
         else:
-            self._decide_soon()
+            self._context.decide_soon()
             self._did(said, named, f"{named.id} is on hold no longer")
 
     # Nodes that are to go.
 
-    def on_DrainNode(self, message: DrainNode) -> None:
+    def drain(self, message: DrainNode) -> None:
         said = Said(Verb.DRAIN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
         node_id = named.node or named.id
-        killed, standing = self._kills.get(node_id), self._drains.get(node_id)
+        killed, standing = self.marks.kills.get(node_id), self.marks.drains.get(node_id)
         if killed is not None:
             self._already(said, named, f"{node_id} is to be killed", killed)
         elif standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is draining already", standing)
         elif self._may_write(said, named):
-            self._drains[node_id] = self._mark(said, node_id)
+            self.marks.drains[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
-    def on_KillNode(self, message: KillNode) -> None:
+    def kill(self, message: KillNode) -> None:
         said = Said(Verb.KILL, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
         node_id = named.node or named.id
-        standing = self._kills.get(node_id)
+        standing = self.marks.kills.get(node_id)
         if standing is not None and not self._is_asked(node_id):
             self._already(said, named, f"{node_id} is to be killed already", standing)
         elif self._acts(said, named) and self._may_write(said, named):
-            self._kills[node_id] = self._mark(said, node_id)
+            self.marks.kills[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
-    def on_RunNode(self, message: RunNode) -> None:
+    def run(self, message: RunNode) -> None:
         said = Said(Verb.RUN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
         node_id = named.node or named.id
-        if self._runner.is_written(Key(Action.SHUTDOWN, node_id)):
+        if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answer(said, commands.too_late(named))
             return
-        drain, kill = self._drains.pop(node_id, None), self._kills.pop(node_id, None)
+        drain, kill = self.marks.drains.pop(node_id, None), self.marks.kills.pop(node_id, None)
         if drain is None and kill is None and not self._may_be_there(node_id):
             self._answer(said, commands.gone_before(named))
             return
         if drain is None and kill is None:
             self._already(said, named, f"{node_id} is neither draining nor to be killed")
             return
-        if not self._save_marks():
-            self._drains |= {} if drain is None else {node_id: drain}
-            self._kills |= {} if kill is None else {node_id: kill}
+        if not self.marks.save():
+            self.marks.drains |= {} if drain is None else {node_id: drain}
+            self.marks.kills |= {} if kill is None else {node_id: kill}
             self._not_written(said, named)
             return
-        self._decide_soon()
+        self._context.decide_soon()
         self._did(said, named, f"{node_id} may take work again")
 
     def _may_be_there(self, node_id: str) -> bool:
-        expected = (one.node_id for one in self._expected.values())
-        return node_id in self._history.present or node_id in expected
+        expected = (one.node_id for one in self._context.books.expected.values())
+        return node_id in self._context.history.present or node_id in expected
 
     # Records that are to be freed.
 
-    def on_CleanByHand(self, message: CleanByHand) -> None:
+    def clean(self, message: CleanByHand) -> None:
         said = Said(
             Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
         )
@@ -273,11 +268,11 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             self._answer(said, commands.without(named, Reason.NO_RECORD))
         elif self._acts(said, named):
             mark = self._mark(said)
-            self._by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
+            self.marks.by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
             self._ask(said, named)
 
     def ended(self, end: End) -> None:
-        super().ended(end)
+        """A clean came to an end: whoever waits for it is answered."""
         if end.key.action is not Action.CLEAN:
             return
         order, ended = end.order, end.ended
@@ -295,50 +290,47 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     # The pool.
 
-    def on_PausePool(self, message: PausePool) -> None:
+    def pause(self, message: PausePool) -> None:
         said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
-        if self._paused is not None:
-            self._already(said, None, "the pool is paused already", self._paused)
+        if self.marks.paused is not None:
+            self._already(said, None, "the pool is paused already", self.marks.paused)
             return
-        self._paused = self._mark(said)
-        if not self._save_marks():
-            self._paused = None
+        self.marks.paused = self._mark(said)
+        if not self.marks.save():
+            self.marks.paused = None
             self._not_written(said, None)
             return
-        self._decide_soon()
+        self._context.decide_soon()
         text = (
             "the pool is paused: nothing is created, destroyed or freed; what was sent already "
             "comes to its end; `nodemanager resume` ends that"
         )
         self._did(said, None, text)
 
-    def on_ResumePool(self, message: ResumePool) -> None:
+    def resume(self, message: ResumePool) -> None:
         said = Said(Verb.RESUME, message.by, message.reason, message.answered)
-        standing, self._paused = self._paused, None
+        standing, self.marks.paused = self.marks.paused, None
         if standing is None:
             self._already(said, None, "the pool is not paused")
-        elif not self._save_marks():
-            self._paused = standing
+        elif not self.marks.save():
+            self.marks.paused = standing
             self._not_written(said, None)
         else:
-            self._decide_soon()
+            self._context.decide_soon()
             self._did(said, None, "the pool goes on")
 
-    def on_ResetBreaker(self, message: ResetBreaker) -> None:
+    def reset_breaker(self, message: ResetBreaker) -> None:
         said = Said(Verb.BREAKER_RESET, message.by, message.reason, message.answered)
         if self._scribe.problem is not None:
             self._not_written(said, None)
             return
-        if not self._breaker.is_open and self._limits.loops == NONE:
+        if not self._context.breaker.is_open and self._context.limits.loops == NONE:
             self._already(said, None, "the breaker is closed")
             return
-        self._end_loops(NONE, "an operator's reset")
-        if self._breaker.is_open:
-            now = self._clock.boottime()
-            breaker = breakers.reset(self._breaker, now)
-            self._scribe.note(BreakerSet(breaker, now))
-            self._set_breaker(breaker)
-            self._decide_soon()
+        self._boot_failures.reset()
+        if self._context.breaker.is_open:
+            now = self._context.now
+            self._context.turn_breaker(breakers.reset(self._context.breaker, now))
         if self._scribe.problem is not None:
             self._not_written(said, None)
         else:
@@ -347,24 +339,24 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
     # What the next plan makes of it.
 
     def _mark(self, said: Said, node_id: str | None = None) -> Mark:
-        node = self._history.present.get(node_id or "")
+        node = self._context.history.present.get(node_id or "")
         incarnation = node.tags.incarnation if node is not None else None
-        return Mark(said.by, self._clock.wall(), said.reason, incarnation)
+        return Mark(said.by, self._context.clock.wall(), said.reason, incarnation)
 
     def _ask(self, said: Said, named: Named) -> None:
         self._asked.append((said, named))
-        self._decide_soon()
+        self._context.decide_soon()
 
     def _is_asked(self, node_id: str) -> bool:
         return any((named.node or named.id) == node_id for _, named in self._asked)
 
-    def _settle_commands(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
         """Answer what this plan judged; what it forbids is marked no longer.
 
         `acts` says that the plan's orders will be carried out.
         """
         asked, self._asked = self._asked, []
-        self._forget_marks(commands.ended({**self._drains, **self._kills}, snapshot))
+        self.marks.forget(commands.ended({**self.marks.drains, **self.marks.kills}, snapshot))
         self._forget_lost()
         if not asked:
             return
@@ -373,8 +365,8 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
             reply = self._judged(said, named, made, snapshot, acts=acts)
             if reply is not None:
                 replies.append(((said, named), reply))
-        self._by_hand.clear()
-        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self._save_marks():
+        self.marks.by_hand.clear()
+        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self.marks.save():
             replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
         for (said, _), reply in replies:
             self._answer(said, reply)
@@ -387,18 +379,18 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if said.verb is Verb.DRAIN:
             reply = commands.of_drain(named, made, snapshot)
             if reply.result is not Result.DONE:
-                self._drains.pop(node_id, None)
+                self.marks.drains.pop(node_id, None)
             return reply
         if said.verb is Verb.KILL:
             reply = commands.of_kill(named, made, snapshot)
             if reply.result is not Result.DONE:
-                self._kills.pop(node_id, None)
+                self.marks.kills.pop(node_id, None)
             return reply
         of_clean = commands.of_clean(named, made)
         if of_clean is not None:
             return of_clean
         if not acts:
-            reason = Reason.STOPPING if self._stopping is not None else Reason.THROTTLED
+            reason = Reason.STOPPING if self._context.stopping is not None else Reason.THROTTLED
             return commands.refused(said.verb, keep(named.record or named.id, reason), named)
         self._awaited.setdefault(named.record or named.id, []).append((said, named))
         return None
@@ -408,13 +400,13 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         said, named = asked
         if said.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
-        marks = self._drains if said.verb is Verb.DRAIN else self._kills
+        marks = self.marks.drains if said.verb is Verb.DRAIN else self.marks.kills
         marks.pop(named.node or named.id, None)
         return commands.failed(named, self._scribe.problem or "the journal can't be written")
 
     def _forget_lost(self) -> None:
         """Cleans that took too long are judged afresh; nobody waits for them any more."""
-        flights, _ = self._runner.flights()
+        flights, _ = self._context.runner.flights()
         for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
                 text = f"{uuid}: nobody knows yet what became of its clean; see the log"
@@ -424,7 +416,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
 
     def _acts(self, said: Said, named: Named) -> bool:
         """Whether this daemon does what it decides; False once that was answered (S3)."""
-        if self._role.mode == "apply":
+        if self._context.role.mode == "apply":
             return True
         self._answer(said, commands.refused(said.verb, keep(named.id, Reason.DRY_RUN), named))
         return False
@@ -466,7 +458,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
         if reply.result is Result.FAILED:
             told["problem"] = reply.text
         level = INFO if reply.ok else WARNING
-        self._log.event(_EVENTS[said.verb], level=level, **told)
+        self._context.log.event(_EVENTS[said.verb], level=level, **told)
         self._scribe.note(
             CommandGiven(
                 command=said.verb.value,
@@ -474,7 +466,7 @@ class OperatorDesk(SetupDesk, ShutdownDesk):
                 by=said.by,
                 reason=said.reason,
                 result=reply.result.value,
-                at=self._clock.boottime(),
+                at=self._context.now,
                 refusal=reply.reason.value if reply.reason is not None else None,
                 rule=reply.rule,
                 forced=said.forced,

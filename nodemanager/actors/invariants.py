@@ -1,17 +1,14 @@
-"""The daemon's second look: was each clean right, and is what was freed still free? (C0-C12, U8)"""
+"""A second look: was each clean right, and is what was freed still free? (SAFETY.md C0-C12, U8)"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodemanager.actors.context import Context
 from nodemanager.actors.intents import clean_key, clean_look, clean_order, destroy_key
-from nodemanager.actors.runner import End
-from nodemanager.actors.write_desk import WriteDesk
 from nodemanager.core import proof
 from nodemanager.core.breaker import Cause, opened
-from nodemanager.core.execute.workflow import Action
-from nodemanager.core.facts import BreakerSet
-from nodemanager.core.false_clean import FalseClean
+from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.history import Records
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.proof import Violation
@@ -21,17 +18,23 @@ from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.log import ERROR
 
 
-class MonitorDesk(WriteDesk):
+class Invariants:
     """Holds the journal's entry of every clean against the rules, once its outcome is known."""
 
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._unproven: set[str] = set()
+        self._seen_again: frozenset[str] = frozenset()
+        self._seen_told: frozenset[str] = frozenset()
+
     def ended(self, end: End) -> None:
-        super().ended(end)
+        """A workflow came to an end: a clean is checked."""
         if end.key.action is Action.CLEAN and end.ended is not None and end.ended.name == CLEANED:
             self._prove(end.key.id)
 
     def _prove(self, uuid: str) -> None:
         """Check one clean; while the journal can't be read, that is owed."""
-        readable, intent = self._scribe.newest(clean_key(uuid))
+        readable, intent = self._context.scribe.newest(clean_key(uuid))
         if not readable:
             self._unproven.add(uuid)
             return
@@ -42,7 +45,7 @@ class MonitorDesk(WriteDesk):
         found = _violations(intent)
         rests_on = _rests_on(intent)
         if rests_on is not None:
-            readable, destroy = self._scribe.newest(
+            readable, destroy = self._context.scribe.newest(
                 destroy_key(proof.needs_destroy(rests_on) or "")
             )
             if not readable:
@@ -53,14 +56,15 @@ class MonitorDesk(WriteDesk):
         if found:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
 
-    def _prove_owed(self) -> None:
+    def prove_owed(self) -> None:
+        """Check the cleans that the journal could not be read for."""
         for uuid in sorted(self._unproven):
             self._prove(uuid)
 
     def _broken(self, uuid: str, found: Iterable[Violation], plan_id: str | None) -> None:
         """Tell each rule that was broken, and free and destroy nothing more."""
         for violation in found:
-            self._log.event(
+            self._context.log.event(
                 Event.INVARIANT_BROKEN,
                 level=ERROR,
                 **{
@@ -70,33 +74,20 @@ class MonitorDesk(WriteDesk):
                     "plan": plan_id,
                 },
             )
-        now = self._clock.boottime()
-        part = self._breaker.part(Cause.INVARIANT)
+        breaker = self._context.breaker
+        part = breaker.part(Cause.INVARIANT)
         ids = frozenset({uuid}) if part is None else part.ids | {uuid}
-        breaker = opened(self._breaker, Cause.INVARIANT, ids, now, {"count": len(ids)})
-        self._scribe.note(BreakerSet(breaker, now))
-        self._set_breaker(breaker)
-        self._decide_soon()
+        now = self._context.now
+        self._context.turn_breaker(opened(breaker, Cause.INVARIANT, ids, now, {"count": len(ids)}))
 
-    def _tell_broken(self, told: Iterable[FalseClean]) -> None:
-        """A false clean is a promise broken, too; its own cause has opened the breaker (U8)."""
-        for one in told:
-            self._log.event(
-                Event.INVARIANT_BROKEN,
-                level=ERROR,
-                rule="U8",
-                reason=one.reason,
-                record=one.life.record,
-                node=one.life.node_id,
-                incarnation=one.life.incarnation,
-            )
-
-    def _watch_freed(self, listing: Records) -> None:
+    def watch_freed(self, listing: Records) -> None:
         """A freed life is on its record again, in two complete listings in a row."""
         if not listing.complete:
             return
-        history = self._history
-        again = proof.listed_again(history.freed, self._breaker.told, listing, history.clock)
+        history = self._context.history
+        again = proof.listed_again(
+            history.freed, self._context.breaker.told, listing, history.clock
+        )
         for key in sorted(again.keys() & self._seen_again):
             life = again[key]
             measures = {

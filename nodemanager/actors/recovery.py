@@ -1,0 +1,94 @@
+"""What a former run left: loaded at the start, gone on with once all is known again (R1, R4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nodemanager.actors.backlog_runs import BacklogRuns
+from nodemanager.actors.boot_failures import BootFailures
+from nodemanager.actors.context import Context
+from nodemanager.actors.false_cleans import FalseCleans
+from nodemanager.actors.identities import Identities
+from nodemanager.actors.intents import may_be_under_way
+from nodemanager.actors.invariants import Invariants
+from nodemanager.actors.leftover_book import LeftoverBook
+from nodemanager.actors.operator_marks import OperatorMarks
+from nodemanager.actors.record_writes import RecordWrites
+from nodemanager.actors.scribe import Loaded
+from nodemanager.core import breaker as breakers
+from nodemanager.core.breaker import Breaker
+from nodemanager.core.facts import BreakerSet, StoreClockKept
+
+
+class Recovery:
+    """Hands what the journal kept to the parts that it concerns."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        identities: Identities,
+        writes: RecordWrites,
+        boot_failures: BootFailures,
+        false_cleans: FalseCleans,
+        leftovers: LeftoverBook,
+        invariants: Invariants,
+        backlog: BacklogRuns,
+        marks: OperatorMarks,
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._writes = writes
+        self._boot_failures = boot_failures
+        self._false_cleans = false_cleans
+        self._leftovers = leftovers
+        self._invariants = invariants
+        self._backlog = backlog
+        self._marks = marks
+
+    def load(self) -> None:
+        """Load it, where the journal can be read."""
+        self._take(self._context.scribe.load())
+
+    def mend(self) -> None:
+        """What could not be read or written before is tried again, and what is owed is done."""
+        self._take(self._context.scribe.mend())
+        self._backlog.held.save()
+        self._invariants.prove_owed()
+
+    def _take(self, loaded: Loaded | None) -> None:
+        if loaded is None:
+            return
+        context = self._context
+        if loaded.breaker is not None:
+            self._take_breaker(loaded.breaker)
+        now = context.now
+        if loaded.clock is not None:
+            context.fold(StoreClockKept(loaded.clock, now))
+        self._writes.load(loaded.late, may_be_under_way(loaded.intents))
+        self._marks.load(loaded.marks)
+        self._boot_failures.load()
+        self._backlog.load()
+        self._false_cleans.load()
+        context.runner.load(loaded.intents, now)
+        self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
+
+    def _take_breaker(self, stored: Breaker) -> None:
+        """What stood then and what opened since both stand."""
+        context = self._context
+        before = context.breaker
+        after = breakers.joined(stored, before)
+        context.narrator.breaker_changed(before, after)
+        context.state = replace(context.state, breaker=after)
+        context.scribe.save_breaker(after)
+        context.scribe.note(BreakerSet(after, context.now))
+
+    def go_on(self) -> None:
+        """Finish what a former run left, once both answered as the ones we know (L5, R1)."""
+        context = self._context
+        history = context.history
+        if history.cloud is None or history.records is None or self._identities.read_only:
+            return
+        if context.stopping is None and context.applies:
+            context.runner.resume(context.now)
+            context.runner.news(context.now)

@@ -1,0 +1,106 @@
+"""What ended of ours and no listing shows yet: it still counts (SAFETY.md C8, C10, D9, U6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core.execute.books import NodeGone
+from nodemanager.core.execute.workflow import Action, End
+from nodemanager.core.history import History
+from nodemanager.core.late import NEVER
+from nodemanager.core.reasons import Reason
+from nodemanager.core.snapshot import Flight
+from nodemanager.core.telling import CLEANED
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """Counts until both listings began after its end. Times are CLOCK_BOOTTIME.
+
+    `landed` are set-ups that count as a node to be, by record, with when they ended; `doubtful` the
+    sizes of those of which nobody knows whether a record was claimed for them. `touched`, `gone`
+    and `skipped` are as in Snapshot.
+    """
+
+    landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)
+    doubtful: tuple[tuple[str, float], ...] = ()
+    cleaned_at: tuple[float, ...] = ()
+    destroyed_at: tuple[float, ...] = ()
+    touched: Mapping[str, float] = field(default_factory=dict)
+    gone: Mapping[str, float] = field(default_factory=dict)
+    skipped: Mapping[str, float] = field(default_factory=dict)
+
+    def by_record(self, without: str | None) -> dict[str, Flight]:
+        """The set-ups that landed, by record uuid; `without` is one that is left out."""
+        return {uuid: flight for uuid, (flight, _) in self.landed.items() if uuid != without}
+
+    @property
+    def unclaimed(self) -> tuple[str, ...]:
+        """The sizes of set-ups of which nobody knows whether a record was claimed for them."""
+        return tuple(size for size, _ in self.doubtful)
+
+
+def still_recent(recent: Recent, history: History) -> Recent:
+    """Without what both newest listings began after."""
+    if history.cloud is None or history.records is None:
+        return recent
+    shown = min(history.cloud.started_at, history.records.started_at)
+    return Recent(
+        landed={id: landed for id, landed in recent.landed.items() if landed[1] >= shown},
+        doubtful=tuple((size, at) for size, at in recent.doubtful if at >= shown),
+        cleaned_at=tuple(at for at in recent.cleaned_at if at >= shown),
+        destroyed_at=tuple(at for at in recent.destroyed_at if at >= shown),
+        touched={id: at for id, at in recent.touched.items() if at >= shown},
+        gone={id: at for id, at in recent.gone.items() if at >= shown},
+        skipped={uuid: at for uuid, at in recent.skipped.items() if uuid in history.heard},
+    )
+
+
+def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:
+    """A node that we destroyed is gone; against the cap counts what was not idle (D9)."""
+    recent = replace(recent, gone={**recent.gone, gone.node_id: now})
+    if gone.reason is Reason.IDLE_BEYOND_DEMAND:
+        return recent
+    return replace(recent, destroyed_at=(*recent.destroyed_at, now))
+
+
+def after_end(recent: Recent, end: End, now: float) -> Recent:
+    """A workflow blocks its record and node no more; a listing that began before shows what was."""
+    about, action, since = end.about, end.key.action, end.since
+    if since is None and action is not Action.CLEAN:
+        return recent
+    # A drain changes nothing that a record or node is judged by.
+    if action is not Action.DRAIN:
+        ids = (id for id in (about.record, about.node) if id is not None)
+        recent = replace(recent, touched={**recent.touched, **dict.fromkeys(ids, now)})
+    if action is Action.CLEAN:
+        return _after_clean(recent, end, now)
+    if action is Action.PRUNE:
+        return replace(recent, cleaned_at=(*recent.cleaned_at, now))
+    if action is Action.SETUP and end.state.is_written and since is not None:
+        # A node to be until it is listed with the claim (U6).
+        if about.record is None:
+            return replace(recent, doubtful=(*recent.doubtful, (end.order.size.name, now)))
+        return _landed(recent, about.record, since, now)
+    return recent
+
+
+def _after_clean(recent: Recent, end: End, now: float) -> Recent:
+    uuid = end.key.id
+    skipped = {one: at for one, at in recent.skipped.items() if one != uuid}
+    if end.ended is None or end.ended.name != CLEANED:
+        skipped[uuid] = now
+    recent = replace(recent, skipped=skipped)
+    if end.since is None:
+        return recent
+    if end.order.reason is Reason.CREATE_REFUSED:
+        # A claim counts as a node to be until it is seen to be released (U6).
+        return _landed(recent, uuid, end.since, now)
+    if end.order.not_after != NEVER:
+        return replace(recent, cleaned_at=(*recent.cleaned_at, now))
+    return recent
+
+
+def _landed(recent: Recent, uuid: str, since: float, now: float) -> Recent:
+    return replace(recent, landed={**recent.landed, uuid: (Flight("setup", since), now)})
