@@ -501,7 +501,7 @@ def _start_team(
         "max_retry_after": settings.max_retry_after,
         **common,
     }
-    working: dict[str, Any] = {"cloud": cloud, "store": store, **common}
+    working: dict[str, Any] = {"cloud": cloud, "store": store, "clock": clock, **common}
     cloud_list = CloudNodeListActor.start(
         cloud=cloud, poll_time=timing.cloudlist_poll_time, **polling
     )
@@ -514,10 +514,8 @@ def _start_team(
             wishlist=wishlist, poll_time=timing.wishlist_poll_time, **polling
         )
     user_data = user_data_of(config)
-    setups = tuple(
-        NodeSetupActor.start(clock=clock, user_data=user_data, **working) for _ in range(SETUPS)
-    )
-    shutdowns = tuple(NodeShutdownActor.start(clock=clock, **working) for _ in range(SHUTDOWNS))
+    setups = tuple(NodeSetupActor.start(user_data=user_data, **working) for _ in range(SETUPS))
+    shutdowns = tuple(NodeShutdownActor.start(**working) for _ in range(SHUTDOWNS))
     cleaner = RecordCleanerActor.start(**working)
     team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
     others: tuple[pykka.ActorRef[Any], ...]

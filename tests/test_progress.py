@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from nodemanager.core.model import Tags
 from nodemanager.core.store_clock import StoreClock
-from tests.simulation import table
+from nodemanager.records import wire
+from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed
 from tests.simulation.scenario import draw
-from tests.simulation.world import World
+from tests.simulation.world import Pool, World
 
 
 @pytest.fixture
@@ -71,6 +75,65 @@ def test_the_calm_lasts_until_all_is_due_that_was_owed_within_its_limit(world: W
     world.engine.run(begun + 6500.0)
     debts.look([_owed("a node", within=7000.0), _owed("at rest", within=NEVER)])
     assert debts.due_by(begun + 6000.0) == begun + 6000.0
+
+
+def _with_a_node(tags: Tags, *, broad: bool) -> tuple[World, Pool, str]:
+    """A pool of at most one node and at least one, and that node, of which a record knows."""
+    shape = draw(0).shape
+    ((settings, poll_time), *_) = shape.pools
+    settings = replace(settings, min_nodes=1, max_nodes=1, max_total_price=0.0)
+    shape = replace(
+        shape, pools=((settings, poll_time),), traits=replace(shape.traits, broad=broad), slots=4
+    )
+    world = World("0", shape)
+    (pool,) = world.pools.values()
+    row = world.registry.insert(
+        {"properties": {wire.POOL: pool.name}, "slot_number": 1}, "server", "made"
+    )
+    record = world.registry.record(row["uuid"])
+    assert record is not None
+    node = world.cloud.start(tags=tags, size="s.1", name="n", by="somebody")
+    world._boot(node, f"{record.uuid}?{record.ping_secret}")
+    return world, pool, node.id
+
+
+@pytest.mark.parametrize("broad", [True, False])
+def test_whose_tags_an_operator_took_fills_the_pool_for_as_long_as_it_lives_d11(
+    broad: bool,
+) -> None:
+    """A5: no other node may come beside it, though no listing by tag shows it."""
+    world, pool, node_id = _with_a_node(Tags(), broad=broad)
+    assert health.lacking(world, pool, health.ward(world, pool)) == 0
+    world.cloud.end(world.cloud.instances[node_id])
+    (row,) = world.registry.rows.values()
+    world.registry.delete(row["uuid"], "operator")
+    assert health.lacking(world, pool, health.ward(world, pool)) == 1
+
+
+def test_it_serves_nobody_where_there_is_room_for_one_more_d11() -> None:
+    world, pool, _ = _with_a_node(Tags(), broad=False)
+    pool.settings = replace(pool.settings, max_nodes=2)
+    assert health.lacking(world, pool, health.ward(world, pool)) == 1
+
+
+def test_whom_no_record_of_the_pool_knows_is_no_excuse_d11() -> None:
+    """A stranger's node that no listing shows; and one whose record somebody deleted (A5)."""
+    world, pool, _ = _with_a_node(Tags(), broad=False)
+    (row,) = world.registry.rows.values()
+    world.registry.delete(row["uuid"], "operator")
+    assert health.lacking(world, pool, health.ward(world, pool)) == 1
+
+
+def test_a_node_is_counted_once_though_a_record_knows_it_too() -> None:
+    """Its twin lost its tags: the record is the other's, that has them."""
+    world, pool, node_id = _with_a_node(Tags(), broad=False)
+    pool.settings = replace(pool.settings, min_nodes=2, max_nodes=2)
+    one = world.cloud.instances[node_id]
+    assert one.machine is not None
+    twin = world.cloud.start(tags=Tags(pool.name), size="s.1", name="n", by="somebody")
+    world._boot(twin, f"{one.machine.uuid}?{one.machine.secret}")
+    assert health.ward(world, pool).estranged == 0
+    assert health.lacking(world, pool, health.ward(world, pool)) == 1
 
 
 def test_the_docs_state_each_bound() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.model import Tags
 from nodemanager.core.reasons import Reason
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
@@ -19,6 +20,8 @@ from tests.simulation.faults import KINDS, Fault
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
+from tests.simulation.told import Told
+from tests.simulation.truth import CREATE_BOUND_S, Truth
 from tests.simulation.world import World
 
 MORE_SEEDS = 60
@@ -153,6 +156,20 @@ def test_a_request_that_arrives_twice_is_answered_with_the_second_answer() -> No
     result = play(replace(scenario, script=(fault,), shape=shape), watch=watch)
     assert not result.violations
     assert refused
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_create_that_took_effect_twice_is_too_late_for_both_nodes_a2(late: bool) -> None:
+    world = World("0", draw(0).shape)
+    truth = Truth(world, Told(world))
+    pool = next(iter(world.pools.values()))
+    bound_s = pool.settings.boot_fail_after + CREATE_BOUND_S
+    truth.claimed_at["life"] = world.engine.now - bound_s - (1.0 if late else -1.0)
+    tags = Tags(pool.name, "zzzzz-7ekkf-000000000000001", "life")
+    made = world.cloud.start(tags=tags, size="s.1", name="n", by="main-1")
+    world.cloud.start_twin(made, "zzzzz-7ekkf-000000000000001?secret")
+    (twin,) = (one for one in world.cloud.living() if one.twin)
+    assert world.is_excused(twin.id, which="A2") is late
 
 
 def test_leftovers_are_written_down_and_released() -> None:

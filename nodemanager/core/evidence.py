@@ -108,7 +108,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What stood right before the write (C2, C7-C11). `polls` are the starts of the newest."""
+    """What stood right before the write (C2, C7-C11). `polls` are the starts of the newest.
+
+    The cloud was asked from `asked_at` on, CLOCK_BOOTTIME; None in an older journal.
+    """
 
     reading: Reading
     terms: Terms
@@ -125,6 +128,7 @@ class Look:
     read_only: str | None = None
     flights: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    asked_at: float | None = None
 
 
 def signs_of(record: Record) -> Signs:
@@ -203,6 +207,7 @@ def look_at(
     guarantee: Guarantee,
     fence_wait: float,
     malformed: bool = False,
+    asked_at: float | None = None,
 ) -> Look:
     """What stands now; `snapshot` leaves the clean's own flight out, `node_id` is the order's."""
     history = snapshot.history
@@ -242,6 +247,7 @@ def look_at(
         read_only=snapshot.read_only,
         flights=() if flight is None else (flight.kind,),
         holds=_held(snapshot, record.uuid, node_id),
+        asked_at=asked_at,
     )
 
 

@@ -347,17 +347,19 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
         if _may_be(node, before):
             yield Violation("C11", {"node": node.id, "state": node.state.value})
             return
-    # The plan's signs, as old as they were when the cloud denied: a fence stamps the record anew.
-    denied = replace(look.reading, future_at=grounds.reading.future_at)
-    quiet_s = _quiet(grounds.signs, denied) or 0.0
+    # All ages are those when the cloud was asked: it may have denied at once.
+    asked_at = look.reading.at if look.asked_at is None else look.asked_at
+    denied = replace(look.reading, at=asked_at)
+    # The plan's signs: a fence stamps the record anew.
+    quiet_s = _quiet(grounds.signs, replace(denied, future_at=grounds.reading.future_at)) or 0.0
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
         since_s, limit_s = quiet_s, _claim_window(look.terms, before)
     else:
-        since_s = _age(first, look.reading) if look.reading.clock is not None else 0.0
+        since_s = _age(first, denied) if denied.clock is not None else 0.0
         if since_s < 0.0:
             # It was denied when last looked at; behind a fence the older word tells.
-            since_s = max(quiet_s, _quiet(look.signs, look.reading) or 0.0)
+            since_s = max(quiet_s, _quiet(look.signs, denied) or 0.0)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
 

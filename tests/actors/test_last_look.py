@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from nodemanager.actors.messages import CloudListed
+from nodemanager.actors.messages import CloudListed, Ref
+from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.model import Listing, Record, Tags
 from nodemanager.errors import CloudError
 from tests.actors.conftest import Leaking, MakeRig
@@ -90,6 +93,31 @@ def test_the_last_look_before_the_write_sees_what_the_listings_did_not(
     assert skipped["reason"] == reason
     rig.turn(600)
     assert rig.store.calls["clean"] == 0
+
+
+def test_the_cloud_may_have_denied_a_node_as_soon_as_it_was_asked(leaking: Leaking) -> None:
+    """C11, A1: what it answers half a minute later is what it knew of a younger node."""
+    rig, record = leaking()
+    sent: list[float] = []
+
+    def slowly() -> None:
+        sent.append(rig.clock.boottime())
+        rig.clock.advance(30)
+
+    rig.store.on("read", first(lambda: rig.clock.advance(7)))
+    for call in ("find_by_record", "ask"):
+        rig.cloud.on(call, first(slowly))
+    cleaner = RecordCleanerActor(
+        cloud=rig.cloud,
+        store=rig.store,
+        daemon=cast("Ref", None),
+        clock=rig.clock,
+        on_death=lambda actor, error: None,
+    )
+    look = LookAtRecord(record.uuid, asks_id=True, instance_id=record.instance_id)
+    found = cleaner._carry_out(look)
+    assert len(sent) == 2
+    assert found.asked_at == pytest.approx(sent[0], abs=1.0)
 
 
 @pytest.mark.parametrize("call", ["find_by_record", "ask"])

@@ -191,6 +191,29 @@ def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() 
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
 
 
+@pytest.mark.parametrize("pinged", [True, False], ids=["pinged", "never-pinged"])
+@pytest.mark.parametrize(
+    ("took_s", "expected"),
+    [
+        pytest.param(None, Reason.STALE_SLOT, id="at-once"),
+        pytest.param(15.0, Reason.STALE_SLOT, id="in-time"),
+        pytest.param(25.0, Reason.DENIED_TOO_EARLY, id="too-early"),
+    ],
+)
+def test_a_denial_is_as_old_as_its_question_c11(
+    took_s: float | None, expected: Reason, pinged: bool
+) -> None:
+    """A1: the cloud may have said it when the node was too young to be shown. It counts from 300 s
+    past the first ping, or 520 s past the last sign of a claim; now is 20 s later."""
+    settings = {"node_stale_after": 100.0, "boot_fail_after": 100.0}
+    settles_s = gone().now - START
+    age_s = (320.0 if pinged else 540.0) - settles_s
+    first = EPOCH + START - age_s if pinged else None
+    made = gone(age_s, settings=settings, claimed=False, first_ping_at=first)
+    asked_at = None if took_s is None else made.now - took_s
+    assert last_look(made, found={"asked_at": asked_at})[1] is expected
+
+
 def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
     made = gone()
     order = made.clean_order("r1")
@@ -471,3 +494,11 @@ def test_one_that_first_pinged_just_now_is_kept_p6_c11() -> None:
     made = denied()
     made.change("r1", first_ping_at=made.ago(10.0))
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
+
+
+def test_a_denial_of_a_pinger_is_as_old_as_its_question_p6_c11() -> None:
+    made = denied()
+    made.change("r1", first_ping_at=made.ago(320.0))
+    late, early = {"asked_at": made.now - 15.0}, {"asked_at": made.now - 25.0}
+    assert last_look(made, found=late) == (Kind.CLEAN, Reason.PINGER_DENIED)
+    assert last_look(made, found=early) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)

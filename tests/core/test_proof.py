@@ -405,6 +405,25 @@ def test_a_first_ping_ahead_of_the_clock_is_as_old_as_the_silence_at_the_last_lo
     assert evidence.with_terms(visible_after=limit_s).broken() == broken
 
 
+@pytest.mark.parametrize(("took_s", "broken"), [(15.0, []), (25.0, ["C11"])])
+@pytest.mark.parametrize("never_pinged", [True, False])
+def test_a_denial_is_as_old_as_its_question_c11(
+    took_s: float, broken: list[str], never_pinged: bool
+) -> None:
+    """It counts from 20 s before the look on: past the first ping, or past C21's expiry."""
+    one = stale(first_ping_at=None, claimed=False) if never_pinged else stale()
+    at, clock = one.look.reading.at, one.look.reading.clock
+    assert clock is not None
+    if never_pinged:
+        # C21's expiry is boot_fail_after + 120 s + visible_after.
+        quiet_s = float(one.order.measures["idle_s"])
+        one = one.with_terms(boot_fail_after=quiet_s - 20.0 - 120.0 - 300.0)
+    else:
+        first = clock.now(at) - 320.0
+        one = one.with_before(first_ping_at=first).with_signs(first_ping_at=first)
+    assert one.with_look(asked_at=at - took_s).broken() == broken
+
+
 def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:
     assert fenced(stood_s=10.0).broken() == ["C12"]
     pinged = fenced()

@@ -227,6 +227,27 @@ def test_a_node_that_is_there_counts_and_one_that_is_not_does_not():
     assert made.plan().boots == ()
 
 
+@pytest.mark.parametrize(
+    ("room", "booted", "why"),
+    [
+        pytest.param({"max_nodes": 1}, 0, Reason.AT_MAX_NODES, id="max-nodes"),
+        pytest.param({"max_total_price": 0.15}, 0, Reason.AT_MAX_PRICE, id="price"),
+        pytest.param({"max_nodes": 2, "max_total_price": 0.25}, 1, None, id="room-for-both"),
+    ],
+)
+def test_a_node_that_lost_our_tags_serves_nobody_and_costs_what_it_did_d11(
+    room: dict[str, Any], booted: int, why: Reason | None
+):
+    """Nobody may pair, drain or end it; whoever waits for its place waits for an operator."""
+    made, lives = hidden()
+    made.with_settings(**{"min_nodes": 1, "max_nodes": 5, **room})
+    made.answer({"i-r1": replace(lives, tags=NO_TAGS)})
+    made.advance(1.0)
+    plan = made.plan()
+    assert len(plan.boots) == booted
+    assert {reason for _, reason in plan.wants.refused} == ({why} if why else set())
+
+
 # P6: a pinger that the cloud denies for longer than the window.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -40,11 +41,14 @@ class Patient:
 
 @dataclass(frozen=True)
 class Ward:
-    """All living nodes of one pool, and its records that no living node has."""
+    """All living nodes of one pool, and its records that none of them has."""
 
     patients: tuple[Patient, ...]
     others: int
     """Nodes without any pool's tag that the pool may count as its own (D11)."""
+    estranged: int
+    """Records that a living node still pings whose tags an operator took, and that no listing of
+    the pool shows: it may cost what a node costs, and serves nobody (D11, P6)."""
     bereft: tuple[Record, ...]
     free_slots: int
 
@@ -62,13 +66,17 @@ def ward(world: World, pool: Pool) -> Ward:
     living = world.cloud.living()
     patients = tuple(_patient(world, pool, one) for one in living if one.tags.pool == pool.name)
     lives = {(one.tags.record, one.tags.incarnation) for one in living}
-    pinging = {one.machine.secret for one in living if one.machine is not None}
+    pinging = _secrets(living)
+    untagged = [one for one in living if one.tags.pool is None]
+    lost = _secrets(untagged) - _secrets(one for one in living if one.tags.pool is not None)
+    broad = world.shape.traits.broad
     ours = [one for one in records if one.pool == pool.name and one.holds_anything]
     held = sum(one.slot_number is not None for one in records)
     claims = sum(one.slot_number is None and one.claim is not None for one in records)
     return Ward(
         patients,
-        sum(one.tags.pool is None for one in living) if world.shape.traits.broad else 0,
+        len(untagged) if broad else 0,
+        0 if broad else sum(one.ping_secret in lost for one in ours),
         tuple(
             one
             for one in ours
@@ -76,6 +84,11 @@ def ward(world: World, pool: Pool) -> Ward:
         ),
         registry.naming.slots - held - claims,
     )
+
+
+def _secrets(nodes: Iterable[Instance]) -> set[str]:
+    """What they ping with."""
+    return {one.machine.secret for one in nodes if one.machine is not None}
 
 
 def _patient(world: World, pool: Pool, node: Instance) -> Patient:
@@ -158,7 +171,7 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     at_work = [one for one in seen.of(Health.SERVING, Health.HELD) if not one.idle]
     low, _ = wanted(world, pool)
     lacks = max(low - (up - len(at_work)), settings.min_nodes - up)
-    existing = len(seen.patients) + seen.others + len(seen.bereft)
+    existing = len(seen.patients) + seen.others + seen.estranged + len(seen.bereft)
     room = min(settings.max_nodes - existing, seen.free_slots, _affordable(pool, existing))
     return max(0, min(lacks, room))
 

@@ -91,6 +91,7 @@ class Truth:
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
+        world.cloud.books.twinned.append(self.twinned)
         world.cloud.books.destroyed.append(self.destroyed)
         world.cloud.books.asked.append(self.asked)
         world.cloud.is_too_late = self.is_too_late
@@ -251,6 +252,11 @@ class Truth:
         price = sum(prices.get(one.tags.size or one.size, 0.0) for one in lives)
         if 0 < settings.max_total_price < price - 1e-9 and countable:
             world.violate("MAX", f"nodes for {price} an hour live, {settings.max_total_price} may")
+
+    def twinned(self, twin: Instance) -> None:
+        """A2: a create that took effect twice was too late for both."""
+        if self.is_too_late(twin.tags):
+            self.world.break_assumption("A2", f"{twin.id} was made too late", twin.id)
 
     def _lives(self, made: Instance, manager: Manager, ordered_at: float) -> list[Instance]:
         """That node, and those that an order of that time had to count."""
