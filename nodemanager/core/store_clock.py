@@ -144,19 +144,27 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
     Otherwise a clock set wrong and right again would make every later stamp look young. What is
     left of a jump counts for stamps before `now` only: those after it were made after it. Older
     debts are forgotten where a jump is undone: which of them it had made good is not told.
+
+    What is undone is a debt, too, where all that the jump made older is stamped before `now`: the
+    slow clock shows more than that already, so that its stamps tell themselves from the fast one's.
     """
     undo = -size
     kept: Steps = ()
+    owed: Steps = ()
+    before = shown
     for after, jump in reversed(steps):
-        left = max(0.0, jump - undo)
-        undo = max(0.0, undo - jump)
-        if left > 0.0:
-            kept = ((min(after, now), left), *kept)
+        part = min(jump, undo)
+        undo -= part
+        if part > 0.0:
+            owed = (*owed, (before, part)) if after <= now else ()
+            before = after
+        if jump > part:
+            kept = ((min(after, now), jump - part), *kept)
+    if undo > 0.0:
+        owed = (*owed, (shown, undo))
     if kept != steps:
         debts = ()
-    if undo > 0.0:
-        debts = (*debts, (shown, undo))[-STEPS_KEPT:]
-    return kept, debts
+    return kept, (*debts, *owed)[-STEPS_KEPT:]
 
 
 def first_reading(seen: StoreTime) -> StoreClock:
@@ -187,12 +195,19 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
     """`kept` and what was read since without it; a jump that both know makes stamps younger."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
+    steps, debts = now.steps, read.debts
     # Where `kept` forgot all for the boot in between, what was measured after that boot stands.
-    forgot = read.known_since != kept.known_since
+    if read.known_since != kept.known_since:
+        debts = now.debts
+    elif now.steps or now.peak > float("-inf"):
+        # Neither knows what was stamped while only the other saw the jumps.
+        shown = max(kept.peak, kept.now(now.read_at) + kept.error_s + now.error_s + ROUNDING_S)
+        steps = tuple((max(after, shown), size) for after, size in now.steps)
+        debts = ()
     return changed(
         read,
-        steps=(*read.steps, *now.steps),
+        steps=(*read.steps, *steps),
         agreed=min(read.agreed, now.agreed),
-        debts=now.debts if forgot else read.debts,
+        debts=debts,
         peak=max(read.peak, now.peak),
     )

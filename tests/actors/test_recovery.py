@@ -416,6 +416,31 @@ def test_killed_before_a_create_its_claim_stands_until_it_expires(make_rig: Make
     assert ended[record.incarnation] == "released"
 
 
+@pytest.mark.parametrize(
+    "in_call",
+    [pytest.param(True, id="killed-in-the-create"), pytest.param(False, id="killed-after-it")],
+)
+def test_a_create_that_a_former_run_sent_stands_for_a_node_to_be_though_no_listing_has_its_claim(
+    make_rig: MakeRig, in_call: bool
+) -> None:
+    """U6, U9: a record listing may lack the claim, and the create may still take effect."""
+    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig.cloud.takes_client_tokens = False
+    rig.cloud.on("create", killed_in(rig, lost=False) if in_call else fail(CloudError("timeout")))
+    rig.start()
+    if in_call:
+        killed(rig)
+    else:
+        until(rig, "node.setup_failed", within=120)
+    short = answer(lambda listed: replace(listed, items=()))
+    rig.store.on("list_records", *[short] * 6)
+    restart(rig)
+    assert rig.lines("intent.open", action="create")
+
+    rig.turn(300)
+    assert rig.cloud.calls["create"] == 0
+
+
 def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=1, max_nodes=2)
     rig.fleet.mute = True

@@ -100,6 +100,25 @@ def test_a_clock_set_wrong_and_right_again_leaves_ages_right_t1() -> None:
     assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
+@pytest.mark.parametrize(
+    ("stamp", "age"),
+    [
+        pytest.param(500.0, 2600.0, id="before-all-jumps"),
+        pytest.param(9000.0, 1300.0, id="while-it-was-ahead"),
+        pytest.param(2100.0, 1000.0, id="while-it-was-right"),
+        pytest.param(10_200.0, 100.0, id="after-all-jumps"),
+    ],
+)
+def test_a_clock_set_wrong_and_right_and_wrong_again_leaves_ages_right_t1(
+    stamp: float, age: float
+) -> None:
+    """Ahead by 7200 s from 1000 on, right from 2000 on, ahead again from 3000 on."""
+    clock = first_reading(StoreTime(900.0, 900.0, 0.0))
+    for boot in (1000.0, 2000.0, 3000.0):
+        clock = clock.read(StoreTime(boot + 7200.0 * (boot != 2000.0), boot, 0.0))
+    assert clock.age(stamp, 3100.0) == age
+
+
 def test_a_stamp_from_the_future_counts_from_when_its_version_was_first_seen_t1() -> None:
     made = world()
     made.add_record("r1", quiet=-1000.0)
@@ -293,12 +312,23 @@ def test_a_jump_back_that_a_late_journal_does_not_know_of_is_made_good_like_any_
 JUMPS = st.lists(st.tuples(st.floats(1.0, 900.0), st.floats(-9000.0, 9000.0)), max_size=5)
 
 
-@given(before=JUMPS, since=JUMPS, after=JUMPS, stamped_at=st.integers(0, 14))
-def test_no_age_is_too_great_whatever_a_late_journal_knows_after_a_boot_t1_r4(
+def test_jumps_that_a_late_journal_does_not_know_of_hide_no_stamp_between_them_t1_r4() -> None:
+    """Back by 3600 s, half of it forth, and back again; read then, and set right after that."""
+    kept = first_reading(StoreTime(10_000.0, 1000.0, 0.0))
+    now = first_reading(StoreTime(6500.0, 1100.0, 0.0))
+    now = now.read(StoreTime(8700.0, 1500.0, 0.0)).read(StoreTime(7000.0, 1600.0, 0.0))
+    clock = joined(kept, now).read(StoreTime(10_700.0, 1700.0, 0.0))
+    # Stamped while it was half an hour behind.
+    assert clock.age(8750.0, 1700.0) <= 150.0
+
+
+@given(before=JUMPS, since=JUMPS, after=JUMPS, stamped_at=st.integers(0, 14), boots=st.booleans())
+def test_no_age_is_too_great_whatever_a_late_journal_knows_t1_r4(
     before: list[tuple[float, float]],
     since: list[tuple[float, float]],
     after: list[tuple[float, float]],
     stamped_at: int,
+    boots: bool,
 ) -> None:
     boot, offset, stamped = 0.0, 1e6, (0.0, 1e6)
     clock = first_reading(StoreTime(offset, boot, 0.0))
@@ -306,7 +336,7 @@ def test_no_age_is_too_great_whatever_a_late_journal_knows_after_a_boot_t1_r4(
     for number, (waited, jump) in enumerate((*before, *since, *after)):
         if number == len(before):
             # One starts without the journal.
-            kept = after_boot(clock, 0.0)
+            kept = after_boot(clock, 0.0) if boots else clock
             clock = first_reading(StoreTime(offset + boot, boot, 0.0))
         if number == len(before) + len(since) > len(before):
             clock = joined(kept, clock)

@@ -39,7 +39,8 @@ TABLE = (
         "slot",
         "A slot whose node is gone is free (Liveness)",
         "its window + settle + max(2, absent_listings) rounds + a round for each "
-        "max_cleans_per_cycle records + 3 rounds for the clock to agree (T1)",
+        "max_cleans_per_cycle records, and 20 s for its fence where the store can't compare (C12), "
+        "+ 3 rounds for the clock to agree (T1)",
     ),
     (
         "wanted",
@@ -133,6 +134,11 @@ class Bounds:
         return self.settings.node_stale_after if self.fenced else 0.0
 
     @property
+    def fence(self) -> float:
+        """C12: a fence stands for a time-out, and uses up the cycle's cap meanwhile (C10)."""
+        return SLACK_S if self.fenced else 0.0
+
+    @property
     def polls(self) -> float:
         return self.settings.max_poll_time + CALL_S
 
@@ -147,7 +153,7 @@ class Bounds:
             window = settings.window_of(record.claim)
         backlog = math.ceil(self.records / settings.max_cleans_per_cycle)
         rounds = self.rounds(max(2, settings.absent_listings) + backlog)
-        return window + settings.settle + rounds + SLACK_S
+        return window + settings.settle + rounds + backlog * self.fence + SLACK_S
 
     def wanted(self, rest: float) -> float:
         doubt = self.settings.boot_fail_after

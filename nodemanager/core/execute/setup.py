@@ -247,8 +247,13 @@ class SetUp:
             case Checking():
                 return Step(None)
             case Doubtful():
-                return Step(replace(state, since=seen.snapshot.now, asked=False))
-        return Step(_doubtful(state, seen))
+                left = replace(state, since=seen.snapshot.now, asked=False)
+            case _:
+                left = _doubtful(state, seen)
+        if not left.sent or left.record is None:
+            return Step(left)
+        # A listing may lack its claim, and its create may still take effect (U9).
+        return Step(left, learn=(_perhaps(left.order, left.record),))
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
         match state:
@@ -367,9 +372,9 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
             step = _again(order, record, state.tries + 1, seen)
             if error.definite and not isinstance(error, Throttled):
                 step = Step(_doubtful(state, seen))
-            return replace(step, tell=(told,), learn=(*learn, _perhaps(order, record)))
+            return replace(step, tell=(told,), learn=(*learn, _perhaps(order, record.uuid)))
         case Expired():
-            return Step(_doubtful(state, seen), learn=(_perhaps(order, record),))
+            return Step(_doubtful(state, seen), learn=(_perhaps(order, record.uuid),))
     return Step(state)
 
 
@@ -521,9 +526,9 @@ def _doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Do
     return Doubtful(state.order, uuid, seen.snapshot.now, sent)
 
 
-def _perhaps(order: SetUpOrder, record: Record) -> NodeExpected:
+def _perhaps(order: SetUpOrder, uuid: str) -> NodeExpected:
     """A later listing that is older than the claim must not hide the node that may be."""
-    return NodeExpected(record.uuid, record.incarnation, order.size.name)
+    return NodeExpected(uuid, order.claim.incarnation, order.size.name)
 
 
 def _in_doubt_of(record: Record | None) -> tuple[Learned, ...]:
