@@ -125,6 +125,8 @@ class Look:
     read_only: str | None = None
     flights: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    asked_at: float | None = None
+    """When the cloud was first asked, CLOCK_BOOTTIME; None in an older journal."""
 
 
 def signs_of(record: Record) -> Signs:
@@ -203,6 +205,7 @@ def look_at(
     guarantee: Guarantee,
     fence_wait: float,
     malformed: bool = False,
+    asked_at: float | None = None,
 ) -> Look:
     """What stands now; `snapshot` leaves the clean's own flight out, `node_id` is the order's."""
     history = snapshot.history
@@ -242,6 +245,7 @@ def look_at(
         read_only=snapshot.read_only,
         flights=() if flight is None else (flight.kind,),
         holds=_held(snapshot, record.uuid, node_id),
+        asked_at=asked_at,
     )
 
 

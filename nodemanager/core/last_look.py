@@ -28,7 +28,8 @@ class CleanEvidence:
 
     `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
     `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked, and
-    `malformed` that the cloud calls it no node's id: as if there were none (P1a).
+    `malformed` that the cloud calls it no node's id: as if there were none (P1a). The cloud was
+    first asked `asked_at`, CLOCK_BOOTTIME: what it denied may be as old. None is now.
     """
 
     record: Record | None
@@ -37,6 +38,11 @@ class CleanEvidence:
     asked_id: bool = False
     error: str | None = None
     malformed: bool = False
+    asked_at: float | None = None
+
+    def ago(self, now: float) -> float:
+        """Seconds since the cloud was first asked."""
+        return 0.0 if self.asked_at is None else max(0.0, now - self.asked_at)
 
 
 def confirm_clean(
@@ -64,7 +70,7 @@ def confirm_clean(
     if unknown is not None:
         return unknown
     if order.reason is Reason.PINGER_DENIED:
-        return _still_denied(order, record, snapshot, settings)
+        return _still_denied(order, record, found, snapshot, settings)
     return _still_stale(order, record, found, snapshot, settings)
 
 
@@ -169,7 +175,11 @@ def _can_be_told(
 
 
 def _still_denied(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Verdict:
     """P6: nothing has shown its node meanwhile, and it did not ping for the first time just now."""
     uuid, clock = order.uuid, snapshot.history.clock
@@ -177,7 +187,7 @@ def _still_denied(
     if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
     first = record.first_ping_at
-    since_s = 0.0 if first is None else clock.age(first, snapshot.now)
+    since_s = 0.0 if first is None else clock.age(first, snapshot.now) - found.ago(snapshot.now)
     if since_s <= settings.visible_after:
         return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after)
     return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
@@ -209,13 +219,18 @@ def _still_stale(
         if since_s < 0.0:
             # Ahead of a clock that was set back; but it is no younger than the last ping.
             since_s = max(quiet_s or 0.0, float(order.measures.get("idle_s", 0.0)))
+        since_s -= found.ago(snapshot.now)
         if since_s <= settings.visible_after:
             return keep(
                 uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
             )
-    elif not order.fenced and not (quiet_s or 0.0) > _claim_window(record, settings):
-        limit_s = _claim_window(record, settings)
-        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=quiet_s, limit_s=limit_s)
+    elif not order.fenced:
+        since_s, limit_s = (
+            (quiet_s or 0.0) - found.ago(snapshot.now),
+            _claim_window(record, settings),
+        )
+        if since_s <= limit_s:
+            return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
     return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
 
 

@@ -358,6 +358,8 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
         if since_s < 0.0:
             # It was denied when last looked at; behind a fence the older word tells.
             since_s = max(quiet_s, _quiet(look.signs, look.reading) or 0.0)
+    # The cloud may have denied it as early as it was asked.
+    since_s -= 0.0 if look.asked_at is None else look.reading.at - look.asked_at
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
 

@@ -191,6 +191,21 @@ def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() 
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
 
 
+@pytest.mark.parametrize(
+    ("asked_ago", "expected"),
+    [
+        pytest.param(1.0, Reason.DENIED_TOO_EARLY, id="asked-before-that"),
+        pytest.param(0.2, Reason.STALE_SLOT, id="asked-after-it"),
+    ],
+)
+def test_a_denial_is_as_old_as_its_question_c11(asked_ago: float, expected: Reason) -> None:
+    """By tag it may be denied at once, and by id only seconds later."""
+    short = {"node_stale_after": 100.0}
+    made = gone(500.0, settings=short)
+    made = gone(500.0, settings=short, first_ping_at=made.ago(300.5))
+    assert last_look(made, found={"asked_at": made.now - asked_ago})[1] is expected
+
+
 def test_a_record_with_nothing_to_ask_by_is_left_to_an_operator_c11() -> None:
     made = gone()
     order = made.clean_order("r1")
@@ -465,6 +480,13 @@ def test_a_sighting_since_the_plan_keeps_a_denied_pinger_p6() -> None:
     made.poll_cloud([node("r1")], complete=False)
     kind, _ = last_look(made)
     assert kind is Kind.KEEP
+
+
+def test_a_pinger_is_denied_as_long_ago_as_its_question_was_asked_p6_c11() -> None:
+    made = denied()
+    made.change("r1", first_ping_at=made.ago(made.settings.visible_after + 1.0))
+    assert last_look(made, found={"asked_at": made.now - 0.2})[1] is Reason.PINGER_DENIED
+    assert last_look(made, found={"asked_at": made.now - 2.0})[1] is Reason.DENIED_TOO_EARLY
 
 
 def test_one_that_first_pinged_just_now_is_kept_p6_c11() -> None:

@@ -229,6 +229,7 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("C11", "alive-by-tag", lambda one: one.with_look(tagged=(node("r1"),))),
     ("C11", "alive-by-id", lambda one: one.with_look(by_id=node(None, id="i-r1", pool=None))),
     ("C11", "denied-too-early", lambda one: one.with_terms(visible_after=1e6)),
+    ("C11", "asked-too-early", lambda one: one.with_look(asked_at=-1e6)),
     ("C11", "another-version", lambda one: one.with_order(version="v0")),
     ("C12", "another-version-written", lambda one: _version_read(one, "v9")),
     ("C12", "no-fence", lambda one: one.with_terms(guarantee=Guarantee.FENCED)),

@@ -668,6 +668,7 @@ def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: See
         guarantee=seen.guarantee,
         fence_wait=seen.fence_wait,
         malformed=found.malformed,
+        asked_at=found.asked_at,
     )
 
 
