@@ -41,6 +41,15 @@ MUTANTS = (
         "test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1",
     ),
     TextMutant(
+        "U10",
+        "a repeated create waits for a worker with its look behind it",
+        "core/execute/setup.py",
+        "            return Step(state, (CheckImage(),))\n",
+        "            return _go_on(state.order, state.record, state.tries, seen)\n",
+        "tests/actors/test_setup.py::"
+        "test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
+    ),
+    TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
         "core/execute/setup.py",
