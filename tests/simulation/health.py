@@ -44,7 +44,7 @@ class Ward:
 
     patients: tuple[Patient, ...]
     others: int
-    """Nodes without any pool's tag that the pool may count as its own (D11)."""
+    """Nodes without any pool's tag that the pool may count as its own (D11, P6)."""
     bereft: tuple[Record, ...]
     free_slots: int
 
@@ -68,7 +68,7 @@ def ward(world: World, pool: Pool) -> Ward:
     claims = sum(one.slot_number is None and one.claim is not None for one in records)
     return Ward(
         patients,
-        sum(one.tags.pool is None for one in living) if world.shape.traits.broad else 0,
+        sum(_is_other(world, pool, one) for one in living),
         tuple(
             one
             for one in ours
@@ -76,6 +76,16 @@ def ward(world: World, pool: Pool) -> Ward:
         ),
         registry.naming.slots - held - claims,
     )
+
+
+def _is_other(world: World, pool: Pool, node: Instance) -> bool:
+    """Whether it bears no pool's tag, and is listed all the same or pings a record of the pool."""
+    if node.tags.pool is not None:
+        return False
+    record = None if node.machine is None else world.registry.record(node.machine.uuid)
+    is_heard = node.machine is not None and record is not None and record.pool == pool.name
+    is_heard = is_heard and record.ping_secret == node.machine.secret
+    return world.shape.traits.broad or is_heard
 
 
 def _patient(world: World, pool: Pool, node: Instance) -> Patient:
