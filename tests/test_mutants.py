@@ -13,8 +13,8 @@ from tests.simulation.switch import NotThere, Switch, thrown
 
 RULES = (
     *(f"C{number}" for number in (*range(13), 20, 21, 22)),
-    *("U1", "U2", "U3", "U7", "P1", "P2", "L1", "L2", "L3", "L4"),
-    *("D3", "D7", "D8", "D9", "D10", "R1"),
+    *("U1", "U2", "U3", "U7", "U9", "U10", "P1", "P2", "L1", "L2", "L3", "L4"),
+    *("D3", "D7", "D8", "D9", "D10", "D13", "R1"),
 )
 """Those that free, use again, boot or destroy, and what they rest on."""
 KNOWN = known()

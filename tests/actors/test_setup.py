@@ -81,3 +81,23 @@ def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: Make
     amid_creates(rig, demand_ends)
     rig.start()
     assert rig.cloud.calls["create"] <= AT_ONCE
+
+
+def test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it(
+    make_rig: MakeRig,
+) -> None:
+    """U10: five creates are repeated, three workers are at it, and the lease is lost meanwhile."""
+    rig = make_rig(min_nodes=5, max_nodes=5)
+    rig.cloud.on("create", *[fail(CloudError("HTTP 500"))] * 5)
+    rig.start()
+    assert rig.cloud.calls["create"] == 5
+
+    def lease_lost() -> None:
+        rig.clock.advance(5)
+        rig.timer.fire()
+        heard_by(rig.system.daemon)
+        rig.lease = False
+
+    amid_creates(rig, lease_lost)
+    rig.turn(10)
+    assert rig.cloud.calls["create"] <= 5 + AT_ONCE

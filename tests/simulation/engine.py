@@ -187,9 +187,16 @@ class Mailbox:
     """An actor's mailbox; the scheduler delivers one message at a time, each after a while."""
 
     def __init__(
-        self, engine: Engine, process: Process, receive: Callable[[Any], Any], *, remote: bool
+        self,
+        engine: Engine,
+        process: Process,
+        receive: Callable[[Any], Any],
+        *,
+        remote: bool,
+        handed: Callable[[Any], None],
     ) -> None:
         self._engine = engine
+        self._handed = handed
         self._process = process
         self._receive = receive
         self._remote = remote
@@ -200,6 +207,7 @@ class Mailbox:
     def tell(self, message: Any) -> None:
         if self._closed:
             return
+        self._handed(message)
         self._queue.append(message)
         if not self._busy:
             self._arrange()

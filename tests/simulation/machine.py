@@ -94,6 +94,8 @@ class Machine:
     """In this life it has come so far as to ping."""
     mute: bool = False
     """In this life it never will."""
+    stillborn: bool = False
+    """Nor in any other."""
 
     @property
     def state(self) -> str:
@@ -122,7 +124,7 @@ class Machine:
 
     def boot(self) -> None:
         self.life += 1
-        self.on, self.up, self.mute = True, False, self.moods.never_boot
+        self.on, self.up, self.mute = True, False, self.moods.never_boot or self.stillborn
         random = self.engine.random(f"machine/{self.instance.id}/{self.life}")
         self._random = random
         if self.habits.dies_every and self.life == 1:
@@ -134,6 +136,11 @@ class Machine:
         takes = low + random.random() * (high - low) + self.moods.boot_slowly
         life = self.life
         self.engine.after(takes, lambda: self._tick(life))
+
+    def fail_to_boot(self) -> None:
+        """Neither now nor when it is started again."""
+        self.life += 1
+        self.mute = self.stillborn = True
 
     def power_off(self) -> None:
         self.on = False

@@ -82,7 +82,6 @@ class Manager:
         self.process = Process(name)
         self.clock = pool.clock
         self.started_at = engine.now
-        self.lease = True
         self.stopping = False
         self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
@@ -160,10 +159,19 @@ class Manager:
             world.heard(self.name, message)
             actor.on_receive(message)
 
+        def handed(message: Any) -> None:
+            for told in world.handed:
+                told(self, message)
+
         deliver = actor.on_receive if remote else receive
-        actor._actor_ref = Mailbox(engine, process, deliver, remote=remote)
+        actor._actor_ref = Mailbox(engine, process, deliver, remote=remote, handed=handed)
         box: Mailbox = actor._actor_ref
         return box
+
+    @property
+    def lease(self) -> bool:
+        """Whether it holds its pool's lock, in truth; a dry run takes none."""
+        return self.mode != "apply" or self.pool.holder == self.name
 
     @property
     def alive(self) -> bool:

@@ -7,7 +7,8 @@ something, is not enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.identities import Identities
@@ -18,6 +19,7 @@ from nodemanager.actors.operator_commands import OperatorCommands
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
+from nodemanager.cloud.api import CreateOrder
 from nodemanager.core import (
     breaker,
     demand,
@@ -31,14 +33,17 @@ from nodemanager.core import (
     plan,
     records,
     standing,
+    unlisted,
 )
 from nodemanager.core.coherence import Impossible
 from nodemanager.core.demand import Market
-from nodemanager.core.execute import clean
+from nodemanager.core.execute import clean, setup
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.model import Listed
+from nodemanager.core.reasons import Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.standing import Block
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import RemoteError
 from tests.simulation.registry import CasStore
@@ -93,6 +98,27 @@ def _empty_on_failure(call: Any) -> Listed[Any]:
     return listed
 
 
+def _but_for_the_lease(block: Block | None) -> Block | None:
+    return None if block is not None and block[0] is Reason.NO_LEASE else block
+
+
+_TOKENS = itertools.count()
+
+
+def _with_another_token(order: CreateOrder) -> CreateOrder:
+    return replace(order, client_token=f"token-{next(_TOKENS)}")
+
+
+USURPED = Storm(
+    (
+        "the lease is taken over amid a set-up",
+        "creates fail",
+        "creates time out but succeed",
+    ),
+    count=30,
+)
+UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
+NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
     RecordJudge._not_at_work, "state is WorkerState.BUSY or state is WorkerState.IDLE"
@@ -402,6 +428,82 @@ MUTANTS: tuple[Mutant, ...] = (
         "nobody counts the slots",
         (off(Market._refusal, "self.slots.free is not None and booted >= self.slots.free"),),
     ),
+    Mutant(
+        "U9",
+        "an unclear create is repeated with another token",
+        (
+            instead(
+                NodeSetupActor._create,
+                "self._cloud.create(order)",
+                "self._cloud.create(with_another_token(order))",
+                with_another_token=_with_another_token,
+            ),
+        ),
+        storm=UNCLEAR,
+    ),
+    Mutant(
+        "U9",
+        "an unclear create is repeated where the cloud takes no token",
+        (off(setup._again, "not seen.repeats_creates"),),
+        storm=UNCLEAR,
+    ),
+    Mutant(
+        "U9",
+        "an unclear create is repeated at once, and again and again",
+        (
+            instead(
+                setup._again,
+                "min(LONGEST_REPEAT_S, FIRST_REPEAT_S * 2.0 ** min(tries - 1, 16))",
+                "0.0",
+            ),
+        ),
+        storm=UNCLEAR,
+    ),
+    Mutant(
+        "U9",
+        "an unclear create is never repeated",
+        (off(setup._again, "not seen.repeats_creates", "True"),),
+        open="its claim stands for a node to be until its window has passed, in truth as well, and "
+        "the calm begins with that; ``tests/actors/test_booting.py`` sees it",
+    ),
+    Mutant(
+        "U10",
+        "a create is sent after the lease is lost",
+        (
+            instead(
+                setup._go_on,
+                "confirm_setup(order, seen)",
+                "but_for_the_lease(confirm_setup(order, seen))",
+                but_for_the_lease=_but_for_the_lease,
+            ),
+        ),
+        storm=USURPED,
+    ),
+    Mutant(
+        "U10",
+        "a claim is sent after the lease is lost",
+        (
+            instead(
+                setup._checking,
+                "confirm_setup(order, seen)",
+                "but_for_the_lease(confirm_setup(order, seen))",
+                but_for_the_lease=_but_for_the_lease,
+            ),
+        ),
+        storm=USURPED,
+    ),
+    Mutant(
+        "U10",
+        "a repeated create waits for a worker with its look behind it",
+        (
+            instead(
+                setup._waiting,
+                "Step(state, (CheckImage(),))",
+                "_go_on(state.order, state.record, state.tries, seen)",
+            ),
+        ),
+        storm=USURPED,
+    ),
     # P. Pairing.
     Mutant(
         "P1",
@@ -527,6 +629,20 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for one in self.history.records.items)",
             ),
         ),
+    ),
+    Mutant(
+        "D13",
+        "a created node that no listing shows is not asked for",
+        (off(unlisted.look_for_unlisted, "overdue_s(record, snapshot, settings) > 0"),),
+        by=STILL,
+        storm=NEVER_LISTED,
+    ),
+    Mutant(
+        "D13",
+        "a created node that the cloud has, and that no listing shows, is left to itself",
+        (off(unlisted.look_for_unlisted, "node is not None"),),
+        by=STILL,
+        storm=NEVER_LISTED,
     ),
     Mutant(
         "D4",

@@ -273,7 +273,8 @@ class NodeRules:
         self.memory[manager.name].ordered[node_id] = (now, order)
         node = cloud.items.get(node_id) or self._unlisted(order, ears, records, settings)
         if node is None:
-            self._wrong("D1", manager, f"destroys {node_id}, which is not listed")
+            rule = "D13" if order.reason is Reason.BOOT_FAILED else "D1"
+            self._wrong(rule, manager, f"destroys {node_id}, which is not listed")
             return
         holds = manager.pool.holds
         if node.held or node_id in holds or order.record in holds:

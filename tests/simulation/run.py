@@ -23,6 +23,7 @@ from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
 from tests.simulation.scenario import Scenario, Storm, draw
+from tests.simulation.setups import SetUpRules
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
@@ -118,6 +119,7 @@ def _play(world: World, scenario: Scenario) -> None:
     told = Told(world)
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
+    SetUpRules(world)
     Work(world, told)
     fair = Calm(world)
     latch = Latch(world, truth, fair)

@@ -58,6 +58,7 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
     stormy = random.choice((1200.0, 2400.0, 3600.0))
     if storm is None:
         script = _script(random, shape, breaks, stormy)
+        script = _with_shares(seed, script, shape, breaks, stormy)
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
@@ -173,9 +174,26 @@ def _pool(
 
 def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> tuple[Fault, ...]:
     kinds = (KINDS[name] for name in sorted(KINDS))
-    allowed = [kind for kind in kinds if kind.breaks is None or kind.breaks == breaks]
+    allowed = [one for one in kinds if _may_come(one, breaks) and not one.share]
     count = random.randrange(2, 5 + int(stormy / 200))
     return _faults(random, allowed, count, shape, breaks, stormy)
+
+
+def _with_shares(
+    seed: int, script: tuple[Fault, ...], shape: Shape, breaks: str | None, stormy: float
+) -> tuple[Fault, ...]:
+    """And the kinds of which each is drawn by itself."""
+    for name in sorted(KINDS):
+        kind, random = KINDS[name], Random(f"{seed}/{name}")
+        if not kind.share or random.random() >= kind.share or not _may_come(kind, breaks):
+            continue
+        (one,) = _faults(random, [kind], 1, shape, breaks, stormy)
+        script = (*script, replace(one, number=len(script)))
+    return tuple(sorted(script, key=lambda one: one.at))
+
+
+def _may_come(kind: Kind, breaks: str | None) -> bool:
+    return kind.breaks is None or kind.breaks == breaks
 
 
 def _faults(

@@ -47,6 +47,8 @@ class Pool:
     wishlist_fails: bool = False
     odd_jobs: tuple[Job, ...] = ()
     """What the wishlist asks for besides."""
+    holder: str | None = None
+    """Who holds its lock, in truth."""
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
@@ -135,6 +137,8 @@ class World:
         self.plans: list[Callable[[Manager, Plan, Snapshot, Settings], None]] = []
         self.events: list[Callable[[Manager, Event, dict[str, object]], None]] = []
         self.given: list[Callable[[str, object], None]] = []
+        self.handed: list[Callable[[Manager, object], None]] = []
+        """Told what an actor of a manager is told by its others, at that moment."""
         self.starts: list[Callable[[Manager], None]] = []
         self.wishlists: list[Callable[[Manager], None]] = []
         self.calms: list[Callable[[], None]] = []
@@ -202,7 +206,7 @@ class World:
         manager = Manager(self, pool, f"{pool.name}-{pool.starts}", mode=mode)
         self.managers[manager.name] = manager
         if mode == "apply":
-            pool.manager = manager
+            pool.manager, pool.holder = manager, manager.name
             for told in self.starts:
                 told(manager)
         else:

@@ -145,7 +145,7 @@ class Creating:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An unclear create is repeated soon."""
+    """An unclear create is repeated soon: it waits for its time, and then for a worker."""
 
     order: SetUpOrder
     record: Record
@@ -391,8 +391,11 @@ def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
 def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
     match event:
         case Due():
+            # For a worker's turn: all of them may be at work, and a look taken now grows old (U10).
+            return Step(state, (CheckImage(),))
+        case Answered():
             return _go_on(state.order, state.record, state.tries, seen)
-        case Refused():
+        case Failed() | Refused():
             return _again(state.order, state.record, state.tries, seen)
         case Expired():
             return Step(_doubtful(state, seen))

@@ -132,6 +132,27 @@ def _(scene: Scene) -> None:
     hiding(scene, [one for one in scene.nodes() if scene.random.random() < 0.4])
 
 
+@fault("a created node is never listed and never boots", share=0.05, lasts=LONG)
+def _(scene: Scene) -> None:
+    """The next one, and for good, also in the calm: its id and its tag alone tell of it (D13)."""
+    world, name = scene.world, scene.pool.name
+    until = world.engine.now + scene.fault.lasts
+    for node in scene.nodes()[:1]:
+        # So that there is something to create.
+        world.cloud.end(node)
+
+    def made(node: Instance, by: str) -> None:
+        nonlocal until
+        if world.engine.now > until or node.tags.pool != name:
+            return
+        until = float("-inf")
+        world.cloud.hidden.add(node.id)
+        # It has its machine only after that.
+        scene.later(0.0, lambda: node.machine and node.machine.fail_to_boot())
+
+    world.cloud.books.created.append(made)
+
+
 @fault("a node vanishes from sight", weight=4, lasts=(400.0, 1500.0))
 def _(scene: Scene) -> None:
     """Neither listed nor heard, and alive."""

@@ -24,17 +24,21 @@ def restart(world: World, pool: Pool) -> None:
         world.start(pool)
 
 
-def at_a_call(act: Effect) -> Effect:
+CALLS = (
+    *(f"cloud.{one}" for one in ("create", "destroy", "ask", "find", "list")),
+    *(f"store.{one}" for one in ("create", "claim", "clean", "read", "list", "update")),
+)
+SETUP_CALLS = ("cloud.create", "store.create", "store.claim")
+
+
+def at_a_call(act: Effect, calls: tuple[str, ...] = CALLS) -> Effect:
     """Not at once, but when a call of some kind reaches a stage: between any two steps."""
 
     def effect(scene: Scene) -> None:
         manager = scene.pool.manager
         if manager is None or not manager.alive:
             return
-        method = scene.random.choice(
-            [f"cloud.{one}" for one in ("create", "destroy", "ask", "find", "list")]
-            + [f"store.{one}" for one in ("create", "claim", "clean", "read", "list", "update")]
-        )
+        method = scene.random.choice(calls)
         stage = scene.random.choice(("sent", "done"))
         steps = scene.random.randrange(4)
 
@@ -124,16 +128,26 @@ def _(scene: Scene) -> None:
     scene.finally_(boot)
 
 
-@fault("the lease is taken over", weight=0.7, lasts=(5.0, 60.0))
-def _(scene: Scene) -> None:
+def taken_over(scene: Scene) -> None:
     """Someone removed the lock file, and a second manager started: both run for a while."""
     pool, world = scene.pool, scene.world
     old = pool.manager
     if old is None or not old.alive:
         return
-    old.lease = False
     world.start(pool)
     scene.finally_(old.kill)
+
+
+fault("the lease is taken over", weight=0.7, lasts=(5.0, 60.0))(taken_over)
+
+
+@fault("the lease is taken over amid a set-up", share=0.06, lasts=(60.0, 200.0))
+def _(scene: Scene) -> None:
+    """When a claim or a create is on its way, or soon after: some are to be sent yet (U10)."""
+    for node in scene.nodes()[:3]:
+        # So that there is something to create.
+        scene.world.cloud.end(node)
+    at_a_call(taken_over, SETUP_CALLS)(scene)
 
 
 @fault("a dry run beside it", weight=0.7, lasts=LONG)

@@ -78,13 +78,18 @@ Effect = Callable[[Scene], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: how often it is drawn, how long it lasts, which assumption it breaks."""
+    """A kind of fault: how often it is drawn, how long it lasts, which assumption it breaks.
+
+    One with a `share` comes once in that share of all worlds and is drawn by itself: all that
+    the other draws of a seed come to stays as it is.
+    """
 
     name: str
     effect: Effect
     weight: float
     lasts: tuple[float, float]
     breaks: str | None = None
+    share: float = 0.0
 
 
 KINDS: dict[str, Kind] = {}
@@ -96,9 +101,10 @@ def fault(
     weight: float = 1.0,
     lasts: tuple[float, float] = (0.0, 0.0),
     breaks: str | None = None,
+    share: float = 0.0,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
-        KINDS[name] = Kind(name, effect, weight, lasts, breaks)
+        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share)
         return effect
 
     return register
