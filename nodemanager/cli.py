@@ -28,7 +28,7 @@ RUNTIME_FAILURE, USAGE = 1, 2
 
 
 class _Group(click.Group):
-    """`nodemanager --config FILE` means `run`, as old unit files have it."""
+    """Takes `nodemanager --config FILE`, as old unit files call it, for `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = set(self.commands) | {"--help", "-h", "--version"}
@@ -46,14 +46,14 @@ class _Group(click.Group):
 )
 @click.version_option(__version__, prog_name="nodemanager")
 def group() -> None:
-    """Keeps a cluster's cloud nodes and their records in step, and never frees a live node's
+    """Keeps a cluster's cloud nodes and their records in step and never frees a live node's
     record."""
 
 
 @group.command()
 @config_option
-@click.option("--dry-run", is_flag=True, help="Take every decision, write nothing to anybody.")
-@click.option("--once", is_flag=True, help="Apply one plan, await its outcomes, and end.")
+@click.option("--dry-run", is_flag=True, help="Decide as usual, but write nothing anywhere.")
+@click.option("--once", is_flag=True, help="Apply one plan, wait for its outcomes, and end.")
 @click.option("--foreground", is_flag=True, hidden=True, help="Accepted for old unit files.")
 def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
     """Run the daemon, in the foreground.
@@ -68,11 +68,13 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
 
 @group.command("check-config")
 @config_option
-@click.option("--show", "show_all", is_flag=True, help="Print each effective setting's origin.")
+@click.option(
+    "--show", "show_all", is_flag=True, help="Print each effective setting and its origin."
+)
 def check_config(config: str | None, file: str | None, show_all: bool) -> None:
     """Check a configuration file: exit 0, or 2 with every problem found.
 
-    One with a [Registry] and no [Cloud] is checked as `nodemanager registry` takes it.
+    A file with a [Registry] and no [Cloud] is checked for `nodemanager registry`.
     """
     from nodemanager import service
 
@@ -115,7 +117,7 @@ for _command in (
 
 
 def _print_settings(config: Config) -> None:
-    """A table on a terminal; `[Section] option = value  # origin` in a pipe."""
+    """Print a table on a terminal, `[Section] option = value  # origin` lines in a pipe."""
     rows = show(config)
     if not sys.stdout.isatty():
         for row in rows:
@@ -140,9 +142,10 @@ def _print_settings(config: Config) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command; errors become one clear line each and an exit code.
+    """Run the command; print each error as one clear line and exit with its code.
 
-    What they quote of others is made visible: a name may hold what moves a terminal's cursor (X9).
+    Escapes control characters in errors: a quoted name may hold some that move a terminal's
+    cursor (X9).
     """
     try:
         group.main(args=None if argv is None else list(argv), prog_name="nodemanager")

@@ -1,4 +1,4 @@
-"""Talks to a running daemon over its Unix socket, for the commands that need one."""
+"""The client that commands use to talk to a running daemon over its Unix socket."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TIMEOUT_S = 30.0
 
 
 class ClientError(NodeManagerError):
-    """The daemon could not be reached, or said no."""
+    """The daemon could not be reached, or refused the request."""
 
 
 class NobodyThereError(ClientError):
-    """No daemon takes commands there."""
+    """No daemon answers there."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,9 @@ class _Answer:
 class Client:
     """The daemon that serves `config`'s pool, over its Unix socket, which needs no token.
 
-    With `url` it is asked there instead, over TCP, with the token of the same file: never on its
-    own, since whoever took the port while the daemon was down would get the token.
+    With `url`, requests go there over TCP instead, with the token of the same file. The client
+    never chooses TCP by itself: a program that took the port while the daemon was down would get
+    the token.
     """
 
     def __init__(self, config: Config, url: str | None = None) -> None:
@@ -53,7 +54,7 @@ class Client:
         self._url = (url or "").rstrip("/")
 
     def status(self) -> dict[str, Any]:
-        """The daemon's newest picture (web.status); counts only for who may not read the token."""
+        """The daemon's newest picture (web.status); only its counts if we can't read the token."""
         shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
         return shown
 
@@ -66,9 +67,9 @@ class Client:
         forced: Sequence[str] = (),
         unlisted: bool = False,
     ) -> dict[str, Any]:
-        """What became of an operator's command: `result`, `message`, and why where it was refused.
+        """Send an operator's command; gives its `result`, its `message` and why it was refused.
 
-        Raises ClientError where no daemon answers, or not as one does.
+        Raises ClientError where no daemon answers or the answer is not a daemon's.
         """
         path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
         body: dict[str, Any] = {"by": _me(), "reason": reason}
@@ -88,39 +89,41 @@ class Client:
         raise ClientError(f"{self._url}{path}: {_why(answer)}")
 
     def standing(self) -> dict[str, Any]:
-        """The newest picture with the orders that stand and who gave them: `pause`, `marks`."""
+        """The newest picture with the standing orders and who gave them: `pause`, `marks`."""
         return dict(self._get("/status.json"))
 
     def explain(self, id: str, since: float | None = None) -> dict[str, Any]:
-        """Why it is left alone, or is not (journal.explained). Raises ClientError that says what
-        there is near where nothing, or more than one thing, goes by that id."""
+        """Why a node or record is left alone or not (journal.explained).
+
+        Raises ClientError with similar ids where none or several match `id`.
+        """
         query = "" if since is None else f"?since={since}"
         path = f"/api/explain/{quote(id)}{query}"
         shown: dict[str, Any] = self._request("GET", path, None)
         return shown
 
     def nodes(self) -> dict[str, Any]:
-        """Every cloud node of the newest decision (core.inventory)."""
+        """Every cloud node, as of the newest decision (core.inventory)."""
         return dict(self._get("/api/nodes"))
 
     def node(self, id: str) -> dict[str, Any]:
-        """The node that `id` names. Raises ClientError that says what there is near otherwise."""
+        """The node that `id` names. Raises ClientError with similar ids where there is none."""
         return dict(self._get(f"/api/nodes/{quote(id)}"))
 
     def slots(self) -> dict[str, Any]:
-        """Every slot that is held, and how many there are."""
+        """Every held slot, and the number of slots."""
         return dict(self._get("/api/slots"))
 
     def backlog(self) -> dict[str, Any]:
-        """What an operator is asked to decide, with the evidence."""
+        """The items that wait for an operator's decision, with the evidence."""
         return dict(self._get("/api/backlog"))
 
     def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a reviewed plan: the run, as it stands."""
+        """Apply a reviewed plan; gives the run's state."""
         return dict(self._post("/api/backlog/apply", order))
 
     def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
-        """How far the plan that is, or was last, applied has come."""
+        """The progress of the running or last plan; with `items`, of each of its items."""
         return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
 
     def stop_backlog(self) -> dict[str, Any]:
@@ -171,9 +174,9 @@ class Client:
         *,
         must: bool = True,
     ) -> Any:
-        """The JSON that it answers. Raises ClientError where it does not, or says no.
+        """The JSON of the daemon's answer. Raises ClientError where it refuses or doesn't answer.
 
-        Without `must` it is asked without a token where there is none to read.
+        Without `must`, a request without a token is sent where no token can be read.
         """
         answer = self._send(method, path, body, must=must)
         if answer.status_code != 200:
@@ -193,7 +196,7 @@ class Client:
                 raise
         try:
             with requests.Session() as session:
-                # A proxy of the environment has no business with our token.
+                # A proxy named in the environment must not see our token.
                 session.trust_env = False
                 answer = session.request(
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
@@ -237,7 +240,7 @@ def _me() -> str:
 
 
 def _told(answer: _Answer) -> str | None:
-    """What the daemon itself says against it, in its words alone: it needs no address before it."""
+    """The daemon's own error message; None for an answer that is not a daemon's."""
     try:
         told: Any = answer.json()
         title, words = str(told["title"]), str(told["description"])

@@ -1,4 +1,4 @@
-"""The two clocks of the shell; core takes its times from the snapshot (SAFETY.md T2)."""
+"""The two clocks for code outside core; core takes times from the snapshot (SAFETY.md T2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`boottime` counts seconds through suspends and never steps; `wall` is epoch seconds, UTC."""
+    """`boottime` counts seconds, through suspends too, and never steps; `wall` is epoch seconds."""
 
     def boottime(self) -> float: ...
 

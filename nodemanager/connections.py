@@ -1,7 +1,7 @@
-"""Connections of a server: how many, how many from one peer, and how long each may take.
+"""Limits on a server's connections: their number, their number per peer, and their time.
 
-uvicorn parses and answers; it has no limit on connections that it keeps open for silent clients,
-none on the size of a header, and none on the time that a request takes.
+uvicorn parses requests and sends answers. It limits neither the connections that it keeps open
+for silent clients, nor the size of a header, nor the time that a request takes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _LARGE = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`request_s` is for a whole request, from its first byte to its last, and for the silence
-    before it; `answer_s` for its answer, until the client has taken it."""
+    """The limits of one server.
+
+    `request_s` limits a whole request, from its first byte to its last, and the silence before
+    it. `answer_s` limits the answer, until the client has taken it. `header` and `body` are bytes.
+    """
 
     connections: int
     per_peer: int
@@ -42,7 +45,7 @@ class Limits:
 
 
 def limits_of(share: float) -> Limits:
-    """Those of a server that may take this share of the process' file descriptors."""
+    """The limits of a server that may use this share of the process's file descriptors."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = MOST / share if soft == resource.RLIM_INFINITY else soft
     connections = max(8, min(MOST, int(files * share)))
@@ -50,7 +53,8 @@ def limits_of(share: float) -> Limits:
 
 
 def peer_of(address: str) -> str:
-    """Whom connections from `address` are counted for: of IPv6, its network of 64 bits."""
+    """The peer that connections from `address` count for: an IPv6 address's /64 network, else the
+    address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -64,25 +68,25 @@ def peer_of(address: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """One that was let in; `end` closes it at once."""
+    """An admitted connection; `end` closes it at once."""
 
     peer: str
     end: Callable[[], object] = field(default=lambda: None)
 
 
 class Gate:
-    """Lets connections in, and ends those that take too long or that others need the place of.
+    """Admits connections and ends those that are too slow or must make room for new ones.
 
-    Of a peer with too many, and of all when there are too many, the one that has waited longest
-    without a whole request makes room: a ping that arrives whole is always answered. Used by one
-    event loop.
+    When a peer, or the server, has too many connections, the gate ends the one that has waited
+    longest without a complete request. So a ping that arrives complete is always answered. For
+    use by one event loop.
     """
 
     def __init__(self, limits: Limits, refusals: Refusals) -> None:
         self.limits = limits
         self.refusals = refusals
         self._peers: Counter[str] = Counter()
-        # Both by the time since which they do, the longest first.
+        # Both map to the start of the wait, the longest wait first.
         self._waiting: dict[Connection, float] = {}
         self._answering: dict[Connection, float] = {}
 
@@ -90,7 +94,7 @@ class Gate:
         return len(self._waiting) + len(self._answering)
 
     def admit(self, peer: str) -> Connection | None:
-        """The connection, or None where it may not be."""
+        """A new connection of `peer`; None where it must be refused."""
         if self._peers[peer] >= self.limits.per_peer and not self._make_room(peer):
             return None
         if len(self) >= self.limits.connections and not self._make_room(None):
@@ -105,22 +109,22 @@ class Gate:
         self._make_room(None)
 
     def waits(self, connection: Connection) -> None:
-        """It has no whole request now: from here on it is given `request_s`."""
+        """Note that it has no complete request; its `request_s` starts now."""
         if self._forget_times(connection):
             self._waiting[connection] = time.monotonic()
 
     def begins(self, connection: Connection) -> None:
-        """The first byte of a request came."""
+        """Note that the first byte of a request has arrived."""
         if connection in self._waiting:
             self.waits(connection)
 
     def answers(self, connection: Connection) -> None:
-        """Its request is here as a whole."""
+        """Note that its request is complete; its `answer_s` starts now."""
         if self._forget_times(connection):
             self._answering[connection] = time.monotonic()
 
     def forget(self, connection: Connection) -> None:
-        """It is closed; idempotent."""
+        """Note that it is closed; idempotent."""
         if not self._forget_times(connection):
             return
         self._peers[connection.peer] -= 1
@@ -128,7 +132,7 @@ class Gate:
             del self._peers[connection.peer]
 
     def sweep(self) -> None:
-        """End what takes too long."""
+        """End the connections that have exceeded their time."""
         now = time.monotonic()
         for times, longest in (
             (self._waiting, self.limits.request_s),
@@ -166,7 +170,7 @@ class Gate:
 
 
 class _Joined(asyncio.WriteTransport):
-    """What is written in one turn of the loop, as a header and its body, leaves in one call."""
+    """A transport that sends all writes of one loop iteration (a header and its body) at once."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -178,7 +182,7 @@ class _Joined(asyncio.WriteTransport):
             self._loop.call_soon(self._flush)
         self._held.append(data)
         if len(data) > _LARGE:
-            # The client's pace is to be known before the next.
+            # Flow control must see how fast the client reads before more is written.
             self._flush()
 
     def is_closing(self) -> bool:
@@ -195,7 +199,7 @@ class _Joined(asyncio.WriteTransport):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's, with the limits of `gate`. `user` is who is at the other end, where known."""
+    """uvicorn's HTTP protocol with the limits of `gate`. `user` is the client's user, if known."""
 
     def __init__(
         self,
@@ -228,7 +232,7 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # There is nothing to change over to: it is answered, and that is all.
+            # We support no other protocol: answer the request, then close.
             self.cycle.keep_alive = False
         except httptools.HttpParserError:
             large = self._header > self._gate.limits.header
@@ -277,7 +281,7 @@ class GuardedProtocol(HttpToolsProtocol):
             raise ValueError("the header is too large")
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer what is no request, and close."""
+        """Answer a malformed request with `status` and close the connection."""
         bad = status is HTTPStatus.BAD_REQUEST
         reason = Reason.NOT_HTTP if bad else Reason.TOO_LARGE
         self._gate.refusals.note(reason, self._connection.peer)
@@ -285,7 +289,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:
-                # Behind a request that is being answered: it gets its answer, and no more comes.
+                # An earlier request is being answered: it gets its answer, then we close.
                 cycle.keep_alive = False
                 self.flow.pause_reading()
                 return

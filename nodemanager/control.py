@@ -1,8 +1,8 @@
-"""The Unix socket that operators' commands reach the daemon over: where it is, who is behind it.
+"""The Unix socket over which operators' commands reach the daemon: its path and its users.
 
-Who may connect is the file system's to say: the socket is the service's group's (0660), in the run
-directory that systemd makes (0750), or in the state directory (0700) where there is none. The
-kernel says who did connect.
+File permissions decide who may connect. The socket belongs to the service's group (0660). It is in
+the run directory that systemd makes (0750) or, without that, in the state directory (0700). The
+kernel tells which user has connected.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ _BACKLOG = 128
 
 
 def place(state_dir: Path, environ: Mapping[str, str]) -> Path:
-    """Where a daemon listens: in $RUNTIME_DIRECTORY (systemd's), else in the state directory."""
+    """The daemon's socket path: in systemd's $RUNTIME_DIRECTORY, else in the state directory."""
     given = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     return (Path(given) if given else state_dir) / NAME
 
 
 def places(config: Path, state_dir: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Where a client looks for the daemon that runs on the file `config`, the best first."""
+    """The paths where a client looks for the daemon of the file `config`, the likeliest first."""
     given = [place(state_dir, environ)] if environ.get("RUNTIME_DIRECTORY") else []
     found = [*given, _RUN / config.stem / NAME, state_dir / NAME]
     return list(dict.fromkeys(found))
 
 
 def connect(path: Path, timeout: float) -> socket.socket:
-    """Raises OSError, ConnectionRefusedError where nobody listens any more."""
+    """A socket connected to `path`, with `timeout` in seconds.
+
+    Raises OSError; of its kinds, ConnectionRefusedError where nobody listens any more.
+    """
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(timeout)
@@ -53,8 +56,8 @@ def connect(path: Path, timeout: float) -> socket.socket:
 def listen(path: Path, *, takes_over: bool) -> socket.socket | None:
     """The listening socket; None where another program listens and we don't take over.
 
-    Whoever has the lease takes over: what it finds there is a former run's, or a dry run's.
-    Raises StartError.
+    The daemon that holds the lease takes over: a socket that it finds there belongs to a former
+    run or to a dry run. Raises StartError.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -77,7 +80,7 @@ def listen(path: Path, *, takes_over: bool) -> socket.socket | None:
 
 
 def user_of(connected: socket.socket) -> str:
-    """Who is at the other end: the user's name, or `uid N`."""
+    """The name of the user at the other end, or `uid N`."""
     size = struct.calcsize("3i")
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     uid = struct.unpack("3i", raw)[1]
@@ -97,7 +100,7 @@ def _somebody_listens(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name of it that fits into the 108 bytes that a socket's may have."""
+    """A name for `path` that fits into the 108 bytes of a socket address."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

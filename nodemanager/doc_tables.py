@@ -1,4 +1,4 @@
-"""Writes doc/events.rst from the closed lists of core, so that the two can't differ.
+"""The generator of doc/events.rst from the closed lists of core, so that the two can't differ.
 
 python -m nodemanager.doc_tables doc/events.rst
 """
@@ -27,7 +27,7 @@ is the id of a safety rule.
 
 
 def events_page() -> str:
-    """The whole page, reStructuredText."""
+    """The whole page as reStructuredText."""
     return "\n".join(
         [
             _HEAD,
@@ -56,7 +56,7 @@ def _table(anchor: str, title: str, column: str, members: Iterable[Told]) -> lis
 
 
 def _literals(doc: str) -> str:
-    """A member's text as reStructuredText: its `words` as literals, the rest as it stands."""
+    """A member's text as reStructuredText: its `words` as literals, the rest escaped."""
     parts = re.split(r"`([^`]+)`", doc)
     return "".join(
         f"``{part}``" if odd else re.sub(r"([\\*|_])", r"\\\1", part)

@@ -1,6 +1,6 @@
-"""The one root of every error we raise, and the kinds the deciding tells apart.
+"""The root of all our errors, and the kinds that decisions distinguish.
 
-Adapters translate a library's error once, with ``raise ... from``, into one of these; nothing
+Adapters translate a library's error once, with ``raise ... from``, into one of these. Nothing
 above a port ever sees a library's own exception.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 
 class NodeManagerError(Exception):
-    """Root of all errors raised on purpose by this program."""
+    """Root of all errors that this program raises on purpose."""
 
 
 class ConfigError(NodeManagerError):
-    """The configuration can't be used. `problems` holds one finished line for each mistake."""
+    """The configuration can't be used. `problems` holds one complete line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -23,22 +23,22 @@ class ConfigError(NodeManagerError):
 
 
 class StartError(NodeManagerError):
-    """The daemon can't start (a taken port, a second daemon, a newer schema): says what to do."""
+    """The daemon can't start (port in use, second daemon, newer schema); says what to do."""
 
 
 class JournalError(NodeManagerError):
-    """The journal can't be written or read: says what to do. Nothing was written.
+    """The journal can't be written or read; nothing was written. Says what to do.
 
-    It passes by itself once the cause is gone (a full disk, another's lock).
+    The next attempt works once the cause is gone (a full disk, another program's lock).
     """
 
 
 class RemoteError(NodeManagerError):
     """A cloud or a record store did not do what it was asked.
 
-    `definite` says that nothing was done and nothing will be (SAFETY.md U6); otherwise the
-    request may still have taken effect. `retry_after` is in seconds, where the server named it.
-    `unsent` says that it failed before anything was written: nothing of it can come late.
+    `definite`: the request has had no effect and never will (SAFETY.md U6); otherwise it may have
+    had, or still have, one. `retry_after`: the seconds to wait, where the server named them.
+    `unsent`: the request failed before anything was written, so no write can take effect later.
     """
 
     definite = False
@@ -51,7 +51,7 @@ class RemoteError(NodeManagerError):
 
 @contextlib.contextmanager
 def before_writing() -> Iterator[None]:
-    """What fails in here fails before anything is written."""
+    """Mark every RemoteError of this block as `unsent`."""
     try:
         yield
     except RemoteError as error:
@@ -64,7 +64,7 @@ class CloudError(RemoteError):
 
 
 class Throttled(CloudError):
-    """The cloud asks for fewer calls: back off every call, honour `retry_after` (D6)."""
+    """The cloud asks for fewer calls: slow down every call and honour `retry_after` (D6)."""
 
     definite = True
 
@@ -76,29 +76,29 @@ class QuotaExceeded(CloudError):
 
 
 class CapacityUnavailable(CloudError):
-    """The cloud has no machine of this size now: rest that size (D6)."""
+    """The cloud has no machine of this size now: don't boot that size for a while (D6)."""
 
     definite = True
 
 
 class BadRequest(CloudError):
-    """The cloud refuses the request itself: bad image, unknown size, wrong option."""
+    """The cloud refuses the request as such: bad image, unknown size, wrong option."""
 
     definite = True
 
 
 class MalformedId(BadRequest):
-    """What was asked for is no node id of this cloud. That says nothing of any node (P1a)."""
+    """The id is no node id of this cloud, which is no evidence about any node (P1a)."""
 
 
 class LeftAlone(CloudError):
-    """A leftover that we do not release: held, ours no more, or used by a node that lives (D4)."""
+    """A leftover that must stay: it is on hold, no longer ours, or used by a live node (D4)."""
 
     definite = True
 
 
 class TooLate(CloudError):
-    """What was decided may not be sent any more: too much time passed since (C11)."""
+    """Too much time has passed since the decision, so its request may not be sent (C11)."""
 
     definite = True
 
@@ -110,7 +110,7 @@ class Unauthorized(CloudError):
 
 
 class IncompleteListing(CloudError):
-    """A list call answered, but not with everything: no evidence (L1, L2)."""
+    """A list call gave an incomplete answer, which is no evidence (L1, L2)."""
 
 
 class ForeignAnswer(CloudError):
@@ -122,7 +122,7 @@ class StoreError(RemoteError):
 
 
 class Conflict(StoreError):
-    """The record is not at the version the write was conditional on."""
+    """The record no longer has the version that the write required."""
 
     definite = True
 
@@ -140,12 +140,12 @@ class NoFreeSlot(StoreError):
 
 
 class SlotTaken(StoreError):
-    """The slot that a freed record had is another's by now (U8)."""
+    """Another record has taken the slot of a freed record (U8)."""
 
     definite = True
 
 
 class StoreRefused(StoreError):
-    """The store refuses the request itself (4xx): token, not an administrator, bad field."""
+    """The store refuses the request as such (4xx): token, not an administrator, bad field."""
 
     definite = True

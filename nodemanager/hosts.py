@@ -1,4 +1,4 @@
-"""What the name or address of a host says of who can reach it."""
+"""Tests of a host's name or address for who can reach it."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def is_loopback(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether serving on `host` serves on every address."""
+    """Whether a server on `host` listens on every address."""
     return host in ("", "*", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to

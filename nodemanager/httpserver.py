@@ -1,13 +1,13 @@
 """An HTTP server for an ASGI application: uvicorn's protocol on an event loop in a thread.
 
-The registry and the management server both stand on this. What it adds to uvicorn:
+The registry and the management server both use it. It adds to uvicorn:
 
-- limits on connections, requests and answers (connections.py), from the accept on, so that they
-  hold for TLS handshakes, too; a process without file descriptors accepts no more for a moment;
-- a bind error is raised where `start` was called and names the option to change;
-- nothing it logs holds a query string, since ping secrets travel there;
-- an application never takes a request for whole whose client went away half-way;
-- `stop` returns within `STOP_S` whatever a handler does, and `alive` says whether the loop turns.
+- It limits connections, requests and answers (connections.py) from the accept on, so that the
+  limits apply to TLS handshakes, too. Without free file descriptors it pauses accepting.
+- `start` itself raises a bind error, which names the option to change.
+- It logs no query string, since those hold ping secrets.
+- An application never takes a request for complete whose client went away half-way.
+- `stop` returns within `STOP_S` whatever a handler does, and `alive` tells a hanging loop.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STOP_S = 2.0
 _DRAIN_S = 1.0
 _TICK_S = 0.25
 _STUCK_S = 30.0
-"""A loop that has not turned for so long does not serve."""
+"""Seconds without an iteration after which the event loop counts as hanging."""
 _HANDSHAKE_S = 5.0
 _BACKLOG = 1024
 _AT_ONCE = 64
@@ -58,17 +58,18 @@ _log = logging.getLogger(__name__)
 
 
 class ClientGone(BaseException):
-    """The client went away before its request was whole. No application is to catch this."""
+    """The client went away before its request was complete. No application may catch this."""
 
 
 class HttpServer:
-    """Serve `app` on `address`:`port`, from `start` to `stop`.
+    """Serves `app` on `address`:`port`, from `start` to `stop`.
 
     `port` 0 takes a free one; `option` is the configuration option to name when the port is
-    taken. With `tls_cert` and `tls_key` (PEM files) it speaks https only. `name` is the Server
+    in use. With `tls_cert` and `tls_key` (PEM files) it speaks https only. `name` is the Server
     header and part of the thread's name. Without `limits` its connections may take a third of the
-    process' file descriptors. It listens on the Unix socket `control_socket`, too, or with no
-    `port` on that alone; requests from there have `user`, who sent them, in their scope's `state`.
+    process's file descriptors. It also listens on the Unix socket `control_socket`, and with no
+    `port` only there. Requests from that socket have their sender's name as `user` in their
+    scope's `state`.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class HttpServer:
         self._turned_at = 0.0
 
     def start(self) -> None:
-        """Bind and begin to serve. Raises StartError when the address can't be had."""
+        """Bind and begin to serve. Raises StartError when it can't listen."""
         self._listening = []
         if self._port is not None:
             try:
@@ -133,7 +134,7 @@ class HttpServer:
         ready.wait()
 
     def stop(self) -> None:
-        """Stop listening, let the requests under way end, within `STOP_S` seconds; idempotent."""
+        """Stop listening and let running requests end, within `STOP_S` seconds; idempotent."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -149,20 +150,20 @@ class HttpServer:
 
     def ask(self, answer: Callable[[], None]) -> None:
         """Have the event loop call `answer`, which it does at once unless it hangs."""
-        # One that has ended never answers.
+        # A loop that has ended never answers.
         with contextlib.suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(answer)
 
     @property
     def port(self) -> int:
-        """The port it listens on, also when it was asked for 0; 0 where it has none."""
+        """The port that it listens on, even when `port` was 0; 0 where it has none."""
         return self._port or 0
 
     @property
     def url(self) -> str:
-        """Scheme, host and port as a client on this machine reaches it, no trailing slash; where
-        it has no port, the Unix socket."""
+        """The URL for clients on this machine, without a trailing slash; `unix:PATH` where it has
+        no port."""
         if self._port is None:
             return f"unix:{self._control}"
         host = _WILDCARDS.get(self.address, self.address)
@@ -230,7 +231,7 @@ class HttpServer:
             task.add_done_callback(partial(self._connected, accepted, connection))
 
     def _no_accept(self, listening: socket.socket, error: OSError) -> None:
-        """Without file descriptors the socket stays readable: wait a moment for some."""
+        """Pause accepting: without free file descriptors the socket would stay readable."""
         assert self._loop is not None
         _log.warning("http-%s accepts no connection for a moment: %s", self.name, error.strerror)
         self._gate.make_room()
@@ -260,7 +261,7 @@ class HttpServer:
         self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
     ) -> None:
         self._accepted.discard(task)
-        # One that was cancelled may not even have begun.
+        # A cancelled task may not have begun, so it closed nothing.
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             _log.debug("no TLS with %s: %s", connection.peer, error)
@@ -268,7 +269,7 @@ class HttpServer:
             self._gate.forget(connection)
 
     async def _serve_one(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request: what the application does not catch is a 500, and in the log."""
+        """Serve one request; an exception that the application lets through is logged, as a 500."""
         whole = started = False
 
         async def receiving() -> Mapping[str, Any]:
@@ -289,8 +290,8 @@ class HttpServer:
         except ClientGone:
             return
         except Exception:
-            # Whatever an application raises is one client's 500, and never the server's end. It is
-            # logged as text: its last line may quote the request.
+            # An application's exception must only cost one client a 500 and never end the server.
+            # It is logged as text, without query strings: its last line may quote the request.
             _log.error("%s", _without_queries(format_exc().strip()))
             if started:
                 raise
@@ -304,7 +305,7 @@ class HttpServer:
                 f"or set {self._option}"
             )
         if error.errno == errno.EACCES:
-            return f"{wanted}: ports below 1024 are root's; set {self._option} to a higher one"
+            return f"{wanted}: ports below 1024 need root; set {self._option} to a higher one"
         return f"{wanted}: {error.strerror or error}; see {self._option} and its address"
 
 
@@ -325,7 +326,7 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:
-    """Until the event, or for so long."""
+    """Wait for the event, for `seconds` at most."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
@@ -338,7 +339,7 @@ def _uvicorn_config(app: AsgiApp) -> Config:
         ws="none",
         lifespan="off",
         log_config=None,
-        # It quotes requests, and whoever sends what is no HTTP would fill the log.
+        # uvicorn's log quotes requests, and a client that sends no HTTP could fill it.
         log_level=logging.CRITICAL,
         access_log=False,
         proxy_headers=False,
@@ -363,7 +364,7 @@ def _tls_context(cert: str, key: str | None) -> ssl.SSLContext:
         context.load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:
         raise StartError(
-            f"tls_cert {cert} and tls_key {key} are no PEM certificate and its key: {error}"
+            f"tls_cert {cert} and tls_key {key} are not a PEM certificate and its key: {error}"
         ) from error
     return context
 

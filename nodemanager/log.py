@@ -3,11 +3,11 @@
     log = get(__name__)
     log.event(Event.RECORD_CLEAN, reason=Reason.STALE_SLOT, record=uuid, idle_s=9012.0)
 
-Lines travel through the standard logging, so that a test reads them with `caplog` and
-`fields_of`, and a library's own lines come out in the same form, as `event=library`.
+Lines go through the standard logging, so that a test reads them with `caplog` and `fields_of`.
+Libraries' lines get the same form, as `event=library`.
 
-INFO is the level that a line need not name: nearly every decision is one, and a `level=` that
-stands only where something is amiss can be searched for. JSON always has it.
+Logfmt lines of level INFO carry no `level=`: nearly all decisions are INFO, and so a search for
+`level=` finds the lines that report a problem. JSON lines always have it.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ CRITICAL = logging.CRITICAL
 
 Fields = Mapping[str, Any]
 Listener = Callable[[Event, int, Fields], None]
-"""Is told of an event, its level and its fields, in the thread that logs it; returns at once, and
-never raises."""
+"""Called with an event, its level and its fields in the thread that logs it; must return at once
+and never raise."""
 
 _OURS = "nodemanager"
 _KEYS = frozenset(key.value for key in Key)
-# sd-daemon(3): the journal takes this off the line and files it under that priority; without one
-# a line is priority 6, which is INFO's.
+# sd-daemon(3): the journal strips this prefix and stores the line with that priority. A line
+# without it gets priority 6, which is INFO's.
 _PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
 
 
 class Logger:
-    """A named source of lines; a line below its level costs a look-up."""
+    """A named source of log lines; a line below its level costs only a look-up."""
 
     __slots__ = ("_out", "_std", "listeners")
 
     strict = False
-    """Raise on an event or key that is in no list, where production would log it all the same."""
+    """Raise on an unlisted event or key, as tests do; production logs it anyway."""
 
     def __init__(self, name: str) -> None:
         self.listeners: list[Listener] = []
-        """Who is told of every event, also of those below the level that is written."""
+        """Called for every event, even one below the level that is written."""
         self._std = logging.getLogger(name)
         self._out: Any = structlog.wrap_logger(
             self._std,
@@ -68,7 +68,7 @@ class Logger:
         ).bind()
 
     def enabled(self, level: int) -> bool:
-        """Whether a line of `level` would be written: ask before gathering what is costly."""
+        """Whether a line of `level` would be written; check before computing costly fields."""
         return self._std.isEnabledFor(level)
 
     def event(self, event: Event, /, *, level: int = INFO, **fields: object) -> None:
@@ -83,7 +83,7 @@ class Logger:
     def failure(
         self, event: Event, error: BaseException, /, *, level: int = ERROR, **fields: object
     ) -> None:
-        """Write one line with `error=` and its `traceback=`: for what should not happen."""
+        """Write one line with `error=` and `traceback=`, for errors that should not happen."""
         if self.strict:
             _check(event, fields)
         for told in self.listeners:
@@ -103,14 +103,14 @@ def setup(
 ) -> None:
     """Send the log to `file`, from `level` up; may be called again with other settings.
 
-    `file` is a path, or `/dev/stderr`, `stderr`, `-` or nothing for standard error (the same with
-    stdout). `levels` has a level per logger name. Libraries are heard from WARNING up unless
-    `levels` names them: their DEBUG lines drown ours and quote requests. Raises StartError, and
-    leaves the log as it was, when a setting can't be used.
+    `file` is a path, or `/dev/stderr`, `stderr`, `-` or nothing for standard error, or
+    `/dev/stdout` or `stdout`. `levels` has a level per logger name. Libraries log from WARNING up
+    unless `levels` names them: their DEBUG lines drown ours and quote requests. Raises StartError,
+    and leaves the log as it was, when a setting can't be used.
     """
     wanted = _levels(level, levels or {})
     if format not in RENDERERS:
-        raise StartError(f"[Logging] format = {format}: is neither of {', '.join(RENDERERS)}")
+        raise StartError(f"[Logging] format = {format}: is none of {', '.join(RENDERERS)}")
     handler = _handler(file)
     descriptor = stdio_descriptor(file)
     journal = descriptor is not None and journal_listens(
@@ -133,12 +133,12 @@ def setup(
 
 
 def hide(*secrets: str | None) -> None:
-    """Never show these values, in any line from now on, whatever key or text they turn up in."""
+    """Mask these values in every line from now on, under any key and in any text."""
     redact.HIDDEN.add(*secrets)
 
 
 def catch_uncaught() -> None:
-    """Log what no one caught, in any thread or in a finaliser, as one line and not as a page."""
+    """Log uncaught exceptions of every thread and finaliser as one line each."""
     out = get(_OURS)
 
     def of_main(kind: type[BaseException], error: BaseException, _: object) -> None:
@@ -160,7 +160,7 @@ def catch_uncaught() -> None:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields of one of our lines, `event` first, as a test wants them; {} for a library's."""
+    """The fields of one of our lines, `event` first, for tests; {} for a library's line."""
     return dict(record.msg) if isinstance(record.msg, dict) else {}
 
 
@@ -175,7 +175,7 @@ class _Formatter(ProcessorFormatter):
         try:
             return super().format(record)
         except Exception as error:
-            # A library's line whose arguments don't fit its text, mostly: still a line.
+            # Mostly a library's line whose arguments don't fit its text: log it unformatted.
             fields: EventDict = {
                 "_record": record,
                 Key.EVENT: Event.LIBRARY,
@@ -219,7 +219,7 @@ def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
 
 
 def masked(fields: EventDict) -> EventDict:
-    """The same fields, without what must not be shown."""
+    """The same fields with every secret masked."""
     secret_option = redact.is_secret(str(fields.get(Key.OPTION, "")))
     for key, given in fields.items():
         if key == "_record":
@@ -245,7 +245,7 @@ def _check(event: Event, fields: Mapping[str, object]) -> None:
 
 
 def _levels(level: str, levels: Mapping[str, str]) -> dict[str, int]:
-    """The level of each logger by name; "" is the root, which only libraries inherit from."""
+    """The level of each logger by name; "" is the root, whose level only libraries inherit."""
     ours = _level("level", level)
     return {"": max(ours, WARNING), _OURS: ours} | {
         name: _level(name, wanted) for name, wanted in levels.items()
@@ -279,7 +279,7 @@ def _handler(file: str) -> FileHandler | StdioHandler:
 def _lost_line(lost: int) -> logging.LogRecord:
     record = logging.LogRecord(_OURS, WARNING, "", 0, "", (), None)
     record.msg = {Key.EVENT: Event.LOG_LOST, Key.COUNT: lost}
-    # What wrap_for_formatter leaves on a record, by which its formatter knows our lines.
+    # structlog's formatter recognises our lines by these attributes, which wrap_for_formatter sets.
     record._logger = None
     record._name = "warning"
     return record

@@ -1,9 +1,9 @@
-"""Where log lines go, and what happens when they can't get there.
+"""Log handlers that write each line at once and count the lines that they can't write.
 
-Each line is one write to a file descriptor: lines of several threads or processes never mix, and a
-full disk tears at most one. A line that can't be written is counted, never raised into the caller
-and never answered with a traceback; the first line that gets through again is preceded by one that
-says how many were lost.
+Each line is one write to a file descriptor. So lines of several threads or processes never mix,
+and a full disk truncates at most one. A line that can't be written is counted; it raises nothing
+into its caller and prints no traceback. The next line that can be written is preceded by one that
+tells how many were lost.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ STDERR = 2
 _STDIO = {"": 2, "-": 2, "stderr": 2, "/dev/stderr": 2, "stdout": 1, "/dev/stdout": 1}
 
 LostLine = Callable[[int], logging.LogRecord]
-"""Makes the record that tells of so many lost lines."""
+"""Makes the log record that reports this number of lost lines."""
 
 
 def journal_listens(stream: str | None, descriptor: int = STDERR) -> bool:
-    """Whether `descriptor` is the very socket that $JOURNAL_STREAM (`stream`) names.
+    """Whether `descriptor` is the socket that $JOURNAL_STREAM (`stream`) names.
 
-    The variable alone says nothing: a child whose output was redirected still inherits it.
-    Format of the variable: `device:inode`, decimal (systemd.exec(5)).
+    The variable alone proves nothing: a child whose output was redirected still inherits it.
+    Its format is `device:inode`, decimal (systemd.exec(5)).
     """
     device, colon, inode = (stream or "").partition(":")
     if not colon:
@@ -44,7 +44,7 @@ def stdio_descriptor(file: str) -> int | None:
 
 
 class Descriptor:
-    """What a logging handler calls a stream: whole lines to a file descriptor, unbuffered."""
+    """A stream for a logging handler: writes whole lines to a file descriptor, unbuffered."""
 
     def __init__(self, descriptor: int, *, owned: bool) -> None:
         self._descriptor = descriptor
@@ -76,7 +76,7 @@ class Descriptor:
 
 
 class _Outlet(logging.Handler):
-    """Mixed in before a stream's handler: no line lost in silence, none lost with a noise."""
+    """Mix-in before a stream handler that counts and reports lost lines and raises nothing."""
 
     lost = 0
     levels: frozenset[str] = frozenset()
@@ -99,27 +99,27 @@ class _Outlet(logging.Handler):
         self._failed = True
 
     def first_lost(self) -> None:
-        """Called once for each time that lines begin to get lost."""
+        """Called when the first line of a series is lost."""
 
     def _written(self, record: logging.LogRecord) -> bool:
         self._failed = False
         try:
             super().emit(record)
         except Exception:
-            # Whatever a handler raises, the line is counted as lost, and its caller goes on.
+            # Whatever a handler raises: the line counts as lost and the caller goes on.
             return False
         return not self._failed
 
 
 class StdioHandler(_Outlet, logging.StreamHandler[Any]):
-    """Lines to standard output or error."""
+    """Writes lines to standard output or error."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(Descriptor(descriptor, owned=False))
 
 
 class FileHandler(_Outlet, WatchedFileHandler):
-    """Lines to a file that is created 0640 and opened anew once it was moved or removed."""
+    """Writes lines to a file, created 0640, and reopens it once it was moved or removed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -130,12 +130,12 @@ class FileHandler(_Outlet, WatchedFileHandler):
             descriptor = os.open(self.baseFilename, flags | os.O_CREAT | os.O_EXCL, 0o640)
         except FileExistsError:
             return Descriptor(os.open(self.baseFilename, flags | os.O_CREAT, 0o640), owned=True)
-        # Ours and new: the mode is meant, whatever the umask.
+        # We created the file: its mode must not depend on the umask.
         os.fchmod(descriptor, 0o640)
         return Descriptor(descriptor, owned=True)
 
     def first_lost(self) -> None:
-        # Somebody may read this, where the file can't tell.
+        # The file can't tell of the failure, but somebody may read standard error.
         note = f"nodemanager: can't write the log {self.baseFilename}; lines are being lost\n"
         with suppress(OSError):
             os.write(STDERR, note.encode("utf-8", "backslashreplace"))

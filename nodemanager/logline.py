@@ -1,8 +1,8 @@
-"""Makes one line of text of one event's fields: logfmt, or JSON.
+"""The rendering of an event's fields as one line of text: logfmt or JSON.
 
-Whatever the fields hold, the result is one line, and in logfmt it reads back into the same keys:
-a value is quoted unless it is plain, and every character that can't be seen (newlines, control
-characters, direction marks, lone surrogates) is written as an escape.
+The result is one line whatever the fields hold, and a logfmt line parses back into the same keys.
+A value is quoted unless it is plain, and every invisible character (newline, control character,
+direction mark, lone surrogate) is escaped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def timestamp(at: float) -> str:
 
 
 def logfmt(fields: Fields) -> str:
-    """`key=value key="other value"`; a None is left out."""
+    """`key=value key="other value"`; leaves out None."""
     return " ".join(
         f"{_NOT_A_KEY.sub('_', key) or '_'}={_quoted(_text(value, key))}"
         for key, value in fields.items()
@@ -43,7 +43,7 @@ def logfmt(fields: Fields) -> str:
 
 
 def as_json(fields: Fields) -> str:
-    """One JSON object, ASCII only; a None is left out, what JSON can't say becomes text."""
+    """One JSON object, ASCII only; leaves out None and turns values that JSON lacks into text."""
     return json.dumps(
         {key: _jsonable(value, key) for key, value in fields.items() if value is not None},
         separators=(",", ":"),
@@ -55,7 +55,7 @@ RENDERERS: Mapping[str, Callable[[Fields], str]] = {"logfmt": logfmt, "json": as
 
 
 def number(value: float) -> str:
-    """At most three decimals, and none that say nothing."""
+    """The number with at most three decimals and without trailing zeros."""
     if not math.isfinite(value):
         return str(value)
     shown = f"{value:.3f}".rstrip("0").rstrip(".")
@@ -63,14 +63,14 @@ def number(value: float) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with every character that can't be seen written as an escape."""
+    """`text` with every invisible character escaped."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
 
 
 def describe(error: BaseException) -> str:
-    """The error's kind and words, and those of what led to it, on one line of text."""
+    """The class and message of the error and of its causes (four at most), on one line."""
     said: list[str] = []
     link: BaseException | None = error
     while link is not None and len(said) < 4:
@@ -143,7 +143,7 @@ def _escaped(character: str) -> str:
 
 
 def _clipped(value: str, key: str) -> str:
-    """A traceback keeps its end, where the error is; anything else its beginning."""
+    """The value within its length limit: a traceback keeps its end, others their beginning."""
     longest = LONGEST.get(key, LONGEST_VALUE)
     if len(value) <= longest:
         return value
@@ -156,5 +156,5 @@ def _safely(make: Callable[..., str], value: object) -> str:
     try:
         return make(value)
     except Exception:
-        # A value's own repr may raise anything; the line it stands in must be written all the same.
+        # A value's own repr may raise anything; its line must be written nevertheless.
         return f"<unprintable {type(value).__name__}>"

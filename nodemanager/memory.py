@@ -1,4 +1,4 @@
-"""How garbage is collected in a process that keeps whole listings in memory."""
+"""Garbage collection for a process that keeps whole listings in memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from nodemanager.clock import Clock
 
 COLLECT_S = 600.0
-"""The longest time between two collections."""
+"""The longest time between two collections, in seconds."""
 COLLECT_OBJECTS = 20_000
-"""So many new objects bring one forward; or half of what survived the last, where that is more."""
+"""The number of new objects that causes an earlier collection, or half the number of objects that
+survived the last collection where that is more."""
 
 
 class Collector:
-    """Collects now and then, and not whenever enough was made.
+    """Collects garbage by time and by large numbers of objects, in place of Python's own rules.
 
-    What a poll brings, and what is decided from it, refers to nothing that refers back: counting
-    references frees it. Python's own collections walk all of it to find nothing, the more often
-    the more was listed. What does form cycles - errors with their frames, what a library leaves
-    behind with each call - waits, until it is time or there is much of it.
+    Listings and the decisions from them contain no reference cycles, so reference counting frees
+    them. Python's own collections would walk all of them and find nothing, and would run more
+    often the more was listed. Objects that do form cycles (errors with their frames, what a
+    library leaves behind with each call) can wait until it is time or there are many of them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -29,9 +30,10 @@ class Collector:
         self._most = _most()
 
     def beat(self) -> bool:
-        """Collect if it is time; whether it was. To be called every few seconds."""
+        """Collect if it is time; True if it was. Call it every few seconds."""
         now = self._clock.boottime()
-        # Counted on while collections are off: what was made since the last one, less what went.
+        # Python counts even while collections are off: objects made since the last collection,
+        # less those freed.
         made = gc.get_count()[0]
         if now - self._collected_at < COLLECT_S and made <= self._most:
             return False
@@ -41,13 +43,14 @@ class Collector:
 
 
 def _most() -> int:
-    """By what there is: a listing of many nodes that replaces another is no reason to collect."""
+    """The limit of new objects, which grows with the number of objects, so that a large listing
+    that replaces another causes no collection."""
     return max(COLLECT_OBJECTS, len(gc.get_objects()) // 2)
 
 
 @contextmanager
 def collecting(clock: Clock) -> Iterator[Collector]:
-    """Leave collecting to a Collector for a while. What is there by now is not walked again."""
+    """Leave collecting to a Collector for a while; it never walks the objects that exist now."""
     was_on = gc.isenabled()
     gc.disable()
     gc.collect()

@@ -1,4 +1,4 @@
-"""Carries an operator's command from a web thread to the daemon actor, and its answer back."""
+"""The path of operators' commands from web threads to the daemon actor, and of its answers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ ANSWER_S = 20.0
 
 
 class OperatorCommands:
-    """`daemon` is set once the actor runs; each command waits for the journal's word.
+    """Gives operators' commands to the daemon actor and waits until the journal has them.
 
-    A clean by hand waits for its outcome, too, for as long as a client can be kept waiting.
+    `daemon` is set once the actor runs. A clean by hand also waits for its outcome, for ANSWER_S
+    seconds at most.
     """
 
     def __init__(self) -> None:
         self.daemon: Ref | None = None
 
     def give(self, command: Command) -> Reply:
-        """What became of it. Only a web thread waits here, never an actor."""
+        """The result of a command. Only a web thread may wait here, never an actor."""
         daemon = self.daemon
         if daemon is None:
             return Reply(Result.FAILED, "the daemon is still starting; try again")
@@ -77,7 +78,7 @@ def _message(command: Command, answered: Answered) -> Any:
 
 
 class BacklogCommands:
-    """The backlog's own way to the daemon actor that `commands` leads to."""
+    """Gives backlog requests to the daemon actor of `commands` and waits for its answers."""
 
     def __init__(self, commands: OperatorCommands) -> None:
         self._commands = commands

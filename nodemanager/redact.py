@@ -1,7 +1,8 @@
-"""Takes secrets out of whatever is about to be shown.
+"""Removes secrets from everything that is about to be shown.
 
-Three nets: a key whose name says that its value is secret, shapes that secrets have in free text
-(a library's message, a URL, a header), and the very values that the program was told to hide.
+It looks for three things: keys whose names say that their values are secret, the shapes of secrets
+in free text (a library's message, a URL, a header), and the values that the program was told to
+hide.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _WORDS = (
 )
 _SECRET_KEY = re.compile(_WORDS, re.IGNORECASE)
 
-# `name=value`, `name: value`, `'name': 'value'`, with escaped quotes as in JSON inside JSON. A
-# quote that is never closed (the text was cut) reaches to the end.
+# `name=value`, `name: value`, `'name': 'value'`, also with escaped quotes, as in JSON inside JSON.
+# A quoted value without a closing quote (the text was cut) extends to the end.
 _ASSIGNED = re.compile(
     rf"""(?P<head>(?:{_WORDS})[\w.-]*\\*['"]?\s*[=:]\s*)
          (?:\\+(?P<quote>["'])(?:(?!\\+(?P=quote)).)*(?:\\+(?P=quote)|\Z)
@@ -39,13 +40,13 @@ _SHORTEST = 6
 
 
 class Hidden:
-    """The values that must never be shown, wherever they turn up."""
+    """The values that must never be shown anywhere."""
 
     def __init__(self) -> None:
         self._values: frozenset[str] = frozenset()
 
     def add(self, *values: str | None) -> None:
-        """Hide `values` from now on; too short a value would mask innocent text and is not."""
+        """Hide `values` from now on, but not short ones, which would mask innocent text."""
         self._values |= {value for value in values if value and len(value) >= _SHORTEST}
 
     def mask(self, text: str) -> str:
@@ -59,12 +60,12 @@ HIDDEN = Hidden()
 
 
 def is_secret(key: str) -> bool:
-    """Whether a value under this key is never shown."""
+    """Whether values under this key must never be shown."""
     return _SECRET_KEY.search(key) is not None
 
 
 def text(given: str) -> str:
-    """`given` with everything in it that looks like a secret, or is a hidden value, masked."""
+    """`given` with everything masked that looks like a secret or is a hidden value."""
     given = HIDDEN.mask(given)
     if _HINT.search(given) is None:
         return given
@@ -74,13 +75,13 @@ def text(given: str) -> str:
 
 
 def value(key: str, given: object) -> object:
-    """`given` as it may be shown under `key`; containers are walked, unknown things kept."""
+    """`given` with its secrets masked, to be shown under `key`; works through containers."""
     if given is None:
         return None
     if is_secret(key):
         return MASK
     if isinstance(given, str):
-        # An enum's member is one of our own words.
+        # A member of a StrEnum is one of our own words, never a secret.
         return text(given) if type(given) is str else given
     if isinstance(given, Mapping):
         return {str(name): value(str(name), inner) for name, inner in given.items()}

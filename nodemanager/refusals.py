@@ -1,4 +1,4 @@
-"""What a server refused, counted by reason, with a line in the log now and then."""
+"""Counts of a server's refused requests by reason, with a rate-limited log line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodemanager.clock import Clock, SystemClock
 from nodemanager.core.reasons import Event, Reason
 
 EVERY_S = 60.0
-"""At most one line in this time for each reason: whoever knocks must not fill the disk."""
+"""Seconds between two lines for one reason: clients must not be able to fill the disk."""
 
 REASONS = (
     Reason.NO_TOKEN,
@@ -28,7 +28,7 @@ _log = log.get(__name__)
 
 
 class Refusals:
-    """The refused requests and connections of the server `name`. Any thread may use it."""
+    """Counts the refused requests and connections of the server `name`, in any thread."""
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self.name = name
@@ -38,12 +38,12 @@ class Refusals:
         self._logged: dict[Reason, tuple[float, int]] = {}
 
     def counts(self) -> dict[Reason, int]:
-        """How many so far, for each reason there may be."""
+        """The number of refusals so far for each possible reason."""
         with self._lock:
             return {reason: self._counts[reason] for reason in REASONS}
 
     def note(self, reason: Reason, peer: str, record: str | None = None) -> None:
-        """Count one, from `peer`, about `record`; log it unless a line was written just now."""
+        """Count a refusal of `peer`, about `record`; log it unless one was just logged."""
         now = self._clock.boottime()
         with self._lock:
             self._counts[reason] += 1

@@ -1,4 +1,4 @@
-"""Brings a database's schema up to date: one path of Alembic revisions for each of ours."""
+"""The upgrade of a database's schema by Alembic; each of our databases has its own revisions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nodemanager.errors import StartError
 def bring_up_to_date(connection: sa.Connection, migrations: Path, name: str) -> None:
     """Run the revisions in `migrations` that the database lacks, in the connection's transaction.
 
-    `name` is what a message calls the database. Raises StartError for a schema newer than any
-    revision there, and leaves that alone.
+    `name` is the database's name in messages. Raises StartError for a schema newer than any
+    revision there, and leaves it unchanged.
     """
-    # Alembic tells each step at INFO, in words that mean nothing to an operator.
+    # Alembic logs each step at INFO, in words that mean nothing to an operator.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
@@ -31,7 +31,7 @@ def bring_up_to_date(connection: sa.Connection, migrations: Path, name: str) -> 
     current = MigrationContext.configure(connection).get_current_revision()
     if current is not None and current not in known:
         raise StartError(
-            f"{name} has schema {current}, and this program knows none newer than {head}:"
+            f"{name} has schema {current}, but the newest that this program knows is {head}:"
             " upgrade nodemanager"
         )
     if current != head:

@@ -1,4 +1,4 @@
-"""Tells systemd how the service does (sd_notify(3)); without systemd every call does nothing.
+"""Messages to systemd about the service's state (sd_notify(3)); without systemd, no effect.
 
 notify("READY=1", "STATUS=polling")
 reloading(); ...; notify("READY=1")
@@ -12,9 +12,9 @@ import time
 
 
 def notify(*lines: str) -> bool:
-    """Send `NAME=value` lines in one datagram to $NOTIFY_SOCKET; whether one was sent.
+    """Send `NAME=value` lines in one datagram to $NOTIFY_SOCKET; True if it was sent.
 
-    Never raises: a manager that listens no more must not stop the service.
+    Never raises: a service manager that no longer listens must not stop the service.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -24,7 +24,7 @@ def notify(*lines: str) -> bool:
     message = "\n".join(" ".join(line.split("\n")) for line in lines)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            # The watchdog's own thread must not hang on a full queue.
+            # A full queue must not block the thread that sends the watchdog messages.
             sender.settimeout(1)
             sender.sendto(message.encode("utf-8", "backslashreplace"), name)
     except OSError:
@@ -33,7 +33,7 @@ def notify(*lines: str) -> bool:
 
 
 def reloading() -> bool:
-    """Say that a reload began; `READY=1` ends it. Type=notify-reload wants the time with it."""
+    """Report the start of a reload; `READY=1` ends it. Type=notify-reload requires the time."""
     now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     return notify("RELOADING=1", f"MONOTONIC_USEC={now_us}")
 
@@ -41,7 +41,7 @@ def reloading() -> bool:
 def watchdog_interval() -> float | None:
     """Seconds within which `WATCHDOG=1` must be sent (send it at half); None: no watchdog.
 
-    $WATCHDOG_PID names the process it is meant for, so that children don't feel addressed.
+    None also where $WATCHDOG_PID names another process: a child inherits the variables.
     """
     try:
         meant_for = int(os.environ.get("WATCHDOG_PID") or os.getpid())

@@ -1,4 +1,4 @@
-"""The process: start in order, heed signals, keep the watchdogs, stop in order."""
+"""The daemon's process: ordered start, signals, watchdogs, ordered stop."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from nodemanager.web.status import Board
 _log = log.get(__name__)
 
 STOP_S = 10.0
-"""How long after the last remote call's time-out an orderly stop may take."""
+"""Seconds that an orderly stop may take beyond the time-out of the last remote call."""
 REMOTE_CALL_S = 60.0
 BEAT_S = 5.0
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""Each is an orderly stop; SIGQUIT was one of the forerunner's."""
+"""Signals for an orderly stop; Arvados Node Manager took SIGQUIT, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class _Finished:
 
 @dataclass
 class Pulse:
-    """Whether each actor and each HTTP server still answers. Beats go through the same mailboxes,
-    and event loops, as all else.
+    """Checks that each actor and each HTTP server still answers.
 
-    Only time in which this process ran counts: after a suspend, or a SIGSTOP, every actor first
-    gets its time to answer. So the time between two beats counts as no more than `most` seconds.
+    Beats go through the same mailboxes and event loops as all other messages. Only time in which
+    this process ran counts: after a suspend or a SIGSTOP every actor first gets time to answer.
+    So the time between two beats counts as `most` seconds at most.
     """
 
     clock: Clock
@@ -103,7 +103,7 @@ class Pulse:
         return answered
 
     def stuck(self, longest: float) -> list[tuple[str, float]]:
-        """Who has not answered for longer than that, and for how long."""
+        """The actors and servers without an answer for over `longest` seconds, and the seconds."""
         asked = self.asked.copy()
         names = {actor.actor_urn: actor.actor_class.__name__ for actor in self.actors}
         names |= {server.name: f"http-{server.name}" for server in self.servers}
@@ -115,7 +115,7 @@ class Pulse:
 
 
 class Service:
-    """One run of the daemon. `run` returns the exit code."""
+    """One run of the daemon."""
 
     def __init__(self, config: Config, *, dry_run: bool = False, once: bool = False) -> None:
         self._config = config
@@ -130,7 +130,7 @@ class Service:
         self._inbox: queue.SimpleQueue[_Signal | _Death | _Finished] = queue.SimpleQueue()
 
     def run(self) -> int:
-        """Start, serve, stop. Raises ConfigError or StartError before anything was begun."""
+        """Start, serve, stop; gives the exit code. The start raises ConfigError or StartError."""
         with ExitStack() as stack:
             self._heed_signals()
             system = self._start(stack)
@@ -197,7 +197,7 @@ class Service:
         return system
 
     def _tell_start(self, settings: Settings, store: RecordStore) -> None:
-        """The first line of a run proper: what it is decided by, before anything is polled."""
+        """Log the settings that decisions depend on, before the first poll."""
         config = self._config
         self._log.event(
             Event.DAEMON_STARTED,
@@ -219,7 +219,7 @@ class Service:
     def _manage(
         self, stack: ExitStack, state: StateDirectory, told: log.Logger
     ) -> Callable[[Picture], None]:
-        """Serve the status and the metrics, of what is `told` and shown from now on."""
+        """Serve status and metrics of what is logged by `told` and shown from now on."""
         config = self._config
         if self._once:
             return lambda picture: None
@@ -260,7 +260,7 @@ class Service:
     # Serve.
 
     def _serve(self, system: wiring.System, collector: Collector) -> tuple[int, str]:
-        """Until something ends it: the exit code, and why."""
+        """Serve until something ends it; gives the exit code and the reason."""
         watchdog = self._config.daemon.watchdog
         pulse = Pulse(
             self._clock, system.actors, min(BEAT_S, watchdog / 2), servers=tuple(self._servers)
@@ -298,7 +298,7 @@ class Service:
                 self._dump(system)
 
     def _keep_lease(self) -> str | None:
-        """Why this daemon must end; None while it has the lease, or may regain it (L6)."""
+        """Why this daemon must end; None while it holds the lease or may regain it (L6)."""
         lease = self._lease
         if lease is None or lease.held:
             return None
@@ -322,7 +322,7 @@ class Service:
         return None
 
     def _reload(self, system: wiring.System) -> None:
-        """SIGHUP: windows and limits take effect; a wrong file changes nothing."""
+        """Apply the changed windows and limits of the file; a wrong file changes nothing."""
         sdnotify.reloading()
         try:
             new = load(self._config.path, accepts=wiring.accepted_keys)
@@ -344,7 +344,7 @@ class Service:
                 action="applied" if change.reloadable else "needs a restart",
             )
         self._config = taken = reloaded(self._config, new)
-        # The sizes are the start's: they need a restart, and the cloud must not be waited for here.
+        # Sizes stay as at the start, so that a reload never waits for the cloud.
         sizes = system.settings.sizes
         settings = wiring.settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
@@ -371,7 +371,7 @@ class Service:
     # Stop.
 
     def _stop(self, system: wiring.System, reason: str) -> None:
-        """Begin nothing more, let what is in the air end, then stop the actors."""
+        """Start nothing new, let in-flight actions end, then stop the actors."""
         sdnotify.notify("STOPPING=1")
         done = threading.Event()
         for poller in (system.team.cloud_list, system.team.record_list, system.team.demand):
@@ -380,7 +380,7 @@ class Service:
         if system.daemon.is_alive():
             tell(system.daemon, Stop(reason, done.set))
             deadline = self._clock.boottime() + REMOTE_CALL_S + STOP_S
-            # A daemon actor that dies now says nothing more.
+            # A daemon actor that dies now never calls `done.set`.
             while not done.wait(0.2) and system.daemon.is_alive():
                 if self._clock.boottime() > deadline:
                     break
@@ -389,7 +389,7 @@ class Service:
 
 
 def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
-    """Run the daemon until it is told to stop; the exit code."""
+    """Run the daemon until it is told to stop; gives the exit code."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.catch_uncaught()
@@ -398,7 +398,7 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
 
 
 def serve_registry(config: Config) -> int:
-    """Serve the registry on its own until it is told to stop."""
+    """Serve the registry on its own until it is told to stop; gives the exit code."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.hide(*wiring.secrets_of(config))
@@ -431,9 +431,9 @@ def serve_registry(config: Config) -> int:
 
 
 def check(path: Path) -> tuple[Config, list[str]]:
-    """The configuration as the daemon would use it, and what it would warn of.
+    """The configuration as the daemon would use it, and its warnings.
 
-    Builds the adapters, so that their own complaints come too, but asks no server anything.
+    Builds the adapters, so that it finds their errors, too, but sends no request to any server.
     """
     sections = ini.read(path).sections
     needs_cloud = "Cloud" in sections or "Registry" not in sections

@@ -1,11 +1,11 @@
 """The state directory: the lease, and the few facts that must outlive the process.
 
-    PATH/lock           who runs on this pool; the kernel lets go of it when that process ends
-    PATH/facts.json     what was seen at first: the store's id, the account (SAFETY.md L5)
-    PATH/NAME.token     a token that was made because the configuration gave none
+    PATH/lock           the daemon that runs on this pool; the kernel frees it when that ends
+    PATH/facts.json     what the first start saw: the store's id, the account (SAFETY.md L5)
+    PATH/NAME.token     a token, made where the configuration gave none
 
-All of it is the owner's alone. A file that can't be read is reported and left as it is: to
-replace it would be to forget which store and which account this manager may write to.
+Only the owner can read the files. A file that can't be read is reported and left unchanged: a new
+one would lose which store and which account this manager may write to.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 class LeaseTaken(StartError):
-    """Another daemon has, or had, the pool since: this one ends."""
+    """Another daemon has, or had, taken the pool: this one must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something is not what it was at the first start: nothing may be written to it (L5)."""
+    """A store or account that is not the one of the first start; don't write to it (L5)."""
 
     kind: str
     known: str
@@ -50,8 +50,8 @@ class Mismatch:
 class Lease:
     """The right to act on a pool: held while this process lives, or until `release` (L6).
 
-    A lock file that was removed (`rm`, a cleaner of old files) holds nobody off any more: until it
-    is regained nothing may be written.
+    A removed lock file (by `rm`, by a cleaner of old files) no longer keeps other daemons away:
+    nothing may be written until the lease is regained.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -60,7 +60,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether PATH/lock still is the file that was locked: one removed may be locked anew."""
+        """Whether PATH/lock is still the file that we locked; it may have been replaced."""
         if self._descriptor is None:
             return False
         try:
@@ -70,24 +70,26 @@ class Lease:
         return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
     def regain(self, clock: Clock) -> None:
-        """Lock it anew where the file was removed, and nobody has made another since.
+        """Make and lock a new file where the old one was removed and nobody has replaced it.
 
-        Raises LeaseTaken where somebody has: they may have written whatever we know by heart.
-        Raises StartError where it can't be made now.
+        Raises LeaseTaken where somebody has: another daemon may have changed everything that we
+        hold in memory. Raises StartError where the file can't be made now.
         """
         try:
             descriptor = _locked(self.path, os.O_EXCL, clock)
         except FileExistsError as error:
             if self.held:
                 return
-            raise LeaseTaken(f"{self.path} was removed, and is another daemon's by now") from error
-        # Its lock is on a file that has no name: nobody waits for that one.
+            raise LeaseTaken(
+                f"{self.path} was removed, and another daemon has made a new one"
+            ) from error
+        # The old lock is on a file without a name, for which nobody waits.
         before, self._descriptor = self._descriptor, descriptor
         if before is not None:
             os.close(before)
 
     def release(self) -> None:
-        """Let go of it; idempotent. The file stays: to remove it would let two hold the lock."""
+        """Release the lock; idempotent. The file stays: without it two daemons could hold locks."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with contextlib.suppress(OSError):
@@ -96,10 +98,10 @@ class Lease:
 
 
 class StateDirectory:
-    """The state directory at `path`, created when it is missing. Used by several threads.
+    """The state directory at `path`, created when it is missing. Several threads may use it.
 
-    Raises StartError, which says what to do, when it is another user's, open to others, or can't
-    be had at all.
+    Raises StartError, which says what to do, when another user owns it, others can write to it,
+    or it can't be made.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
@@ -107,7 +109,7 @@ class StateDirectory:
         self._clock = clock or SystemClock()
         self._writing = Lock()
         try:
-            # Parents keep the umask's mode: they may be /var/lib.
+            # Parents, which may be /var/lib, get the umask's mode.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
@@ -117,7 +119,7 @@ class StateDirectory:
         _check_directory(self.path, found)
 
     def lock(self) -> Lease:
-        """Take the lease. Raises StartError that names who holds it."""
+        """Take the lease. Raises StartError, which names the holder."""
         path = self.path / _LOCK
         return Lease(_locked(path, 0, self._clock), path)
 
@@ -126,7 +128,7 @@ class StateDirectory:
         return self._facts().get(_name(name))
 
     def remember(self, name: str, value: Fact) -> None:
-        """Keep `value` under `name`, on the disk when this returns; None forgets it."""
+        """Write `value` under `name` to the disk; None removes it."""
         with self._writing:
             facts = self._facts()
             if value is None:
@@ -137,9 +139,10 @@ class StateDirectory:
             self._replace(_FACTS, text + "\n")
 
     def check_identity(self, kind: str, seen: str) -> Mismatch | None:
-        """Whether `kind` (`store`, `account`) is the one known; the first seen is remembered (L5).
+        """Compare `kind` (`store`, `account`) with the first one seen, which is remembered (L5).
 
-        A Mismatch stays one until an operator forgets the old (`remember(kind, None)`).
+        None means that they are the same. A Mismatch persists until an operator removes the old
+        one (`remember(kind, None)`).
         """
         known = self.recall(kind)
         if known is None:
@@ -148,9 +151,9 @@ class StateDirectory:
         return None if known == seen else Mismatch(kind, str(known), seen)
 
     def token(self, name: str) -> str:
-        """The token of that name, made at first use; in a file of its own, PATH/NAME.token.
+        """The token of that name, made at first use and kept in PATH/NAME.token.
 
-        No log line shows it from then on.
+        From then on the log masks it.
         """
         file = f"{_name(name)}.token"
         with self._writing:
@@ -204,10 +207,10 @@ class StateDirectory:
             raise StartError(f"{path}: {error.strerror}") from error
 
     def _replace(self, file: str, text: str) -> None:
-        """Write `file` whole or not at all, 0600, on the disk when this returns."""
+        """Write `file` to the disk with mode 0600, completely or not at all."""
         path, new = self.path / file, self.path / f"{file}.new"
         try:
-            # What a crash left of an earlier try.
+            # A crash may have left one behind.
             new.unlink(missing_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as opened:
@@ -225,12 +228,12 @@ class StateDirectory:
 
 
 def _locked(path: Path, more: int, clock: Clock) -> int:
-    """The descriptor of the file, opened with `more` flags, and locked.
+    """Open the file with `more` flags and lock it; gives the descriptor.
 
     Raises StartError, and FileExistsError under O_EXCL.
     """
-    # O_CLOEXEC: a child that kept the descriptor would keep the lease past our end, and the
-    # local cloud's nodes outlive the daemon.
+    # O_CLOEXEC: the local cloud's nodes outlive the daemon, and a child with this descriptor
+    # would keep the lease.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | more
     try:
         descriptor = os.open(path, flags, 0o600)

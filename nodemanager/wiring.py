@@ -1,6 +1,6 @@
-"""The composition root: from a configuration to adapters, settings and actors.
+"""The composition root: builds adapters, settings and actors from a configuration.
 
-The only module that names adapters; each is imported when it is chosen, since some are heavy.
+Only this module names adapters. It imports an adapter when it is chosen, since some are heavy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ PROVIDERS = ("dummy", "ec2", "local")
 
 
 def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
-    """The keys that a provider's adapter takes in each pass-through section; None: unknown."""
+    """The keys that a provider's adapter takes in each pass-through section; None for an unknown
+    provider."""
     keys: Mapping[str, frozenset[str]]
     if provider == "local":
         from nodemanager.cloud.local import LocalCloud
@@ -77,7 +78,7 @@ def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
 
 
 def build_cloud(config: Config, clock: Clock) -> CloudDriver:
-    """The adapter that `[Cloud] provider` names. Raises ConfigError for what it can't use."""
+    """The adapter that `[Cloud] provider` names. Raises ConfigError for unusable options."""
     provider, pool = config.cloud.provider, config.daemon.pool
     if config.daemon.certs_file is not None:
         import libcloud.security
@@ -126,27 +127,27 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
 
 @dataclass(frozen=True)
 class Records:
-    """The record store, and the HTTP face of it that this process serves, if any."""
+    """The record store, and its HTTP server where this process serves it."""
 
     store: RecordStore
     face: HttpServer | None = None
     serve: Callable[[str], None] | None = None
 
     def served(self) -> None:
-        """The face has a port now: nodes ping it there, unless told another address."""
+        """Tell the store the server's URL, which nodes ping unless the file gives another."""
         if self.face is not None and self.serve is not None:
             self.serve(self.face.url)
 
 
 def build_records(config: Config, state: StateDirectory, clock: Clock) -> Records:
-    """The store that `[Records] provider` names; the registry is served when it listens."""
+    """The store that `[Records] provider` names. Raises ConfigError, StartError."""
     if config.records.provider is StoreProvider.ARVADOS:
         from nodemanager.records.arvados import ArvadosRecordStore
 
         arvados = config.arvados
         if arvados.host is None or arvados.token is None:
             missing = "host" if arvados.host is None else "token"
-            problem = f"[Arvados] {missing}: is needed where the records are Arvados'"
+            problem = f"[Arvados] {missing}: is needed for [Records] provider = arvados"
             raise ConfigError(located(config, [problem]))
         return Records(
             ArvadosRecordStore(
@@ -164,7 +165,10 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
 
 
 def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
-    """Our own registry, with its HTTP face where it listens. Raises ConfigError, StartError."""
+    """Our own registry, with an HTTP server unless `[Registry] listen` is blank.
+
+    Raises ConfigError, StartError.
+    """
     from nodemanager.records.sql import SqlRecordStore
     from nodemanager.registry.app import NAME, build_app
     from nodemanager.registry.server import registry_server
@@ -181,7 +185,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     )
     if registry.listen is None:
         if config.ping_host is None:
-            problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must say who serves"
+            problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
@@ -202,16 +206,16 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:
-    """Where the journal is; a dry run's is a file of its own (S3)."""
+    """The journal's path; a dry run has a file of its own (S3)."""
     path = config.journal.path
     return path.with_name(f"{path.stem}-dry-run{path.suffix}") if dry_run else path
 
 
 def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
-    """The journal of `[Journal] path`; a dry run's is a file of its own (S3).
+    """The journal of `[Journal] path`; a dry run has a file of its own (S3).
 
-    One that can't be written now makes the manager read-only until it can. Raises StartError for
-    one that must not be written at all.
+    A journal that can't be written now makes the manager read-only until it can. Raises StartError
+    for a journal that must not be written at all.
     """
     from nodemanager.journal.sqlite import SqliteJournal
 
@@ -225,7 +229,7 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
 
 
 def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
-    """The sizes that may be booted: those of `[Size NAME]`, or all that the cloud has.
+    """The sizes that may be booted: those of the `[Size NAME]` sections, else all of the cloud's.
 
     Raises ConfigError for a size that neither the cloud lists nor the file describes (S4).
     """
@@ -268,7 +272,7 @@ def _size(wanted: SizeOverride, listed: Size | None) -> Size:
 def settings_of(
     config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
 ) -> Settings:
-    """What decisions are taken by. The cloud is asked for its sizes unless `sizes` are given."""
+    """The settings that decisions are made by; asks the cloud for its sizes unless given."""
     return Settings(
         **{"visible_after": cloud.visible_after, **fields_of(config)},
         pool=config.daemon.pool,
@@ -282,9 +286,10 @@ def settings_of(
 
 
 def user_data_of(config: Config) -> Callable[[Record, str], str]:
-    """The user data for a node: the template of `[Cloud Create] user_data`, or the bare ping URL.
+    """A function that makes a node's user data from its record and ping URL.
 
-    Raises ConfigError for a template that can't be read or asks for something else.
+    It fills in the template of `[Cloud Create] user_data`; without one it gives the bare ping URL.
+    Raises ConfigError for a template that can't be read or has no `{ping_url}`.
     """
     path = config.cloud_create.get("user_data")
     if path is None:
@@ -302,8 +307,8 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
             "{hostname}": record.hostname or "",
             "{incarnation}": record.incarnation or "",
         }
-        # Not str.format: a shell script or cloud-init file is full of other braces. And in one go:
-        # what was filled in is not looked at again.
+        # Not str.format, since shell scripts and cloud-init files are full of other braces. One
+        # pass, so that nothing is replaced within a value that was filled in.
         return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
     if "{ping_url}" not in template:
@@ -314,11 +319,12 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
 
 DRAIN_HOOK = "/etc/nodemanager/drain"
 SAID_BY_THE_PING_SCRIPT = (f"DRAIN={DRAIN_HOOK}", f"Default: {DRAIN_HOOK}")
-"""Where the shipped script, which may stand in a template, names the hook that it looks for."""
+"""Texts of the shipped ping script that name the hook; a template that contains the script does
+not thereby install the hook."""
 
 
 def advice_on_draining(config: Config) -> list[str]:
-    """What may be hit where idle nodes can't be told to take no more work (SAFETY.md D12)."""
+    """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
     hit = "a job that begins between a node's last ping and its destroy may be hit"
     if config.cloud.provider in NEAR_PROVIDERS:
         return []
@@ -340,7 +346,7 @@ def advice_on_draining(config: Config) -> list[str]:
 
 
 def wishlist_of(config: Config) -> Wishlist | None:
-    """What asks for the waiting jobs, where the file names a command."""
+    """The function that asks for the waiting jobs; None where the file names no command."""
     command = config.daemon.wishlist_command
     if command is None:
         return None
@@ -350,15 +356,15 @@ def wishlist_of(config: Config) -> Wishlist | None:
 
 
 class RememberedIdentity:
-    """L5 over restarts, in the state directory."""
+    """Checks the identity of store and account against the state directory (L5)."""
 
     def __init__(self, state: StateDirectory, *, writes: bool) -> None:
         self._state = state
         self._writes = writes
         self._beats_before: tuple[str, int] | None = None
-        """The count that was known before the store was asked for its own."""
+        """The count of heartbeats that was known before we asked the store for its own."""
         with contextlib.suppress(StartError):
-            # Told at the first check.
+            # The first check will report it.
             self._beats_before = self._known_beats()
 
     def check(self, kind: str, seen: str) -> str | None:
@@ -373,15 +379,16 @@ class RememberedIdentity:
         )
 
     def check_age(self, store_id: str, beats: int) -> str | None:
-        # Another manager, or one beside a dry run, may have kept a later answer since we asked.
+        # Another manager (such as the one beside this dry run) may have written a newer count
+        # since we asked the store.
         known_now = self._known_beats()
         known_before = self._beats_before or known_now
         fell = known_before[0] == store_id and beats < known_before[1]
         if self._writes and fell:
-            # Once noticed it stays, however far the count comes by then.
+            # Remember it, since the count will soon exceed the old one.
             self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
         if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
-            # A disk that is full for a while costs but the newest count.
+            # A full disk only loses the newest count.
             with contextlib.suppress(StartError):
                 self._state.remember("heartbeats", f"{store_id} {beats}")
         self._beats_before = self._known_beats()
@@ -396,13 +403,13 @@ class RememberedIdentity:
         )
 
     def _known_beats(self) -> tuple[str, int]:
-        """The store's id, and its newest count; none yet is less than any."""
+        """The store's id and its newest count; -1 where there is none yet."""
         store_id, _, beats = str(self._state.recall("heartbeats") or "").rpartition(" ")
         return store_id, int(beats or -1)
 
 
 class RememberedBacklog:
-    """S5 over restarts: whether a first clean was called for, and what was held back then."""
+    """Keeps the records that were held back at the first plan, over restarts (S5)."""
 
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
@@ -417,7 +424,7 @@ class RememberedBacklog:
 
 @dataclass(frozen=True)
 class System:
-    """All that one running daemon is made of."""
+    """The parts of one running daemon."""
 
     config: Config
     cloud: CloudDriver
@@ -492,7 +499,7 @@ def _start_team(
     wishlist: Wishlist | None,
     writes: bool,
 ) -> tuple[Team, tuple[pykka.ActorRef[Any], ...]]:
-    """Whom the daemon actor gives its messages to, and all of them."""
+    """Start the other actors; gives them by role for the daemon actor, and all of them."""
     timing = config.daemon
     polling: dict[str, Any] = {
         "timer": timer,

@@ -15,9 +15,9 @@ _IDLE_S = 10.0
 
 
 class Workers(Executor):
-    """At most `threads` daemon threads, started when there is work; an idle one ends.
+    """A pool of at most `threads` daemon threads, started when there is work; idle ones end.
 
-    Python's own pool has no daemon threads: work that hangs would keep the process from ending.
+    Python's own pool has no daemon threads, so hanging work would keep the process from ending.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -26,11 +26,11 @@ class Workers(Executor):
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = threading.Semaphore(0)
-        """One for each thread that waits for work and was given none yet."""
+        """Counts the threads that wait for work and have been given none."""
         self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
 
     async def run(self, work: Callable[..., T], *given: Any, **named: Any) -> T:
-        """Its result, from one of the threads, while the event loop goes on."""
+        """The result of `work`, run in one of the threads while the event loop goes on."""
         return await asyncio.wrap_future(self.submit(work, *given, **named))
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -50,7 +50,7 @@ class Workers(Executor):
             try:
                 future, work = self._queue.get(timeout=_IDLE_S)
             except Empty:
-                # Who can't have the place back was given work just now.
+                # Where this fails, `submit` has just counted on this thread for new work.
                 if self._idle.acquire(blocking=False):
                     break
                 continue

@@ -396,7 +396,7 @@ def test_a_daemon_whose_lease_another_has_taken_ends_and_says_so(
     assert daemon.ends() == 1
     lost = next(line for line in reversed(daemon.lines) if "error" in line)
     assert lost["event"] == "lease.lost"
-    assert "is another daemon's by now" in lost["error"]
+    assert "another daemon has made a new one" in lost["error"]
     assert daemon.lines[-1]["reason"] == "the lease was taken"
 
 

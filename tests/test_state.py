@@ -161,7 +161,7 @@ def test_a_lease_that_another_has_taken_since_is_never_regained(
     if ended:
         other.release()
     for _ in range(2):
-        with pytest.raises(LeaseTaken, match="another daemon's"):
+        with pytest.raises(LeaseTaken, match="another daemon has made"):
             lease.regain(ManualClock())
     assert not lease.held
 

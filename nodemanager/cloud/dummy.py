@@ -1,9 +1,9 @@
 """The `dummy` cloud: libcloud's own in-memory driver, for trials and benchmarks.
 
-libcloud's dummy takes no tags, names or client tokens, gives no launch time, and numbers nodes
-by how many there are, so that an id comes again after a destroy. So the adapter keeps tags,
+libcloud's dummy takes no tags, names or client tokens and gives no launch time. It numbers nodes
+by how many there are, so it reuses an id after a destroy. Therefore the adapter keeps tags,
 tokens and launch times in a book beside the driver, and gives each node an id of its own.
-Everything is gone when the process ends.
+Everything is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Book:
-    """One dummy cloud, which any number of adapters may share; every use is under `lock`."""
+    """The state of one dummy cloud; several adapters may share it, under `lock`."""
 
     driver: NodeDriver
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -50,8 +50,8 @@ class Book:
 class DummyCloud(LibcloudCloud):
     """A CloudDriver over libcloud's dummy driver.
 
-    `credentials["creds"]` goes to the driver: a number N starts it with N nodes that are not
-    ours, anything else with two.
+    `credentials["creds"]` goes to the driver: for a number N it starts with N nodes that are not
+    ours, for anything else with two.
     """
 
     provider = "dummy"
@@ -106,13 +106,13 @@ class DummyCloud(LibcloudCloud):
         started_with = self._call("list nodes", book.driver.list_nodes)
         for node in started_with if isinstance(started_with, list) else ():
             if node is not None:
-                # libcloud makes no id of the number 0, which its first of N nodes bears.
+                # libcloud gives its first node the number 0, which it turns into no id at all.
                 node.id = node.id or "0"
                 book.entries[node.id] = Entry(created_at=self.clock.wall())
                 book.nodes[node.id] = node
         return book
 
-    # The nodes live in the driver object, so all threads use the one, in turn.
+    # The nodes live in the driver object, so all threads share one driver and take turns.
 
     @property
     def _driver(self) -> NodeDriver:
@@ -136,7 +136,7 @@ class DummyCloud(LibcloudCloud):
 
     def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         answer = driver.list_nodes()
-        # A copy: libcloud gives its own list, which the next create changes.
+        # libcloud returns its own list, which the next create changes; so copy it.
         return list(answer) if isinstance(answer, list) else answer
 
     def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
@@ -170,7 +170,7 @@ class DummyCloud(LibcloudCloud):
         del self.book.nodes[node_id]
         return Outcome.GONE
 
-    # A node here is all there is of it: no volume, interface or address outlives it.
+    # A node of this cloud has no volume, interface or address that could outlive it.
 
     def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""Amazon EC2, and whatever speaks its API, over apache-libcloud's driver."""
+"""The adapter for Amazon EC2 and compatible APIs, over apache-libcloud's driver."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _LONGEST = 400
 
 
 class Ec2Cloud(LibcloudCloud):
-    """A CloudDriver for EC2: libcloud signs and carries, the answers are judged here (L2).
+    """A CloudDriver for EC2: libcloud signs and sends requests, this class checks answers (L2).
 
-    `timeout` is in seconds and holds for each HTTP request; a listing sends one per thousand
-    nodes. Raises ConfigError with every problem of the three sections.
+    `timeout` is in seconds and applies to each HTTP request; a listing sends one request per
+    thousand nodes. Raises ConfigError with every problem of the three sections.
     """
 
     provider = "ec2"
@@ -107,7 +107,7 @@ class Ec2Cloud(LibcloudCloud):
     # The connection.
 
     def _known_host(self, region: str) -> str | None:
-        """The host that libcloud knows for the region; it knows fewer than there are."""
+        """The region's host from libcloud's table, which does not have every region."""
         from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
 
         details = REGION_DETAILS.get(region)
@@ -122,9 +122,9 @@ class Ec2Cloud(LibcloudCloud):
             secure=access.endpoint.secure,
             host=access.endpoint.host,
             port=access.endpoint.port,
-            # libcloud refuses regions it does not know; the signer reads region_name alone.
+            # libcloud refuses regions it does not know; the signer reads only region_name.
             region=access.region if access.region in known else FALLBACK_REGION,
-            # SigV2, libcloud's choice for some regions, is answered as another service's call.
+            # libcloud chooses SigV2 for some regions; EC2 takes such a call for another service's.
             signature_version="4",
             timeout=access.timeout,
         )
@@ -148,9 +148,10 @@ class Ec2Cloud(LibcloudCloud):
         )
 
     def _account(self, driver: NodeDriver) -> str:
-        """The account by STS, which needs no permission, and where we talk to.
+        """The account number from STS, the region and the endpoint.
 
-        Another EC2-like API without STS is told by region and endpoint alone.
+        STS tells the account without any permission. An EC2-like API without STS is identified
+        by region and endpoint alone.
         """
         access = self._access
         connection = self._connection_type(
@@ -183,10 +184,10 @@ class Ec2Cloud(LibcloudCloud):
         self._told_for = keys
         return f"account={account} region={access.region} endpoint={access.endpoint}"
 
-    # Questions.
+    # Queries.
 
     def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
-        """By our pool's tag and by `[Cloud List]`; an empty section asks nothing beyond the tag."""
+        """One query by our pool's tag and, unless `[Cloud List]` is empty, one by its filters."""
         wire = self._wire(driver)
         ours = filter_params({f"tag:{POOL_TAG}": literal(self.pool)})
         answers: list[tuple[object, bool]] = [(wire.instances(ours, self._page_size), False)]
@@ -211,9 +212,9 @@ class Ec2Cloud(LibcloudCloud):
         return found[0]
 
     def list_sizes(self) -> tuple[Size, ...]:
-        """libcloud's own table, which no request stands behind; price None where it has 0 (S4).
+        """libcloud's own table of sizes, read without a request; price None where it has 0 (S4).
 
-        For a region that libcloud does not know: another region's sizes, without their prices.
+        For a region that libcloud does not know, gives another region's sizes without prices.
         """
         with self._lock:
             if self._sizes is None:
@@ -232,7 +233,7 @@ class Ec2Cloud(LibcloudCloud):
             if size is not None
         )
 
-    # Deeds.
+    # Actions.
 
     def create(self, order: CreateOrder) -> CloudNode:
         node = super().create(order)
@@ -242,7 +243,7 @@ class Ec2Cloud(LibcloudCloud):
         return node
 
     def _check_image(self, driver: NodeDriver) -> None:
-        """Amazon's own word; others that speak its API boot images that they don't list."""
+        """Ask Amazon only: compatible clouds boot images that they don't list."""
         if self._image_seen or not self._access.amazon:
             return
         image = self._template.image_id
@@ -251,7 +252,7 @@ class Ec2Cloud(LibcloudCloud):
             root = wire.call("DescribeImages", {"ImageId.1": image})
         except Refusal as refusal:
             if refusal.code in UNAUTHORIZED:
-                # A policy without this right boots nodes all the same.
+                # A policy may lack this right and still allow booting nodes.
                 return
             if refusal.code in NO_SUCH_IMAGE:
                 raise BadRequest(self._no_image(image, str(refusal))) from refusal
@@ -287,9 +288,9 @@ class Ec2Cloud(LibcloudCloud):
         return own.get(size.instance_type, 0)
 
     def _key_pair(self, wire: Wire, material: bytes) -> str:
-        """The key pair of that public key, imported at the first create.
+        """The name of that public key's key pair, which the first create imports.
 
-        Its name is made from the key, so that a pair of that name is that key.
+        The name contains the key's hash, so a pair of that name always holds that key.
         """
         with self._lock:
             if self._imported_key is not None:

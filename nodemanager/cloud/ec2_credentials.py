@@ -1,4 +1,4 @@
-"""Where EC2's keys come from: the configuration, or Amazon's standard chain."""
+"""EC2 keys from the configuration or from Amazon's standard chain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodemanager.errors import Unauthorized
 class Keys:
     """What a request is signed with. `token` belongs to temporary keys only.
 
-    `search` is the number of the search that found them, or their like before they were renewed.
+    `search` is the number of the search that found them; renewed keys keep their search's number.
     """
 
     key: str
@@ -23,17 +23,19 @@ class Keys:
     search: int = 0
 
     def is_of(self, other: Keys) -> bool:
-        """Whether they are surely of the other's account: renewed ones are, and a key's id is."""
+        """Whether they surely belong to the other's account: same search or same key id."""
         return self.search == other.search or self.key == other.key
 
 
 class KeySource(Protocol):
+    """Gives the keys that requests are signed with."""
+
     def keys(self) -> Keys:
-        """Keys that are valid now; Unauthorized when there are none."""
+        """Keys that are valid now; raises Unauthorized when there are none."""
         ...
 
     def refused(self) -> None:
-        """The cloud refused the keys: search for them afresh before the next request."""
+        """Note that the cloud refused the keys: the next request searches for them again."""
         ...
 
 
@@ -51,10 +53,10 @@ class FixedKeys:
 
 
 class ChainKeys:
-    """Environment, shared files, container or instance role: botocore's chain, renewed by it.
+    """Keys from botocore's chain: environment, shared files, container or instance role.
 
-    botocore is imported at the first use: it is heavy, and installations with keys in their
-    configuration never need it.
+    botocore also renews them. It is imported at the first use, because it is heavy and
+    installations with keys in their configuration never need it.
     """
 
     def __init__(self, profile: str | None, timeout: float) -> None:
@@ -73,15 +75,15 @@ class ChainKeys:
                     self._found = self._search()
                     self._searches += 1
                 search = self._searches
-                # A role's keys are renewed here when their end is near; the lock keeps several
-                # threads from asking the metadata service at once.
+                # This call renews a role's keys when they are about to expire; the lock keeps
+                # several threads from asking the metadata service at once.
                 frozen = self._found.get_frozen_credentials()
         except BotoCoreError as error:
             raise Unauthorized(f"EC2 credentials: {type(error).__name__}: {error}") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token, search)
 
     def refused(self) -> None:
-        # Keys in a shared file are renewed by whoever writes it, and botocore reads it once.
+        # botocore reads a shared file only once, so renewed keys in it need a new search.
         with self._lock:
             self._found = None
 
@@ -101,7 +103,7 @@ class ChainKeys:
 
 
 def key_source(credentials: Mapping[str, str], timeout: float) -> KeySource:
-    """The configuration's keys where it gives them, else the chain."""
+    """The configuration's keys where it has them, else Amazon's standard chain."""
     if credentials.get("key"):
         return FixedKeys(
             Keys(credentials["key"], credentials["secret"], credentials.get("token") or None)

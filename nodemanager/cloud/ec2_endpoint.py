@@ -1,4 +1,4 @@
-"""Where an API answers, as a file names it."""
+"""The address of an EC2-like API, parsed from the configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodemanager.hosts import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an API answers. `path` is '' or begins with a slash."""
+    """The address of an API. `path` is '' or begins with a slash."""
 
     host: str
     port: int
@@ -22,9 +22,9 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, insecure: bool) -> Endpoint:
-        """`host[:port]` (https) or a URL; plain http only to loopback, unless `insecure`.
+        """Read `host[:port]` (https) or a URL; plain http only to loopback, unless `insecure`.
 
-        ValueError says what is wrong with it.
+        Raises ValueError with what is wrong.
         """
         url = urlsplit(text if "://" in text else f"https://{text}")
         host, port = url.hostname or "", url.port

@@ -1,8 +1,8 @@
-"""What EC2's own error codes mean to us (SAFETY.md D6, U6): the code decides, not the HTTP status.
+"""What EC2's error codes mean to us (SAFETY.md D6, U6).
 
-The codes are those of Amazon's "Error codes for the Amazon EC2 API" and, for the shared ones, of
-its "Common errors". EC2 sends `InsufficientInstanceCapacity` with status 500 and
-`RequestLimitExceeded` with 503, although neither did anything.
+The code decides, not the HTTP status: EC2 sends `InsufficientInstanceCapacity` with status 500
+and `RequestLimitExceeded` with 503, although neither request took effect. The codes come from
+Amazon's "Error codes for the Amazon EC2 API" and, where shared, from its "Common errors".
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ QUOTA = frozenset(
         "VolumeLimitExceeded",
     }
 )
-"""No more nodes of any size; a subnet without free addresses has the same cure as a limit."""
+"""The account can have no more nodes of any size. A subnet without free addresses counts as
+such a limit, because the remedy is the same."""
 
 CAPACITY = frozenset(
     {
@@ -54,7 +55,8 @@ CAPACITY = frozenset(
         "Unsupported",
     }
 )
-"""None of this size now, or not in this zone (`Unsupported`): another size may do."""
+"""EC2 has no capacity for this size now, or not in this zone (`Unsupported`); it may have some
+for another size."""
 
 THROTTLED = frozenset(
     {
@@ -108,8 +110,8 @@ UNDECIDED = frozenset(
         "Unavailable",
     }
 )
-"""The request may have taken effect. A client token that was used with other parameters is here
-since the call it was used for may have made a node."""
+"""The request may have taken effect. `IdempotentParameterMismatch` is among these because the
+earlier call with the same client token may have made a node."""
 
 NO_SUCH_IMAGE = frozenset(
     {"InvalidAMIID.Malformed", "InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"}
@@ -122,7 +124,7 @@ NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "Unsup
 
 
 class Refusal(Exception):
-    """An answer that carries one of EC2's own codes."""
+    """An error answer with one of EC2's own codes."""
 
     def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
         code = code.removeprefix("Client.").removeprefix("Server.")
@@ -137,7 +139,7 @@ class Refusal(Exception):
 
 
 def typed(refusal: Refusal, text: str) -> CloudError:
-    """The error of ours that the refusal's code stands for."""
+    """The CloudError for the refusal's code, with `text` as its message."""
     return _kind(refusal.code, refusal.status)(text, retry_after=refusal.retry_after)
 
 
@@ -156,7 +158,7 @@ def _kind(code: str, status: int) -> type[CloudError]:
 
 
 def wait_asked_for(header: str | None) -> float | None:
-    """Seconds of a Retry-After header, which is a number or a date; None where it is neither."""
+    """Seconds to wait by a Retry-After header (a number or a date); None where it is neither."""
     if header is None:
         return None
     try:
@@ -165,6 +167,6 @@ def wait_asked_for(header: str | None) -> float | None:
         try:
             seconds = parsedate_to_datetime(header).timestamp() - time.time()
         except (ValueError, OverflowError, OSError):
-            # A year that no clock has.
+            # No date, or one outside the clock's range.
             return None
     return seconds if 0 < seconds < float("inf") else None

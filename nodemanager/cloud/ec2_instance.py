@@ -1,4 +1,4 @@
-"""An instance as an EC2 answer shows it, read field by field."""
+"""One instance of an EC2 answer, read field by field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, SIZE_TAG, HOLD_TAG,
 
 
 def tags_in(item: Element, namespace: str) -> dict[str, str]:
-    """All tags of an item of an EC2 answer; ValueError for one without a key."""
+    """All tags of an item of an EC2 answer; raises ValueError for a tag without a key."""
     tags: dict[str, str] = {}
     for tag in item.iterfind(f"{{{namespace}}}tagSet/{{{namespace}}}item"):
         key = tag.findtext(f"{{{namespace}}}key")
@@ -25,13 +25,13 @@ def tags_in(item: Element, namespace: str) -> dict[str, str]:
 
 
 def on_hold(tags: Mapping[str, str]) -> bool:
-    """An operator's hold; its tag's value may be anything but a no."""
+    """Whether the hold tag is set, to anything but no, false, 0 or nothing."""
     return tags.get(HOLD_TAG, "").lower() not in ("", "no", "false", "0")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One `item` of an instancesSet. What can't be read raises where it is read (P3).
+    """One `item` of an instancesSet; reading a malformed field raises ValueError (P3).
 
     `id` is empty where the answer has none.
     """
@@ -60,7 +60,7 @@ class Instance:
 
     @property
     def state(self) -> str:
-        """EC2's own word: pending, running, shutting-down, terminated, stopping or stopped."""
+        """EC2's state name: pending, running, shutting-down, terminated, stopping or stopped."""
         state = self.text("instanceState", "name")
         if state is None:
             raise ValueError("no instanceState")

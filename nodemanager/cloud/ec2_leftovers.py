@@ -1,10 +1,11 @@
 """What an EC2 node leaves behind at its end: volumes, network interfaces, Elastic IPs (D4).
 
-EC2 itself detaches everything from a terminated instance. So nothing is ever detached here, and
-no permission for it is needed: a thing that is used by anything is left alone until it is not.
+EC2 itself detaches everything from a terminated instance. So this module never detaches anything
+and needs no permission for it: it leaves a resource alone as long as anything uses it.
 
-Ours is what bears our pool's tag and an incarnation, as the create call set them (U5). The pool's
-tag alone is not enough: an operator may put it on a volume of theirs, to count its cost.
+A resource is ours when it bears our pool's tag and an incarnation, as the create call set them
+(U5). The pool's tag alone is not enough: an operator may put it on a volume of their own to count
+its cost.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ IN_USE = frozenset(
         "VolumeInUse",
     }
 )
-"""Taken into use between our look and our order. EC2 calls it InvalidParameterValue for an
-interface, which means too much else to be among these: that one is a failed try."""
-
+"""Errors for a resource that came into use after we checked it. For an interface EC2 sends
+InvalidParameterValue, which has too many other meanings: that counts as a failed attempt."""
 
 UNUSED = frozenset({"available", "error", "deleting", "deleted"})
 """The states of a volume or an interface in which nothing uses it."""
@@ -41,7 +41,7 @@ ENDING = frozenset({"deleting", "deleted"})
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """How EC2's API speaks of one kind of thing. `paged`: its Describe call takes MaxResults."""
+    """EC2's names for one kind of resource. `paged`: its Describe call takes MaxResults."""
 
     kind: LeftoverKind
     describe: str
@@ -96,10 +96,10 @@ BY_KIND = {sort.kind: sort for sort in SORTS}
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A volume, interface or address as an answer shows it.
+    """A volume, interface or address from an EC2 answer.
 
-    `holders` are the instances that use it; `used` says that anything does. `stays` is False
-    only where EC2 says that it ends with the instance.
+    `holders` are the instances that use it; `used` is True when anything uses it. `stays` is
+    False only where EC2 says that it is deleted with the instance.
     """
 
     sort: Sort
@@ -122,7 +122,7 @@ class Thing:
         try:
             tags = tags_in(item, namespace)
         except ValueError:
-            # It can't be shown to be ours, so it is not.
+            # Without readable tags nothing shows that it is ours.
             tags = {}
         status = "".join(texts("status"))
         if sort.kind is LeftoverKind.ADDRESS:
@@ -152,9 +152,10 @@ class Thing:
 
 
 def pins(wire: Wire, pool: str, node_id: str, page_size: int) -> tuple[Leftover, ...]:
-    """What that instance uses, is ours, and stays when it ends.
+    """The resources of ours that the instance uses and that stay when it ends.
 
-    A flag may change until then: what ends with the node all the same is gone when it is asked.
+    The deleteOnTermination flag may change later. A resource that is deleted with the node after
+    all will be found gone at its release.
     """
     found = []
     for sort in SORTS:
@@ -167,10 +168,10 @@ def pins(wire: Wire, pool: str, node_id: str, page_size: int) -> tuple[Leftover,
 
 
 def find(wire: Wire, pool: str, page_size: int) -> tuple[Leftover, ...]:
-    """What is ours, used by nothing, and whose instance is terminated or not listed.
+    """Unused resources of ours whose instance is terminated or not listed.
 
-    The instances are asked for after the things, so that one whose things are seen is seen, too
-    (but for A1, which is the caller's).
+    Lists the instances after the resources, so that every resource's instance is listed, too.
+    The exception is a very new instance (A1), which the caller must allow for.
     """
     ours = filter_params({f"tag:{POOL_TAG}": literal(pool)})
     free = [
@@ -200,7 +201,7 @@ def find(wire: Wire, pool: str, page_size: int) -> tuple[Leftover, ...]:
 
 
 def release(wire: Wire, pool: str, leftover: Leftover, page_size: int) -> Outcome:
-    """See CloudDriver.release. Looks at the thing and at its node before it sends the order."""
+    """See CloudDriver.release. Checks the resource and its node before it sends the delete."""
     sort = BY_KIND[leftover.kind]
     thing = _asked(wire, sort, leftover.id)
     if thing is None or thing.status == "deleted":
@@ -231,7 +232,7 @@ def release(wire: Wire, pool: str, leftover: Leftover, page_size: int) -> Outcom
         if refusal.code in IN_USE:
             return Outcome.ACCEPTED
         raise
-    # The order is taken; the next question tells whether it is gone.
+    # EC2 has accepted the delete; the next query tells whether it is gone.
     return Outcome.ACCEPTED
 
 
@@ -242,7 +243,7 @@ def _things(wire: Wire, sort: Sort, params: Mapping[str, str], page_size: int) -
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
-    """The thing of that id, None only for EC2's own "no such thing"."""
+    """The resource of that id; None only for EC2's own "not found"."""
     try:
         items = list(wire.listing(sort.describe, sort.items, {sort.ask_by: thing_id}, None))
     except Refusal as refusal:
@@ -256,9 +257,9 @@ def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
 
 
 def _nodes(wire: Wire, node_id: str, thing: Thing, page_size: int) -> list[Instance]:
-    """The instance whose it was, by id where that is known, else by its incarnation.
+    """The instances that owned the resource, by id where it is known, else by incarnation.
 
-    Neither is filtered by pool or state. LeftAlone where there is nothing to ask by.
+    Neither query filters by pool or state. Raises LeftAlone where both are unknown.
     """
     if node_id:
         try:
@@ -272,13 +273,13 @@ def _nodes(wire: Wire, node_id: str, thing: Thing, page_size: int) -> list[Insta
         return found
     incarnation = thing.tags.get(INCARNATION_TAG)
     if not incarnation:
-        raise LeftAlone(f"nobody knows whose {thing.sort.kind} {thing.id} was")
+        raise LeftAlone(f"the node of {thing.sort.kind} {thing.id} is unknown")
     wanted = filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)})
     return wire.instances(wanted, page_size)
 
 
 def _state_of(instance: Instance) -> str:
-    """Its raw state; what can't be read is not terminated (P3)."""
+    """Its raw state; an unreadable one does not count as terminated (P3)."""
     try:
         return instance.state
     except ValueError:
@@ -286,7 +287,8 @@ def _state_of(instance: Instance) -> str:
 
 
 def _incarnation_of(instance: Instance) -> str:
-    """Whose things are its own; where that can't be read, nothing can be called left over."""
+    """Its incarnation tag. Raises IncompleteListing where that can't be read: any resource
+    might then belong to this instance."""
     try:
         return instance.tags.get(INCARNATION_TAG, "")
     except ValueError as error:

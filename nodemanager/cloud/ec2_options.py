@@ -1,7 +1,7 @@
-"""The pass-through sections of an EC2 file, read into settings; every problem at once.
+"""The pass-through sections of an EC2 file, read into settings.
 
-The names are the forerunner's and libcloud's (a file of Arvados Node Manager 2.0.4 loads
-unchanged) and ours beside them; doc/ec2.rst has a row for each.
+Takes Arvados Node Manager's and libcloud's option names, so that a file of Arvados Node Manager
+2.0.4 loads unchanged, and our own; doc/ec2.rst has a row for each. Reports every problem at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATE_FILTERS = frozenset(
         "state-reason-message",
     }
 )
-"""Taken out of `[Cloud List]` (T5): by them a node would vanish while it still exists."""
+"""Dropped from `[Cloud List]` (T5): such a filter would hide a node that still exists."""
 
 FILTERS = STATE_FILTERS | {
     "architecture",
@@ -77,10 +77,11 @@ ALIASES = {
     "ex_spot_max_price": "spot_max_price",
     "ex_terminate_on_shutdown": "terminate_on_shutdown",
 }
-"""libcloud's names, which the forerunner passed through, and ours."""
+"""libcloud's option names, which Arvados Node Manager passed through, and our names for them."""
 
 TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
-"""Keys of any tag. `tag_` is the forerunner's: each underscore is a colon, `tag_a` is `tag:a`."""
+"""Patterns for tag options. In Arvados Node Manager's `tag_` form each underscore stands for a
+colon: `tag_a` is `tag:a`."""
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset(
@@ -119,7 +120,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
         }
     ),
 }
-"""The keys of each section; `*` and `?` in them are patterns, as in fnmatch."""
+"""The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
 _YES = {"1": True, "yes": True, "true": True, "on": True}
@@ -128,7 +129,7 @@ _NO = {"0": False, "no": False, "false": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`[Cloud Credentials]`: where to ask, as whom, and how long to wait (seconds)."""
+    """`[Cloud Credentials]`: endpoints, keys and the time-out (seconds)."""
 
     region: str
     endpoint: Endpoint
@@ -141,7 +142,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`[Cloud Create]`: what every node is made from. `tags` are set beside our own."""
+    """`[Cloud Create]`: the settings of every new node. `tags` are set beside our own."""
 
     image_id: str
     subnet_id: str | None = None
@@ -218,10 +219,10 @@ def read(
     timeout: float,
     known_host: Callable[[str], str | None],
 ) -> tuple[Access, dict[str, str], Template]:
-    """The three sections; the filters of `[Cloud List]` under EC2's own names, states taken out.
+    """The settings of the three sections; the dict holds the filters of `[Cloud List]`.
 
-    `known_host` gives a region's host where libcloud knows it. Raises ConfigError with every
-    problem of the three.
+    The filters have EC2's own names and none of STATE_FILTERS. `known_host` gives a region's host
+    where libcloud knows it. Raises ConfigError with every problem of the three sections.
     """
     problems: list[str] = []
     access = _access(_Reader(CREDENTIALS, credentials, problems), timeout, known_host)
@@ -238,7 +239,7 @@ def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | No
     if host is None:
         host = f"ec2.{region}.{_domain(region.startswith('cn-'))}"
         if not _REGION.fullmatch(region) and not given.text("endpoint"):
-            given.wrong("region", "no region's name (they look like us-east-1)", region)
+            given.wrong("region", "not a region's name (they look like us-east-1)", region)
     keys = _keys(given)
     insecure = given.flag("insecure")
     own = given.text("endpoint")
@@ -267,7 +268,7 @@ def _domain(chinese: bool) -> str:
 
 
 def _keys(given: _Reader) -> dict[str, str]:
-    """The credentials that the file has, as it names them; none of Amazon's standard chain."""
+    """The credentials that the file itself gives, by option name."""
     for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
         if given.text(one) and not given.text(other):
             given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
@@ -375,9 +376,9 @@ def _without_aliases(given: _Reader) -> dict[str, str]:
 
 
 def _create_tags(given: _Reader, filters: Mapping[str, str]) -> dict[str, str]:
-    """The tags of `[Cloud List]`, so that what we boot matches it, and those of this section.
+    """The tags of this section and those of `[Cloud List]`, so that new nodes match its filters.
 
-    A filter with a wildcard names no one value, so it makes no tag.
+    A filter with a wildcard has no single value, so it gives no tag.
     """
     tags = {
         name[4:]: value

@@ -1,6 +1,6 @@
 """The parameters of EC2's calls, composed by hand.
 
-libcloud's create_node can't tag volumes nor ask for a one-time spot instance.
+libcloud's create_node can neither tag volumes nor ask for a one-time spot instance.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ LONGEST_USER_DATA = 16_384
 """Bytes before base64 (EC2's limit)."""
 LONGEST_TOKEN = 64
 LARGEST_VOLUME_GIB = 16_384
-"""What every type of EBS volume can have."""
+"""The largest size that every type of EBS volume allows."""
 TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
-"""What RunInstances makes and takes tags for; spot requests end by themselves."""
+"""The resources that RunInstances creates and can tag, but for spot requests, which end by
+themselves."""
 
 
 def filter_params(filters: Mapping[str, str]) -> dict[str, str]:
-    """EC2's `Filter.N` parameters, numbered from one; all of them must match."""
+    """EC2's `Filter.N` parameters, numbered from one; EC2 combines them with AND."""
     params: dict[str, str] = {}
     for number, (name, value) in enumerate(filters.items(), 1):
         params[f"Filter.{number}.Name"] = name
@@ -32,15 +33,15 @@ def filter_params(filters: Mapping[str, str]) -> dict[str, str]:
 
 
 def literal(value: str) -> str:
-    """`value` as a filter that matches only itself: `*`, `?` and backslash are wildcards there."""
+    """`value` as a filter that matches only itself: escapes `*`, `?` and backslash."""
     return "".join(f"\\{char}" if char in "*?\\" else char for char in value)
 
 
 def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> dict[str, str]:
-    """RunInstances for exactly one node, tags and all, its scratch volume with it.
+    """The parameters of RunInstances for exactly one node with its tags and scratch volume.
 
-    `own_scratch_mb` is what the instance type brings itself. BadRequest for what EC2 would
-    refuse: too much user data, too long a token.
+    `own_scratch_mb` is the size of the instance type's own disks. Raises BadRequest for what EC2
+    would refuse: too much user data, too long a token.
     """
     user_data = order.user_data.encode("utf-8")
     if len(user_data) > LONGEST_USER_DATA:
@@ -54,8 +55,8 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
         "MaxCount": "1",
         "ClientToken": order.client_token,
         "UserData": base64.b64encode(user_data).decode("ascii"),
-        # The user data holds the ping secret: a request that a web service on the node can be
-        # talked into (no token, IMDSv1) must not read it.
+        # The user data holds the ping secret. A forged request through a web service on the node
+        # must not read it, as IMDSv1, which wants no token, would allow.
         "MetadataOptions.HttpTokens": template.metadata_tokens,
     }
     params |= _optional(
@@ -87,7 +88,7 @@ def _numbered(name: str, values: Iterable[str]) -> dict[str, str]:
 
 
 def _network(template: Template) -> dict[str, str]:
-    """Subnet and groups; with a public address EC2 wants them on the interface it belongs to."""
+    """Subnet and groups; with a public address, EC2 wants them on its network interface."""
     where = _optional({"SubnetId": template.subnet_id})
     where |= _numbered("SecurityGroupId", template.group_ids)
     if not template.assign_public_ip:
@@ -109,9 +110,9 @@ def _profile(profile: str | None) -> dict[str, str]:
 
 
 def _scratch(wanted_mb: int, own_mb: int, template: Template) -> dict[str, str]:
-    """A volume of what the type's own disks lack of the scratch space, if they lack any.
+    """A volume for the scratch space that the instance type's own disks lack, if any.
 
-    EBS counts in GiB; a thousand MB to each of them is enough in either reading of MB.
+    EBS counts in GiB. One GiB per thousand MB is enough, whether MB means 10^6 or 2^20 bytes.
     """
     if wanted_mb <= own_mb:
         return {}
@@ -125,7 +126,7 @@ def _scratch(wanted_mb: int, own_mb: int, template: Template) -> dict[str, str]:
 
 
 def _spot(max_price: str | None) -> dict[str, str]:
-    """One-time, ended by interruption: a request that persists would boot nodes by itself."""
+    """A one-time spot request: a persistent one would boot nodes by itself."""
     options = "InstanceMarketOptions.SpotOptions"
     return {
         "InstanceMarketOptions.MarketType": "spot",
@@ -136,7 +137,7 @@ def _spot(max_price: str | None) -> dict[str, str]:
 
 
 def _tags(order: CreateOrder, others: Mapping[str, str]) -> dict[str, str]:
-    """The tags of the node and of what is made with it (D4), ours last so that they win."""
+    """The tags of the node and of its resources (D4); ours come last and so override others."""
     tags = dict(others)
     tags["Name"] = order.name
     tags |= tags_for(order.tags)

@@ -1,8 +1,8 @@
-"""One request to an EC2-like API through libcloud's signed connection, and its answer judged.
+"""Requests to an EC2-like API through libcloud's signed connection, with checked answers.
 
-libcloud 3.9 by itself reads a foreign XML namespace and another service's answer as an empty
-list, never follows `nextToken`, sends user data and so the ping secret in the URL, and decides
-an error by its HTTP status. So we take its connection (signing, TLS, proxies) and judge the
+libcloud 3.9 itself reads a foreign XML namespace or another service's answer as an empty list.
+It never follows `nextToken`, sends user data (and so the ping secret) in the URL, and decides an
+error by its HTTP status. So we use only its connection (signing, TLS, proxies) and check the
 answers here.
 """
 
@@ -24,7 +24,7 @@ MOST_PAGES = 10_000
 
 
 class Answer:
-    """What the server sent, unjudged: libcloud's own response classes raise by HTTP status."""
+    """The server's raw answer; libcloud's own response classes would raise by HTTP status."""
 
     def __init__(self, response: Any, connection: Any) -> None:
         self.status: int = response.status_code
@@ -33,21 +33,22 @@ class Answer:
 
 
 class WholeAnswers:
-    """Mixed into a libcloud connection class: answers unjudged, nothing sent twice.
+    """Mix-in for a libcloud connection class: gives raw answers and never sends twice.
 
-    `trust` is the certificates to verify the server by, False for none, None for the system's.
+    `trust` is the path of the certificates that the server is verified by, False for no
+    verification, None for the system's certificates.
     """
 
     responseCls = Answer
     trust: str | bool | None = None
 
     def connect(self, *args: Any, **kwargs: Any) -> None:
-        # libcloud has no types: to the checker there is neither this method nor the connection.
+        # libcloud has no types: the type checker sees neither this method nor the connection.
         super().connect(*args, **kwargs)  # type: ignore[misc]
         transport: Any = self.connection  # type: ignore[attr-defined]
-        # A redirect would send the request, a create too, for a second time.
+        # A redirect would send the request a second time, even a create.
         transport.session.max_redirects = 0
-        # Otherwise requests puts ~/.netrc in place of the signature.
+        # Otherwise requests replaces the signature with credentials from ~/.netrc.
         transport.session.auth = _keep_signature
         if self.trust is not None:
             transport.ca_cert = self.trust
@@ -58,7 +59,7 @@ def _keep_signature(request: Any) -> Any:
 
 
 class Wire:
-    """An API on one connection, used by one thread: `namespace` is that of its answers."""
+    """An API on one connection, for one thread; `namespace` is the XML namespace of its answers."""
 
     def __init__(self, connection: Any, keys: Keys, *, namespace: str, version: str) -> None:
         connection.user_id, connection.key, connection.token = keys.key, keys.secret, keys.token
@@ -69,9 +70,10 @@ class Wire:
         self.namespace = namespace
 
     def call(self, action: str, params: Mapping[str, str]) -> Element:
-        """The root of the answer; Refusal for EC2's own error codes, CloudError for other answers.
+        """The root of the answer; raises Refusal for EC2's error codes, else CloudError.
 
-        Sent once, as a form: user data neither fits into a URL nor belongs into proxies' logs.
+        The request is sent once, as a form: user data is too long for a URL and must not appear
+        in proxies' logs.
         """
         body = urlencode({"Action": action, "Version": self._version, **params})
         answer = self._connection.request(
@@ -82,7 +84,7 @@ class Wire:
     def instances(self, params: Mapping[str, str], page_size: int | None) -> list[Instance]:
         """Every instance that DescribeInstances gives for `params`, over all pages.
 
-        `page_size` None leaves MaxResults out, as EC2 wants it beside instance ids.
+        `page_size` None leaves MaxResults out, which EC2 refuses beside instance ids.
         """
         return [
             Instance.of(item, self.namespace)
@@ -95,7 +97,7 @@ class Wire:
     def listing(
         self, action: str, name: str, params: Mapping[str, str], page_size: int | None
     ) -> Iterator[Element]:
-        """The items under `name` of a Describe call's answers, over all pages."""
+        """The items under `name` in a Describe call's answers, over all pages."""
         asked = dict(params)
         if page_size is not None:
             asked["MaxResults"] = str(page_size)
@@ -107,16 +109,16 @@ class Wire:
             if not token:
                 return
             if token in tokens or len(tokens) >= MOST_PAGES:
-                raise IncompleteListing(f"{action}: the pages repeat without an end")
+                raise IncompleteListing(f"{action}: the pages repeat endlessly")
             tokens.add(token)
             asked["NextToken"] = token
 
     def items(self, root: Element, name: str) -> list[Instance]:
-        """The instances under `name`, which must be there."""
+        """The instances under `name`; raises ForeignAnswer where the answer has no `name`."""
         return [Instance.of(item, self.namespace) for item in self._items(root, name)]
 
     def _items(self, parent: Element, name: str) -> Iterator[Element]:
-        """The items of a set. A set that is empty is there; one that is not there is an error."""
+        """The items of a set; an empty set is fine, a missing one raises ForeignAnswer."""
         found = parent.find(f"{{{self.namespace}}}{name}")
         if found is None:
             raise ForeignAnswer(f"the answer has no {name}: not an EC2 answer, or not a whole one")
@@ -127,11 +129,11 @@ class Wire:
 
 
 def judged(answer: Answer, action: str, namespace: str) -> Element:
-    """The answer's root when it is `action`'s answer; else the error that it stands for."""
+    """The root of the answer to `action`; raises the matching error for any other answer."""
     wait = wait_asked_for(answer.headers.get("retry-after"))
     try:
-        # From bytes: without a charset in the header requests would take UTF-8 for Latin-1. The
-        # standard parser fetches nothing, and expat bounds what entities grow to.
+        # Parsed from bytes: where the header names no charset, requests would take UTF-8 for
+        # Latin-1. The standard parser fetches nothing, and expat limits entity expansion.
         root: Element = ElementTree.fromstring(answer.content)  # noqa: S314
     except ElementTree.ParseError as error:
         raise _without_code(answer, action, wait, f"no whole XML ({error})") from error
@@ -146,7 +148,7 @@ def judged(answer: Answer, action: str, namespace: str) -> Element:
 
 
 def _without_code(answer: Answer, action: str, wait: float | None, found: str) -> CloudError:
-    """The error for an answer in which EC2 itself says nothing: a proxy's, or a broken one."""
+    """The error for an answer without an EC2 code: a proxy's answer or a broken one."""
     text = f"{action}: HTTP {answer.status}, {found}"
     if answer.status == 429:
         return Throttled(text, retry_after=wait)

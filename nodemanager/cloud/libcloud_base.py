@@ -1,8 +1,8 @@
-"""What every adapter over apache-libcloud shares: calls, errors, threads, malformed items.
+"""The base of every adapter over apache-libcloud: calls, errors, threads, malformed items.
 
-An adapter subclasses `LibcloudCloud`, declares its facts (`visible_after`, `ids_unique`,
-`may_authorise`, `raw_states`) and fills in the abstract hooks. It lets libcloud's exceptions
-through: they are translated once, in `_call`.
+An adapter subclasses `LibcloudCloud`, declares its properties (`visible_after`, `ids_unique`,
+`may_authorise`, `raw_states`) and implements the abstract hooks. It lets libcloud's exceptions
+through: `_call` translates them, once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TIMEOUT = 60.0
 
 
 class Unidentifiable(Exception):
-    """An item of a listing without an id: it can't be told from any other node."""
+    """A listing's item without an id, which can't be distinguished from other nodes."""
 
 
 class OneTry:
-    """Stands in for libcloud's own retrying, which sleeps, and repeats creates."""
+    """Replaces libcloud's own retry class, which sleeps and repeats creates."""
 
     def __init__(self, **_settings: object) -> None:
         pass
@@ -45,7 +45,7 @@ class OneTry:
 
 
 def load_driver_class(dotted: str) -> type[NodeDriver]:
-    """The libcloud driver class that `[Cloud] driver_class` names; ConfigError when it is none."""
+    """The libcloud driver class of `[Cloud] driver_class`; raises ConfigError for anything else."""
     where = f"[Cloud] driver_class = {dotted}"
     module_name, _, class_name = dotted.rpartition(".")
     if not module_name:
@@ -66,11 +66,11 @@ def load_driver_class(dotted: str) -> type[NodeDriver]:
 class LibcloudCloud(ABC):
     """A CloudDriver (nodemanager.cloud.api) over one libcloud NodeDriver class.
 
-    Each thread gets a libcloud driver of its own: a libcloud connection keeps the request under
-    way (action, context, socket, page state) in its attributes, so that two threads on one
-    connection would read each other's answers; and a lock instead would make a create wait for
-    a listing of thousands of nodes. An adapter whose state lives in the driver object itself
-    overrides `_driver`.
+    Each thread gets a libcloud driver of its own. A libcloud connection keeps the current request
+    (action, context, socket, page state) in its attributes, so two threads on one connection
+    would read each other's answers. With a lock instead, a create would wait for a listing of
+    thousands of nodes. An adapter whose state lives in the driver object itself overrides
+    `_driver`.
     """
 
     provider: str = ""
@@ -79,10 +79,10 @@ class LibcloudCloud(ABC):
     takes_client_tokens: bool = False
     may_authorise: bool = False
     raw_states: ClassVar[Mapping[str, CloudState]] = {}
-    """The cloud's own words for states (T4); one that is missing here is `unknown`."""
+    """The cloud's own names of states (T4); a name that is missing here means `unknown`."""
 
     ACCEPTED: ClassVar[Mapping[str, frozenset[str]]] = {}
-    """The keys taken under each pass-through section of the configuration."""
+    """The keys that each pass-through section of the configuration takes."""
 
     def __init__(
         self,
@@ -103,17 +103,18 @@ class LibcloudCloud(ABC):
 
     @abstractmethod
     def _new_driver(self) -> NodeDriver:
-        """A fresh driver: `self.driver_type` called with the credentials."""
+        """A new driver: `self.driver_type` called with the credentials."""
 
     @abstractmethod
     def _account(self, driver: NodeDriver) -> str:
         """See CloudDriver.account."""
 
     def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
-        """The whole answers whose union is the listing (T5): (answer, it is `[Cloud List]`'s).
+        """The complete answers whose union is the listing (T5).
 
-        Every page followed, no state filtered out. An answer that is no list is refused by the
-        caller; so are items without an id.
+        Each comes with True when it answers the query by `[Cloud List]`. An adapter follows every
+        page and filters out no state. The caller refuses an answer that is no list, and items
+        without an id.
         """
         return [(driver.list_nodes(), False)]
 
@@ -123,14 +124,14 @@ class LibcloudCloud(ABC):
 
     @abstractmethod
     def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
-        """The libcloud node of that id, None only for the cloud's own "no such node"."""
+        """The libcloud node of that id; None only for the cloud's own "no such node"."""
 
     @abstractmethod
     def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        """Create it, tags in the same call; gives the libcloud node."""
+        """Create the node with its tags in one call; gives the libcloud node."""
 
     def _check_image(self, driver: NodeDriver) -> None:
-        """See CloudDriver.check_image; for clouds that have no images."""
+        """See CloudDriver.check_image; this default is for clouds that have no images."""
         return
 
     @abstractmethod
@@ -143,7 +144,7 @@ class LibcloudCloud(ABC):
 
     @abstractmethod
     def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        """See CloudDriver.pins, in any order; a cloud whose nodes pin nothing says so."""
+        """See CloudDriver.pins; here in any order, and empty where nodes pin nothing."""
 
     @abstractmethod
     def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
@@ -154,19 +155,19 @@ class LibcloudCloud(ABC):
         """See CloudDriver.release."""
 
     def _raw_state_of(self, raw: Any) -> str:
-        """The cloud's own word; libcloud's NodeState is too coarse where there is a better (T4)."""
+        """The state's name; overridden where libcloud's NodeState is too coarse (T4)."""
         return str(raw.state)
 
     @abstractmethod
     def _tags_of(self, raw: Any) -> Tags:
-        """Our three tags as the cloud shows them."""
+        """Our tags on the node."""
 
     def _held(self, raw: Any) -> bool:
-        """An operator's hold, where it is kept as a tag."""
+        """Whether an operator's hold is set, where a cloud keeps it as a tag."""
         return False
 
     def _created_at(self, raw: Any) -> float | None:
-        """The launch time; epoch seconds, None where the cloud gave none."""
+        """The launch time in epoch seconds; None where the cloud gave none."""
         return epoch(raw.created_at)
 
     def _size_of(self, raw: Any) -> str | None:
@@ -181,7 +182,9 @@ class LibcloudCloud(ABC):
         return max(1, int(extra.get("cpu") or extra.get("vcpu") or 1))
 
     def _understand(self, error: Exception, doing: str) -> CloudError | None:
-        """The error of ours for the cloud's own error codes (D6); None leaves it to `translate`.
+        """The CloudError for one of the cloud's own error codes (D6); None for others.
+
+        `translate` handles those for which this gives None.
 
         Its text must pass `translate.describe`.
         """
@@ -208,8 +211,8 @@ class LibcloudCloud(ABC):
                     continue
                 here.setdefault(node.id, []).append(node)
             for node_id, nodes in here.items():
-                # The same node in the next answer is one node; twice in one answer stays twice,
-                # for the judge of impossible listings (L4) to see.
+                # A node in two answers is one node. A node twice in one answer stays twice, so
+                # that the check for impossible listings sees it (L4).
                 managed = any(node.managed for node in (*found.get(node_id, ()), *nodes))
                 found[node_id] = [with_managed(node, managed) for node in nodes]
         items = tuple(node for nodes in found.values() for node in nodes)
@@ -276,7 +279,7 @@ class LibcloudCloud(ABC):
                 with suppress(Exception):
                     session.close()
 
-    # What the adapters build on.
+    # For the adapters.
 
     @property
     def _driver(self) -> NodeDriver:
@@ -290,10 +293,10 @@ class LibcloudCloud(ABC):
         return driver
 
     def _tame(self, driver: NodeDriver) -> NodeDriver:
-        """Give the driver's connection our time-out, and take its retrying away.
+        """Give the driver's connection our time-out and switch its retries off.
 
-        libcloud retries, creates included, where LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS is set.
-        A driver opens its session as it is made, so the time-out goes into that one as well.
+        libcloud retries, even creates, where LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS is set. A new
+        driver already has an open session, so the time-out is set there as well.
         """
         connection = getattr(driver, "connection", None)
         if connection is not None:
@@ -304,7 +307,7 @@ class LibcloudCloud(ABC):
         return driver
 
     def _call(self, doing: str, function: Callable[[], T], secrets: Iterable[str] = ()) -> T:
-        """What `function` gives; whatever it raises becomes a CloudError."""
+        """The result of `function`; translates whatever it raises to a CloudError."""
         secrets = tuple(secrets)
         try:
             return function()
@@ -323,7 +326,7 @@ class LibcloudCloud(ABC):
             raise CloudError(f"{doing}: the answer is {error}") from error
 
     def convert(self, raw: Any, *, matches_cloud_list: bool = False) -> CloudNode:
-        """Our view of a libcloud node; Unidentifiable when it has no id.
+        """The CloudNode for a libcloud node; raises Unidentifiable when it has no id.
 
         A field that can't be read is left out and named in `problems` (P3).
         """
@@ -362,7 +365,8 @@ class LibcloudCloud(ABC):
         )
 
     def _size(self, raw: Any) -> Size | None:
-        """A size that can't be read can't be booted, and nothing else hangs on it: left out."""
+        """The Size for a libcloud size; None for one that can't be read, since no node can boot
+        with it."""
         try:
             price = None if raw.price is None else float(raw.price)
             return Size(
@@ -370,7 +374,7 @@ class LibcloudCloud(ABC):
                 instance_type=str(raw.id),
                 cores=self._cores_of(raw),
                 ram_mb=int(raw.ram or 0),
-                # libcloud gives GB; a thousand MB to each is never more than there is.
+                # libcloud gives GB. A thousand MB per GB never promises more than the disk has.
                 scratch_mb=int(raw.disk or 0) * 1000,
                 price=price if price is None or math.isfinite(price) else None,
             )
@@ -385,14 +389,14 @@ def http_session(driver: NodeDriver) -> Any:
 
 
 def checked_list(answer: object, doing: str) -> list[Any]:
-    """`answer` if it is a list: anything else is no listing, never an empty one (L1)."""
+    """`answer` if it is a list; raises IncompleteListing for anything else, such as None (L1)."""
     if not isinstance(answer, list):
         raise IncompleteListing(f"{doing}: the answer is a {type(answer).__name__}, not a list")
     return answer
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:
-    """The node with that mark."""
+    """The node with `managed` set to that."""
     return node if node.managed is managed else replace(node, managed=managed)
 
 
@@ -402,7 +406,7 @@ def epoch(moment: object) -> float | None:
         return None
     if isinstance(moment, datetime):
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    # What is no number raises TypeError here, as what is no time does below.
+    # Raises TypeError for anything that is not a number.
     seconds = float(moment)  # type: ignore[arg-type]
     if not math.isfinite(seconds):
         raise ValueError(f"{seconds} is no time")

@@ -1,4 +1,4 @@
-"""The `local` cloud: nodes are processes on this machine that run the shipped ping script.
+"""The `local` cloud: its nodes are processes on this machine that run the shipped ping script.
 
 `python -m nodemanager.cloud.local sweep DIR` ends every node of a state directory.
 """
@@ -113,7 +113,7 @@ class LocalCloud(LibcloudCloud):
             return Outcome.GONE
         return Outcome.ACCEPTED
 
-    # A node here is all there is of it: no volume, interface or address outlives it.
+    # A node of this cloud has no volume, interface or address that could outlive it.
 
     def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
         return ()
@@ -136,7 +136,7 @@ class LocalCloud(LibcloudCloud):
 
 
 def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:
-    """A `[Size]` of the configuration that this cloud does not list: any size will do here."""
+    """The size for a `[Size]` section that this cloud does not list: any size works here."""
     size = order.size
     return NodeSize(
         size.instance_type, size.name, size.ram_mb, 0, None, size.price, driver, {"cpu": size.cores}
@@ -144,7 +144,7 @@ def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:
 
 
 def node_settings(create: Mapping[str, str]) -> NodeSettings:
-    """`[Cloud Create]` as the local cloud reads it; ConfigError names every wrong value."""
+    """The settings of `[Cloud Create]`; raises ConfigError with every wrong value."""
     problems: list[str] = []
 
     def seconds(key: str, default: float, least: float = 0.0) -> float:
@@ -204,9 +204,10 @@ def shipped_ping_script() -> Path | None:
 
 
 def sweep(directory: Path) -> int:
-    """End every node process of that state directory, and say which; 1 when one would not end.
+    """End every node process of a state directory and print which; gives the exit code.
 
-    A process is ended only when pid and start time are those of the node: never a stranger.
+    The code is 1 when a process did not end. Ends a process only when its pid and start time are
+    the node's, so never a stranger's.
     """
     if not (directory / NODES).is_dir():
         _say(f"no local cloud in {directory}")
@@ -233,12 +234,12 @@ def sweep(directory: Path) -> int:
 
 
 def _say(text: str, to: TextIO | None = None) -> None:
-    """Print a line. Whoever reads it may be gone; the other nodes are ended all the same."""
+    """Print a line. A closed pipe is no error: the remaining nodes must still be ended."""
     stream = to or sys.stdout
     try:
         print(text, file=stream, flush=True)
     except BrokenPipeError:
-        # Else Python would try again at its exit, and fail.
+        # Otherwise Python would write again at its exit, and fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -30,7 +30,7 @@ SIZES = (
     ("medium", 2, 4096, 16, 0.04),
     ("large", 4, 16384, 64, 0.16),
 )
-"""Name, cores, MB of memory, GB of disk, and a price, so that demand has something to weigh."""
+"""Name, cores, MB of memory, GB of disk and price per hour of each size."""
 
 NODE_STATES = {
     "pending": NodeState.PENDING,
@@ -40,12 +40,12 @@ NODE_STATES = {
 }
 
 PASSED_ON = ("PATH", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""What a node sees of its creator's environment: nothing that could be a secret."""
+"""The environment variables that a node inherits; none of them may hold a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """How the nodes behave; durations are in seconds, None for vanish_after is never."""
+    """How the nodes behave; durations in seconds, `vanish_after` None means never."""
 
     ping_script: str
     boot_delay: float = 0.0
@@ -56,7 +56,7 @@ class NodeSettings:
 
 # libcloud has no types, and its classes are Any to the checker.
 class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
-    """Nodes as processes; all state is in the directory, so any number of drivers may share it."""
+    """Nodes as processes; all state is in the directory, which several drivers may share."""
 
     name = "Processes on this machine"
     website = "https://libcloud.apache.org/"
@@ -71,7 +71,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         self.connection = None
 
     def list_nodes(self) -> list[Node]:
-        """Every node in every state; those that ended a minute ago are listed no more."""
+        """Every node in every state, but for those that ended over ENDED_SHOWN seconds ago."""
         self.state.drop_old_attempts()
         nodes = []
         for entry in self.state.all():
@@ -81,7 +81,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
                 self.state.forget(entry)
                 continue
             node = self._node(entry)
-            if entry.path.exists():  # Else it vanished while it was read.
+            if entry.path.exists():  # Otherwise it vanished while we read it.
                 nodes.append(node)
         return nodes
 
@@ -115,7 +115,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         ex_client_token: str = "",
         **_ignored: object,
     ) -> Node:
-        """Start a node, once per client token: the same token again gives the same node."""
+        """Start a node, or give the one that an earlier call with this token started."""
         token = ex_client_token or os.urandom(16).hex()
         node_id = f"local-{hashlib.sha256(token.encode()).hexdigest()[:20]}"
         with self.state.creating():
@@ -128,7 +128,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
             return self._node(entry)
 
     def destroy_node(self, node: Node) -> bool:
-        """True when its process is dead; False when it still dies."""
+        """End the node's process; False when it has not ended within the time limits."""
         entry = self.state.find(node.id)
         if entry is None:
             raise BaseHTTPError(404, f"there is no node {node.id}")
@@ -140,7 +140,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         return True
 
     def ex_set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
-        """Put tags on a node, beside those that it bears."""
+        """Add tags to a node and keep its others."""
         with self.state.creating():
             entry = self.state.find(node_id)
             if entry is None or entry.ended_at() is not None:
@@ -168,12 +168,12 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         if entry is None:
             raise CloudError(f"create {name}: its process did not start (exit code {code})")
         if code == local_node.REFUSED:
-            # An earlier call with this token was killed after it had launched the node.
+            # An earlier call with this token was killed after it had started the node.
             shutil.rmtree(attempt, ignore_errors=True)
         return entry
 
     def _launch(self, attempt: Path) -> int:
-        """Run the node's script; it has forked away and taken its place when this returns."""
+        """Run the node's script, which returns once its fork is in place; gives its exit code."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         with open(os.open(attempt / local_node.LOG, flags, 0o600), "wb") as log:
             return subprocess.run(
@@ -189,17 +189,17 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
             ).returncode
 
     def _notice_end(self, entry: NodeDir) -> None:
-        """Note the end of a node whose process is dead, by whatever hand."""
+        """Note the end of a node whose process is dead, whoever killed it."""
         process = entry.process()
         if process is None or process.alive or not entry.path.exists():
             return
         try:
             entry.mark_ended(self.clock.wall())
         except FileNotFoundError:
-            return  # Taken out of the listing meanwhile: it vanished, or another thread did it.
+            return  # The node vanished meanwhile, or another thread removed it.
 
     def _node(self, entry: NodeDir) -> Node:
-        """What libcloud shows; a malformed node lacks what can't be read."""
+        """The node as libcloud's class, without the fields that can't be read."""
         try:
             meta = entry.meta()
         except (OSError, ValueError):

@@ -1,12 +1,12 @@
 """A node of the `local` cloud: a small process that boots, pings, works, and can vanish.
 
-Run as a script of its own, `python -I -S local_node.py ATTEMPT`, with the standard library
-alone, so that a node costs little memory and starts at once. It forks away from whoever created
-it, and outlives it.
+It runs as a script of its own, `python -I -S local_node.py ATTEMPT`, and uses only the standard
+library, so that a node needs little memory and starts at once. It forks away from its creator
+and outlives it.
 
-The directory ATTEMPT holds meta.json and user-data. The process writes who it is into it and
-then renames it to its place among the nodes: a node is listed if and only if its process once
-ran, whoever was killed meanwhile (SAFETY.md R2).
+The directory ATTEMPT holds meta.json and user-data. The process writes its identity there and
+then renames the directory to its place among the nodes. So a node is listed if and only if its
+process once ran, even if its creator was killed meanwhile (SAFETY.md R2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_USE, VANISHED, GONE = "first-use", "vanished", "gone"
 
 STARTED, REFUSED = 0, 3
 PING_LIMIT = 100.0
-"""Seconds for one run of the ping script, whose own limits end it sooner."""
+"""Seconds for one run of the ping script; its own limits normally end it sooner."""
 HOOK = f"""\
 #!/bin/sh
 cd "${{0%/*}}" || exit 1
@@ -35,13 +35,14 @@ case $1 in
     resume) rm -f {NO_WORK} ;;
 esac
 """
-"""The node's drain hook: the worker begins nothing while NO_WORK is there (SAFETY.md D12)."""
+"""The node's drain hook; the worker starts no work while the file NO_WORK exists
+(SAFETY.md D12)."""
 
 
 def write_atomic(path: Path, content: object) -> None:
-    """Put `content` there as JSON, whole or not at all, for this user's eyes only."""
+    """Write `content` as JSON, completely or not at all, readable by this user only."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    # What a process of this number left there, or somebody planted.
+    # A dead process with this pid may have left a draft, or somebody may have planted one.
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -52,14 +53,14 @@ def write_atomic(path: Path, content: object) -> None:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from any other; a pid means nothing beyond it."""
+    """The id of this boot of the machine; pids are only comparable within one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def process_stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time (clock ticks since boot) of a process, None if there is none.
+    """State letter and start time (clock ticks since boot) of a process; None if there is none.
 
-    Fields 3 and 22 of /proc/PID/stat (proc(5)); the name before them may hold anything.
+    Reads fields 3 and 22 of /proc/PID/stat (proc(5)); the name before them may hold any character.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -96,14 +97,14 @@ class LocalNode:
         self.last_said = ""
 
     def _vanish_at(self) -> float | None:
-        """Epoch seconds from which a busy node may vanish; None: never."""
+        """Epoch seconds from which a busy node may vanish; None means never."""
         after = self.settings["vanish_after"]
         if after is None:
             return None
         return float((self.root / FIRST_USE).read_text(encoding="ascii")) + float(after)
 
     def run(self) -> None:
-        """Boot, then ping until the node's directory is taken away."""
+        """Boot, then ping until the node's directory is removed."""
         time.sleep(float(self.settings["boot_delay"]))
         hook = self.home / DRAIN_HOOK
         hook.write_text(HOOK, encoding="ascii")
@@ -121,8 +122,8 @@ class LocalNode:
     def worker_state(self, age: float) -> str:
         """Busy for work_for seconds, then idle for half as long, and so on, until it drains.
 
-        What it does is on the disk before it looks whether it shall: the hook looks the other way
-        round.
+        The worker writes BUSY before it checks NO_WORK; the drain hook writes NO_WORK before it
+        checks BUSY. So at least one of them sees the other.
         """
         work_for = float(self.settings["work_for"])
         busy = self.home / BUSY
@@ -137,7 +138,7 @@ class LocalNode:
         return "busy"
 
     def ping(self, worker_state: str) -> bool:
-        """Run the shipped script; what it complains of goes to the log once."""
+        """Run the shipped script; True when it succeeded. Repeated messages are logged once."""
         try:
             done = subprocess.run(
                 [*self.command, "--worker-state", worker_state],
@@ -158,7 +159,10 @@ class LocalNode:
         return worked
 
     def vanish_if_due(self) -> None:
-        """Die unseen: out of the listing, no goodbye. Once per cloud, by an exclusive marker."""
+        """Leave the listing and kill the process group, without a notice.
+
+        An exclusive marker file makes sure that only one node per cloud does so.
+        """
         if self.vanish_at is None or time.time() < self.vanish_at:
             return
         self.vanish_at = None
@@ -175,7 +179,10 @@ class LocalNode:
 
 
 def settle_in(attempt: Path) -> Path:
-    """Say who we are and take the node's place; FileExistsError when another attempt has it."""
+    """Write this process's identity and move the directory to the node's place.
+
+    Raises FileExistsError when another attempt has the place.
+    """
     meta = json.loads((attempt / META).read_text(encoding="utf-8"))
     seen = process_stat(os.getpid())
     start = None if seen is None else seen[1]
@@ -191,7 +198,7 @@ def settle_in(attempt: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Fork the node away; the code says whether it took its place."""
+    """Fork the node; gives STARTED when it took its place, else REFUSED."""
     attempt = Path(arguments[1])
     reader, writer = os.pipe()
     if os.fork() != 0:

@@ -1,9 +1,9 @@
-"""The state directory of a `local` cloud: which nodes there are, and which still run.
+"""The state directory of a `local` cloud: its nodes and their processes.
 
 lock            held while a node is created
 first-use       epoch seconds of the first create; vanish_after counts from it
 vanished        the id of the node that vanished
-next-address    how many addresses were given out
+next-address    the number of addresses given out
 nodes/ID/       meta.json, process.json, user-data (0600), log, stopping, ended.json
 nodes/.new-*/   a node that has not started yet, or never will
 gone/ID         nodes no longer listed; an id is never used again
@@ -48,15 +48,15 @@ NODE_ID = re.compile(r"local-[0-9a-f]{20}\Z")
 FIRST_ADDRESS = IPv4Address("127.0.0.2")
 ADDRESSES = 1 << 22
 ENDED_SHOWN = 60.0
-"""Seconds that a terminated node is still listed, as clouds do."""
+"""Seconds for which a terminated node stays listed, as in real clouds."""
 ATTEMPT_KEPT = 120.0
-"""Seconds after which a directory of a node that never started is swept away."""
+"""Seconds after which the directory of a node that never started is removed."""
 TERM_PATIENCE, KILL_PATIENCE = 1.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that can't be mistaken for a later one that was given the same pid."""
+    """A process's identity, which a later process with the same pid can't match."""
 
     pid: int
     start: int
@@ -64,14 +64,17 @@ class ProcessIdentity:
 
     @property
     def alive(self) -> bool:
-        """It runs; a zombie does not."""
+        """Whether it runs; a zombie does not."""
         if self.boot_id != boot_id():
             return False
         seen = process_stat(self.pid)
         return seen is not None and seen[0] not in "ZXx" and seen[1] == self.start
 
     def end(self) -> bool:
-        """End it and its process group, politely first; True when it is dead. Bounded in time."""
+        """End its process group with SIGTERM, then SIGKILL; True when it is dead.
+
+        Takes TERM_PATIENCE + KILL_PATIENCE seconds at most.
+        """
         for number, patience in (
             (signal.SIGTERM, TERM_PATIENCE),
             (signal.SIGKILL, KILL_PATIENCE),
@@ -97,19 +100,19 @@ class NodeDir:
         return self.path.name
 
     def meta(self) -> dict[str, Any]:
-        """Name, size, tags and so on, as at the create; raises ValueError when malformed."""
+        """The content of meta.json (name, size, tags, ...); raises ValueError when malformed."""
         meta = json.loads((self.path / META).read_text(encoding="utf-8"))
         if not isinstance(meta, dict):
             raise ValueError("meta.json holds no object")
         return meta
 
     def change_tags(self, tags: Mapping[str, str]) -> None:
-        """Add these to its tags."""
+        """Add these tags and keep the others."""
         meta = self.meta()
         write_atomic(self.path / META, {**meta, "tags": {**meta.get("tags", {}), **tags}})
 
     def process(self) -> ProcessIdentity | None:
-        """Who the node is, as far as it said; None when that can't be read."""
+        """The node's process, from process.json; None when that can't be read."""
         try:
             said = json.loads((self.path / PROCESS).read_text(encoding="utf-8"))
             return ProcessIdentity(int(said["pid"]), int(said["start"]), str(said["boot_id"]))
@@ -117,7 +120,7 @@ class NodeDir:
             return None
 
     def ended_at(self) -> float | None:
-        """Epoch seconds of the first sight of its end."""
+        """Epoch seconds when its end was first noticed; None while it has not been."""
         try:
             said = json.loads((self.path / ENDED).read_text(encoding="utf-8"))
             return float(said["at"])
@@ -133,14 +136,14 @@ class NodeDir:
         os.close(os.open(self.path / STOPPING, flags, 0o600))
 
     def mark_ended(self, at: float) -> None:
-        """Note the end once, and forget the secret."""
+        """Note the end, only once, and delete the user data with its secret."""
         if self.ended_at() is None:
             write_atomic(self.path / ENDED, {"at": at})
         (self.path / USER_DATA).unlink(missing_ok=True)
 
 
 class StateDir:
-    """A local cloud's directory, made when it is not there."""
+    """A local cloud's directory, created when it does not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -151,7 +154,10 @@ class StateDir:
 
     @contextmanager
     def creating(self) -> Iterator[None]:
-        """One create at a time, over threads and processes; a killed holder lets go."""
+        """A lock over threads and processes for one create at a time.
+
+        The kernel releases it when its holder is killed.
+        """
         descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -160,13 +166,13 @@ class StateDir:
             os.close(descriptor)
 
     def note_first_use(self) -> None:
-        """Start the clock of vanish_after, at the first create only. Under `creating`."""
+        """Note the time of the first create, for vanish_after. Call under `creating`."""
         path = self.root / FIRST_USE
         if not path.exists():
             write_atomic(path, time.time())
 
     def new_address(self) -> str:
-        """An address of 127/8 that no node had before, until they run out. Under `creating`."""
+        """The next address of 127/8, reused only when all were given out. Call under `creating`."""
         path = self.root / NEXT_ADDRESS
         given = int(path.read_text(encoding="ascii")) if path.exists() else 0
         write_atomic(path, given + 1)
@@ -201,7 +207,7 @@ class StateDir:
             os.rename(node.path, self.gone / node.id)
 
     def drop_old_attempts(self) -> None:
-        """Remove what killed creates left, secrets and all, when it is too old to start."""
+        """Remove the directories of killed creates, with their secrets, after ATTEMPT_KEPT."""
         for attempt in self.attempts():
             with suppress(FileNotFoundError):
                 age = time.time() - attempt.path.stat().st_mtime

@@ -1,4 +1,4 @@
-"""Our tags on a node, by the names that every cloud shows them under (SAFETY.md U5, U11)."""
+"""The names of our tags on a node, the same in every cloud (SAFETY.md U5, U11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE_TAG = "nodemanager-size"
 
 
 def tags_for(tags: Tags) -> dict[str, str]:
-    """Our tags as a node bears them, without those that are None."""
+    """Our tags as a dictionary, without those that are None."""
     given = {
         POOL_TAG: tags.pool,
         RECORD_TAG: tags.record,
@@ -24,7 +24,7 @@ def tags_for(tags: Tags) -> dict[str, str]:
 
 
 def tags_from(tags: Mapping[str, str]) -> Tags:
-    """Our tags out of all that a node bears."""
+    """Our tags among all tags of a node."""
     return Tags(
         pool=tags.get(POOL_TAG),
         record=tags.get(RECORD_TAG),

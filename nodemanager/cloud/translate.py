@@ -1,4 +1,4 @@
-"""What a cloud library's exception means to us: one translation for every adapter."""
+"""The translation of a cloud library's exceptions to ours, the same for every adapter."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from libcloud.common.types import InvalidCredsError, LibcloudError
 from nodemanager.errors import BadRequest, CloudError, Throttled, Unauthorized
 
 REFUSED = frozenset({400, 404, 405, 406, 410, 411, 413, 414, 415, 422})
-"""Statuses by which a server says that it did nothing. 408 and 409 do not say so."""
+"""HTTP statuses that mean that the server did nothing; 408 and 409 don't mean that."""
 
 _QUERY = re.compile(r"\?[^\s'\"<>)\]]*")
 _LONGEST = 300
 
 
 def translate(error: Exception, doing: str, secrets: Iterable[str] = ()) -> CloudError:
-    """The error of ours for what a library raised while `doing` something.
+    """The CloudError for an exception that a library raised while `doing` something.
 
-    Time-outs, cut connections, 5xx and whatever is not known are a plain CloudError, which is
+    Time-outs, cut connections, 5xx and all unknown errors become a plain CloudError, which is
     not definite: the request may have taken effect (SAFETY.md U6). `secrets` never appear in
     the text, neither plain nor in base64; nor does any URL's query, since libcloud sends user
     data and signatures there.
@@ -42,7 +42,7 @@ def translate(error: Exception, doing: str, secrets: Iterable[str] = ()) -> Clou
 
 
 def http_status(error: Exception) -> int | None:
-    """The HTTP status that a library's exception carries, wherever it keeps it."""
+    """The HTTP status of a library's exception; None where it carries none."""
     response = getattr(error, "response", None)
     for value in (
         getattr(error, "http_code", None),
@@ -55,12 +55,12 @@ def http_status(error: Exception) -> int | None:
 
 
 def retry_after(error: Exception) -> float | None:
-    """The seconds that the server asked us to wait; libcloud's 0 means that it named none."""
+    """The seconds that the server asked us to wait; None where it named none (libcloud's 0)."""
     headers = getattr(error, "headers", None)
     named = headers.get("retry-after") if isinstance(headers, dict) else None
     for value in (getattr(error, "retry_after", None), named):
         try:
-            # None, and whatever else is no number, is the TypeError below.
+            # None and other values that are no number raise the TypeError below.
             seconds = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             continue
@@ -70,7 +70,7 @@ def retry_after(error: Exception) -> float | None:
 
 
 def describe(error: Exception, secrets: Iterable[str] = ()) -> str:
-    """One line for the log: the error's kind and its text, without what must stay secret."""
+    """One line for the log: the error's class and its text without secrets."""
     said = error.value if isinstance(error, LibcloudError) else error
     text = without_secrets(" ".join(str(said).split()), secrets)
     kind = type(error).__name__
@@ -89,6 +89,6 @@ def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def tells_secrets(error: Exception, secrets: Iterable[str] = ()) -> bool:
-    """The exception's own text can't be shown, so it may not be chained into a traceback."""
+    """Whether the exception's text contains a secret; then no traceback may show it."""
     text = str(error)
     return without_secrets(text, secrets) != text

@@ -1,4 +1,4 @@
-"""The configuration file: read by `load`, laid out by `show`, compared by `diff`."""
+"""The configuration file: `load` reads it, `show` lists it, `diff` compares two."""
 
 from nodemanager.config.settings import Accepts, Config, check_keys, load, located, pool_name_of
 from nodemanager.config.values import (

@@ -1,4 +1,4 @@
-"""What two options say together (SAFETY.md S1): refused, or read the safe way with a warning."""
+"""Contradictions between options: refused, or adjusted to the safe side with a warning (S1)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from nodemanager.hosts import is_loopback, is_wildcard
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
 NEAR_PROVIDERS = frozenset({"", "local", "dummy"})
-"""Clouds whose nodes, if they are any, run on this machine."""
+"""Clouds whose nodes run on this machine, if they have any."""
 PING_HOST = ("Cloud Create", "ping_host")
 SERVICE_LOGS = Path("/var/log/nodemanager")
-"""The units' LogsDirectory: all else is read-only to them, but for the state."""
+"""The units' LogsDirectory; apart from it they can only write to the state directory."""
 STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
-"""EC2's filters by state; its adapter takes them out of [Cloud List] (T5)."""
+"""EC2's filters by state, which its adapter drops from [Cloud List] (T5)."""
 
 LARGEST_VOLUME_MB = 16_384_000
-"""At a GiB to each thousand MB, as the EC2 adapter orders scratch volumes."""
+"""The largest EC2 volume; the EC2 adapter orders one GiB for each thousand MB of scratch."""
 
 
 def check_all(draft: Draft) -> None:
-    """Tell every contradiction, and put the values in place that are in force."""
+    """Report every contradiction, and replace adjusted values in the draft."""
     _limits(draft)
     _polls(draft)
     _freshness(draft)
@@ -89,7 +89,7 @@ def _freshness(draft: Draft) -> None:
         fresh = window / 2
         _adjust(draft, place, cause, fresh, "{other} is not above {one}")
     if fresh is not None and longest is not None and fresh < FRESH_POLLS * longest[1]:
-        in_force = f"polls are fresh for {kinds.show_number(fresh)} s by {{one}}"
+        in_force = f"by {{one}} polls are fresh for {kinds.show_number(fresh)} s"
         needed = kinds.show_number(FRESH_POLLS * longest[1])
         draft.report.clash(
             cause, longest[0], f"{in_force}, which is below two polls of {{other}} ({needed} s)"
@@ -173,7 +173,7 @@ def _ping_host(draft: Draft) -> Endpoint | None:
 
 
 def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
-    """Warn when nodes are told https and the registry that other machines reach has no TLS."""
+    """Warn when nodes must ping by https and the registry on a public address has no TLS."""
     listen: Listen | None = draft.value("Registry", "listen")
     if ping is None or ping.is_plain or listen is None or is_loopback(listen.host):
         return
@@ -183,14 +183,14 @@ def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
         draft.report.clash(
             draft.places[PING_HOST],
             draft.place("Registry", "listen"),
-            "nodes ping https by {one}, and {other} answers plain http: set [Registry] tls_cert "
+            "by {one} nodes ping https, but {other} answers plain http: set [Registry] tls_cert "
             "and tls_key, or put a TLS proxy in front of it",
             refuse=False,
         )
 
 
 def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
-    """Warn when the nodes of a remote cloud are told to ping a place they can't, or shouldn't."""
+    """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
     provider = draft.value("Cloud", "provider")
     if provider is None or provider in NEAR_PROVIDERS or _is_wrong(draft, *PING_HOST):
         return
@@ -205,7 +205,7 @@ def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
 
 
 def _ping_target(draft: Draft, ping: Endpoint | None) -> tuple[Place | None, bool, bool]:
-    """The option that says where nodes ping, whether that is loopback, whether it is plain."""
+    """The option that sets where nodes ping; whether that is loopback; whether it is plain http."""
     if ping is not None:
         return draft.places[PING_HOST], ping.is_loopback, ping.is_plain
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
@@ -230,7 +230,7 @@ def _servers(draft: Draft) -> None:
     if port is not None and address is not None and not is_loopback(address):
         draft.report.warn(
             draft.place("Manage", "address"),
-            "the management server has no TLS, so its token can be read on the way",
+            "the management server has no TLS, so others on the network can read its token",
         )
     if listen is None or port is None or address is None:
         return
@@ -239,7 +239,7 @@ def _servers(draft: Draft) -> None:
         draft.report.clash(
             draft.place("Manage", "port"),
             draft.place("Registry", "listen"),
-            "{one} and {other} are one port",
+            "{one} and {other} use the same port",
         )
 
 
@@ -251,7 +251,7 @@ def _prices(draft: Draft) -> None:
             draft.report.clash(
                 draft.place(f"Size {size.name}", "price"),
                 draft.place("Daemon", "max_total_price"),
-                "{one} means that nobody knows the price, so {other} never lets it boot",
+                "{one} means that the price is unknown, so {other} never lets it boot",
                 refuse=False,
             )
 
@@ -263,13 +263,14 @@ def _scratch(draft: Draft) -> None:
         place = draft.place(f"Size {size.name}", "scratch")
         if size.scratch_mb < 1000:
             meant = size.scratch_mb * 1000
-            draft.report.warn(place, f"is in MB, so that it is next to none; for GB write {meant}")
+            draft.report.warn(place, f"is in MB, so this is almost nothing; for GB write {meant}")
         elif draft.value("Cloud", "provider") == "ec2" and size.scratch_mb > LARGEST_VOLUME_MB:
-            draft.report.warn(place, "is more than an EC2 volume can have; the largest is ordered")
+            draft.report.warn(place, "exceeds EC2's largest volume, which is ordered instead")
 
 
 def _demand(draft: Draft) -> None:
-    """The forerunner's files rest on its queues, which are not asked any more."""
+    """Warn when nothing asks for nodes: Arvados Node Manager's files relied on queues that we
+    don't ask."""
     if draft.value("Cloud", "provider") in ("", "dummy"):
         return
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
@@ -288,7 +289,7 @@ def _log_file(draft: Draft) -> None:
     draft.report.warn(
         draft.place("Logging", "file"),
         f"there is no folder {file.parent}, and nodemanager does not start without it; as a "
-        f"service it can write to {SERVICE_LOGS} alone",
+        f"service it can only write to {SERVICE_LOGS}",
     )
 
 
@@ -297,7 +298,7 @@ def _state_filters(draft: Draft) -> None:
         if key in STATE_FILTERS:
             draft.report.warn(
                 draft.places["Cloud List", key],
-                "taken out: nodes are listed in every state, or a stopped one would seem gone",
+                "ignored: nodes are listed in every state, since a stopped one would seem gone",
             )
 
 
@@ -305,7 +306,7 @@ def _adjust(draft: Draft, what: Place, other: Place, value: float, why: str) -> 
     key = (what.section, what.option)
     draft.values[key] = value
     draft.places[key] = replace(what, adjusted=True)
-    in_force = f"; in force is {what.option} = {kinds.show_number(value)}"
+    in_force = f"; using {what.option} = {kinds.show_number(value)}"
     draft.report.clash(what, other, why + in_force, refuse=False)
 
 
@@ -318,12 +319,12 @@ def _longest_poll(draft: Draft) -> tuple[Place, float] | None:
 
 
 def _poll_place(draft: Draft, name: str) -> Place:
-    """The option that sets this poll: itself, or the poll_time it follows."""
+    """The option that sets this poll's time: its own, or else poll_time."""
     return draft.place("Daemon", name if draft.is_set("Daemon", name) else "poll_time")
 
 
 def _is_wrong(draft: Draft, section: str, option: str) -> bool:
-    """Set, and without a value: a complaint was made already."""
+    """Whether the file sets it to a bad value, which was reported already."""
     place = draft.places.get((section, option))
     return (
         place is not None

@@ -34,8 +34,9 @@ class Daemon:
     pool: str = option(
         kinds.pool_name(),
         Derived("the file's name without .cfg or .ini", lambda draft: draft.pool_from_name),
-        """What this manager serves. Its claims, tags, state and counts carry this name, and it
-        leaves the nodes and records of other pools alone. Never rename a pool that has nodes.""",
+        """The name of the pool that this manager serves. Its claims, tags, state and counts carry
+        this name, and it leaves the nodes and records of other pools alone. Never rename a pool
+        that has nodes.""",
     )
     min_nodes: int = option(
         kinds.whole(0, unit="nodes"),
@@ -54,47 +55,47 @@ class Daemon:
     max_total_price: float = option(
         kinds.number(least=0, unit="price per hour"),
         "0",
-        """Boot nothing that would take the price of all nodes together above this. 0 is no cap.
-        With a cap, a size of unknown price is not booted: set [Size NAME] price.""",
+        """Never let the price of all nodes together exceed this; boot no node that would. 0 is no
+        cap. With a cap, no size of unknown price is booted: set [Size NAME] price.""",
         reload=True,
         decides=Decides(),
     )
     poll_time: float = option(
         kinds.duration(),
         "60",
-        "How often the cloud, the records and the demand are asked.",
+        "How often the cloud, the records and the demand are polled.",
         reload=True,
     )
     cloudlist_poll_time: float = option(
         kinds.duration(),
         Derived("poll_time", _poll_time, or_zero=True),
-        "How often the cloud is asked for its nodes.",
+        "How often the cloud's nodes are listed.",
         reload=True,
     )
     nodelist_poll_time: float = option(
         kinds.duration(),
         Derived("poll_time", _poll_time, or_zero=True),
-        "How often the record store is asked for its records.",
+        "How often the store's records are listed.",
         reload=True,
     )
     wishlist_poll_time: float = option(
         kinds.duration(),
         Derived("poll_time", _poll_time, or_zero=True),
-        "How often the demand is asked for.",
+        "How often the demand is polled.",
         reload=True,
     )
     max_poll_time: float = option(
         kinds.duration(),
         Derived("300, or the longest poll time where that is longer", _max_poll_time),
-        "A poll that fails is tried again later and later, but never later than this.",
+        "Failed polls are repeated after ever longer waits, of at most this time.",
         reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
     poll_stale_after: float = option(
         kinds.duration(),
         "600",
-        """An answer older than this is no ground to boot, destroy or free anything. At least two
-        polls; below node_stale_after, of which it is half where the file says otherwise.""",
+        """Nothing is booted, destroyed or freed because of an answer older than this. Must be at
+        least two polls, and below node_stale_after: otherwise half of that is used.""",
         reload=True,
         decides=Decides(),
     )
@@ -108,30 +109,30 @@ class Daemon:
     node_stale_after: float = option(
         kinds.duration(longest=None),
         "7200",
-        """The stale window: the slot of a record is given back only when its node is gone and the
-        record has been quiet for strictly longer than this. A listed node that has been silent for
-        longer, while the record store answered, is shut down.""",
+        """The stale window: a record's slot is freed only when its node is gone and the record has
+        been quiet for strictly longer than this. A listed node that has been silent for longer,
+        while the record store answered, is shut down.""",
         reload=True,
         decides=Decides(),
     )
     consecutive_idle_count: int = option(
         kinds.whole(1, unit="record listings"),
         "2",
-        "A node is shut down for being idle only when this many listings in a row show it idle.",
+        "An idle node is shut down only when this many record listings in a row show it idle.",
         reload=True,
         decides=Decides(),
     )
     node_mem_scaling: float = option(
         kinds.number(above=0, most=1),
         "0.95",
-        "The part of a size's memory that jobs can really use.",
+        "The fraction of a size's memory that jobs can use.",
         reload=True,
         decides=Decides(),
     )
     watchdog: float = option(
         kinds.duration(),
         "600",
-        "The daemon ends itself, to be started again, when a part of it is stuck for this long.",
+        "The daemon ends, for systemd to restart it, when a part of it is stuck for this long.",
     )
     certs_file: Path | None = option(
         kinds.optional(kinds.path()),
@@ -141,41 +142,44 @@ class Daemon:
     dispatcher: Dispatcher | None = option(
         kinds.optional(kinds.choice(Dispatcher)),
         "",
-        "Accepted for old files. Slurm is not asked yet.",
-        no_effect="Slurm is not asked: nodes are not drained through it before they are shut "
-        "down, and whether a node is busy is known from its own pings alone",
+        "Accepted for old files. nodemanager does not query Slurm yet.",
+        no_effect="nodemanager does not query Slurm: it does not drain nodes through it before "
+        "their shut-down, and only a node's own pings tell whether it is busy",
         no_effect_unless=("",),
     )
     wishlist_command: tuple[str, ...] | None = option(
         kinds.optional(kinds.command()),
         "",
         """A command that prints the demand, one JSON object a line: id, cores, ram_mb, scratch_mb,
-        count, preemptible, instance_type. When it fails, that poll failed; it is no empty
-        queue. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR
-        and SLURM_* alone; "/usr/bin/env NAME=VALUE COMMAND" gives it more.""",
+        count, preemptible, instance_type. When the command fails, the poll has failed; that does
+        not mean an empty queue. The command gets only these environment variables: PATH, HOME,
+        USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR and SLURM_*. Write "/usr/bin/env NAME=VALUE
+        COMMAND" to give it more.""",
     )
     state_dir: Path = option(
         kinds.path(),
         Derived("$STATE_DIRECTORY (set by systemd), else /var/lib/nodemanager/POOL", _state_dir),
-        "Where the lock, the tokens that were made and the embedded registry are kept.",
+        "The directory for the lock, generated tokens and the embedded registry.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manage:
     """The management server over TCP, in plain HTTP: status and metrics for browsers and
-    Prometheus, commands from other machines. Commands on this machine need none of it: they go
-    over a Unix socket that is always there."""
+    Prometheus, commands from other machines. Commands on this machine don't need it: they use a
+    Unix socket, which is always there."""
 
-    address: str = option(kinds.text(), "127.0.0.1", "The address it serves on.")
+    address: str = option(kinds.text(), "127.0.0.1", "The address that it listens on.")
     port: int | None = option(
-        kinds.port_or_off(), "-1", "The port it serves on. -1 serves none; 0 takes a free port."
+        kinds.port_or_off(),
+        "-1",
+        "The port that it listens on. -1 means none; 0 takes a free port.",
     )
     management_token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",
-        """Who bears it may see and change everything over TCP. When it is blank, one is made at the
-        first start and kept in the state directory.""",
+        """The token with which clients may see and change everything over TCP. When it is blank,
+        the first start makes one and keeps it in the state directory.""",
         name="ManagementToken",
     )
 
@@ -185,7 +189,7 @@ class Logging:
     """The log. Any other key here is the name of a logger, and its value that logger's level."""
 
     file: Path = option(
-        kinds.path(), "/dev/stderr", "Where to; reopened when it was rotated.", name="file"
+        kinds.path(), "/dev/stderr", "The log file; reopened after it was rotated.", name="file"
     )
     level: LogLevel = option(
         kinds.log_level(), "INFO", "INFO shows every decision; WARNING hides them."

@@ -1,8 +1,8 @@
-"""The options that decisions are taken by, and the fields of core's Settings that they fill.
+"""The options that decisions depend on, and the fields of core's Settings that they fill.
 
-The sections declare them, for the daemon that starts on a file and for a replay that asks what
-another value would have given. A replay reads `Section.option=value` by the same declarations, and
-holds the result against the same contradictions (S1), as a line of a file.
+The sections declare them, both for a daemon that starts from a file and for a replay that tries
+other values. A replay reads `Section.option=value` by the same declarations as a line of a file,
+and checks the result for the same contradictions (S1).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from nodemanager.config.settings import Config
 from nodemanager.core.settings import Settings
 from nodemanager.errors import ConfigError
 
-ELSEWHERE = "no decision rests on it"
-AS_RECORDED = "that is as recorded"
+ELSEWHERE = "no decision depends on it"
+AS_RECORDED = "it stays as recorded"
 
 DECIDING = tuple(one for each in SECTIONS for one in each.options if one.decides is not None)
 VARIABLE = tuple(one for one in DECIDING if one.deciding.fixed is None)
 
 
 def fields_of(config: Config) -> dict[str, Any]:
-    """The fields of Settings that the configuration gives; visible_after is left out when blank."""
+    """The fields of Settings that the configuration gives; without visible_after when blank."""
     sections = {each.name: getattr(config, each.attribute) for each in SECTIONS}
     values = [(one, getattr(sections[one.section], one.attribute)) for one in DECIDING]
     return {one.field: one.deciding.to_field(value) for one, value in values if value is not None}
@@ -44,14 +44,14 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Variation:
-    """Other settings: `changes` by field of Settings, `warnings` of what was adjusted (S1)."""
+    """Other settings: `changes` by field of Settings, and `warnings` about adjustments (S1)."""
 
     changes: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
 
 def find(name: str) -> Option | None:
-    """The option that a replay can vary by this name, with or without its section."""
+    """The option of this name, with or without its section, if a replay can vary it."""
     section, _, option = name.rpartition(".")
     return next(
         (
@@ -70,10 +70,10 @@ def varied(
     poll_s: float | None = None,
     source: str = "--set",
 ) -> Variation:
-    """What each `[Section.]option=value` of `given` makes of `settings`.
+    """The changes to `settings` that each `[Section.]option=value` of `given` makes.
 
-    `poll_s` is the usual time between polls, where it is known. Raises ConfigError with every
-    problem, each as `SOURCE:NUMBER: [Section] option = value: what is wrong`.
+    `poll_s` is the usual time between polls in seconds, where it is known. Raises ConfigError with
+    every problem, each as `SOURCE:NUMBER: [Section] option = value: what is wrong`.
     """
     report = Report(Path(source), unset="as recorded")
     ini = _as_file(given, report)
@@ -97,7 +97,7 @@ def varied(
 
 
 def _as_file(given: Sequence[str], report: Report) -> IniFile:
-    """As though each were a line of a file, under its section."""
+    """The texts as though each were a line of a file, under its section."""
     sections: dict[str, list[Entry]] = {}
     lines: dict[str, int] = {}
     for number, text in enumerate(given, start=1):
@@ -119,7 +119,7 @@ def _as_file(given: Sequence[str], report: Report) -> IniFile:
 
 
 def _section_of(option: str) -> str | None:
-    """Where an option is that was named without its section: one that can vary goes first."""
+    """The section of an option named without one; prefers an option that a replay can vary."""
     found = find(option)
     if found is not None:
         return found.section
@@ -127,7 +127,7 @@ def _section_of(option: str) -> str | None:
 
 
 def _refuse_others(draft: Draft) -> None:
-    """What is an option, and none that a replay can give another value."""
+    """Report every given option that a replay can't vary."""
     variable = {(one.section, one.name): one for one in VARIABLE}
     why = {(one.section, one.name): one.deciding.fixed for one in DECIDING}
     why |= {("Daemon", name): AS_POLLED for name in ("poll_time", *POLLS)}
@@ -155,7 +155,7 @@ def _refuse_others(draft: Draft) -> None:
 
 
 def _fill_in(draft: Draft, settings: Settings, poll_s: float | None) -> None:
-    """What was not given is as recorded."""
+    """Set every option that was not given to its recorded value."""
     for one in DECIDING:
         key = (one.section, one.name)
         place = draft.places[key]
@@ -164,12 +164,12 @@ def _fill_in(draft: Draft, settings: Settings, poll_s: float | None) -> None:
             draft.values[key] = value
             written = "" if value is None else one.kind.show(value)
             draft.places[key] = dataclasses.replace(place, written=written)
-    # The windows that were in force were no contradiction to the polls that were.
+    # The recorded windows did not contradict the recorded polls.
     poll_s = min(poll_s or 0.0, settings.settle, settings.poll_stale_after / 2)
     for name in ("poll_time", *POLLS):
         if draft.place("Daemon", name).line is None:
             shown = kinds.show_number(round(poll_s, 1))
             draft.values["Daemon", name] = poll_s
             draft.places["Daemon", name] = Place("Daemon", name, shown)
-    # How many slots there were is in the recording.
+    # The recording itself has the number of slots.
     draft.values["Registry", "slots"] = None

@@ -1,6 +1,6 @@
-"""doc/options.rst and etc/*.cfg, made from the declarations.
+"""The generator of doc/options.rst and etc/*.cfg from the declarations.
 
-`python -m nodemanager.config.generate` writes them; `--check` exits 1 when one has drifted.
+`python -m nodemanager.config.generate` writes them; `--check` exits 1 when one is out of date.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _PAGE = """\
 Every option
 ============
 
-A file is in INI form. A value ends where a ``#`` or ``;`` with white space before it begins a
-comment; ``%`` is an ordinary character. A duration is in seconds, or written as ``90s``, ``30m``,
-``2h`` or ``1d``. An unknown section or option is an error, and so is one that is written twice.
+A file has the INI format. A ``#`` or ``;`` after white space begins a comment, also after a value;
+``%`` is an ordinary character. A duration is in seconds, or written as ``90s``, ``30m``, ``2h`` or
+``1d``. Unknown sections and options are errors, and so are repeated ones.
 
-A secret, and any key under ``[Cloud Credentials]``, may be written ``NAME_file = PATH``: it is then
-the content of that file, without the newline at its end. A PATH that does not begin with ``/`` is
-looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the configuration
-file. A value that holds white space and then ``#`` or ``;`` can only be given in this way.
+A secret, and any key under ``[Cloud Credentials]``, may be written ``NAME_file = PATH``: its value
+is then the content of that file, without the newline at its end. A PATH that does not begin with
+``/`` is looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the
+configuration file. Only in this way can a value contain ``#`` or ``;`` after white space.
 
 Options that are *read again* take effect when the daemon gets a SIGHUP; the others need a restart.
 
-Where two options contradict each other, the file is refused, or read in the safe way with a warning
-that names the value in force:
+Where two options contradict each other, the file is refused, or a safe value is used, with a
+warning that names it:
 
 * ``node_stale_after`` at or below ``poll_stale_after``: polls are fresh for half of it.
 * ``[Cleaning] settle`` below one poll of the cloud: one poll of the cloud.
@@ -62,14 +62,14 @@ def main(arguments: list[str]) -> int:
 
 
 def generated() -> dict[str, str]:
-    """The content of every generated file, by its path from the root."""
+    """The content of every generated file, by its path relative to the root."""
     files = {f"etc/{sample.name}.cfg": sample_text(sample) for sample in SAMPLES}
     files["doc/options.rst"] = page()
     return files
 
 
 def page() -> str:
-    """doc/options.rst."""
+    """The content of doc/options.rst."""
     parts = [_PAGE]
     for section in SECTIONS:
         parts.append(_title(section.name) + _wrapped(section.doc) + "\n\n")
@@ -82,7 +82,7 @@ def page() -> str:
 
 
 def sample_text(sample: Sample) -> str:
-    """The sample as a file: each option under what its declaration says of it."""
+    """The sample as a file: each option below the help text of its declaration."""
     lines = [*_comment(sample.intro), *_comment("Every option: doc/options.rst.")]
     for part in sample.parts:
         lines += ["", f"[{part.section}]"]

@@ -1,10 +1,10 @@
-"""A file read into sections and options, each with its line, and every mistake of its form.
+"""The parser of INI files: sections and options with their lines, and every format error.
 
-The reading itself is configparser's. It tells neither lines nor more than its first complaint,
-so the two hooks it calls for a section header and for an option's name note the line being read.
+configparser does the reading, but gives no line numbers and stops at some errors. So the two hooks
+that it calls for a section header and for an option's name note the current line.
 
-`%` is an ordinary character. What follows a `#` or `;` with white space before it is a comment,
-in every section; a value that holds such a sequence belongs in a file of its own (NAME_file).
+`%` is an ordinary character. A `#` or `;` after white space begins a comment in every section; a
+value that contains such a sequence must go into a file of its own (NAME_file).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOST_VALUE = re.compile(r"^[^=:]*[=:]\s+[#;]\S")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One `name = value`, as written; `cut` when what follows `=` reads as a comment."""
+    """One `name = value`, as written; `cut` when a comment begins right after the `=`."""
 
     line: int
     name: str
@@ -34,8 +34,11 @@ class Entry:
 
 @dataclass(slots=True)
 class IniFile:
-    """`sections` keep the file's order; `lines` has each header's line. Duplicates are dropped
-    after the first and told of in `problems`, which are (line, text)."""
+    """The content of one file.
+
+    `sections` keep the file's order; `lines` has the line of each section's first header.
+    `problems` are (line, text), such as for a repeated section.
+    """
 
     path: Path
     sections: dict[str, list[Entry]]
@@ -44,7 +47,7 @@ class IniFile:
 
 
 class _Feed:
-    """The lines, and the number of the one that was handed out last."""
+    """The lines for configparser; `at` is the number of the last one that it took."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -58,7 +61,7 @@ class _Feed:
 
 
 class _Headers:
-    """Stands in for configparser's header pattern, and makes every header a section of its own."""
+    """Replaces configparser's header pattern and makes every header a section of its own."""
 
     def __init__(self, feed: _Feed) -> None:
         self._feed = feed
@@ -69,13 +72,13 @@ class _Headers:
         if found is None or found["header"] == _TOP:
             return found
         if found.end() < len(text):
-            self.problems.append((self._feed.at, f"something behind {found[0]}"))
+            self.problems.append((self._feed.at, f"text after {found[0]}"))
         marked = f"[{self._feed.at}{_MARK}{found['header'].strip()}]"
         return configparser.ConfigParser.SECTCRE.match(marked)
 
 
 class _Parser(configparser.RawConfigParser):
-    # A colon inside a name, as in `tag:NAME = VALUE`, is part of it; `name: value` is still read.
+    # A name may contain a colon, as in `tag:NAME = VALUE`; `name: value` still works.
     OPTCRE = re.compile(r"(?P<option>.*?)\s*(?:(?P<vi>=|:(?=\s|$|[^=]*$))\s*(?P<value>.*))$")
 
     def __init__(self, feed: _Feed, headers: _Headers) -> None:
@@ -87,7 +90,7 @@ class _Parser(configparser.RawConfigParser):
             interpolation=None,
         )
         self._feed = feed
-        # It is asked for `match` alone, which _Headers has; typeshed wants a compiled pattern.
+        # configparser only calls its `match`, which _Headers has; typeshed wants a pattern.
         self.SECTCRE = headers  # type: ignore[assignment]
 
     def optionxform(self, optionstr: str) -> str:
@@ -95,7 +98,7 @@ class _Parser(configparser.RawConfigParser):
 
 
 def read(path: Path) -> IniFile:
-    """The file's content. Raises ConfigError only when it can't be read at all."""
+    """The file's content. Raises ConfigError only when the file can't be read at all."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -141,8 +144,8 @@ def _parse(path: Path, lines: list[str], problems: list[tuple[int, str]]) -> Ini
         else:
             found.sections[name] = []
             found.lines[name] = at
-        # Options of a repeated section are judged with those of the first, so that each is
-        # still read once and no mistake in them waits for the next run.
+        # The options of a repeated section join those of the first, so that this run reports
+        # their problems, too.
         found.sections[name] += _entries(parser, marked, lines)
     return found
 

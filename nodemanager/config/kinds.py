@@ -1,4 +1,4 @@
-"""How a written value becomes a typed one, and what is wrong with it when it can't.
+"""The kinds of option values: how each is parsed, shown and described.
 
 A `parse` raises ValueError with the end of the sentence `[Section] option = value: ...`.
 """
@@ -39,7 +39,7 @@ _NO = frozenset({"no", "off", "false", "0"})
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A type of value: what the docs call it, how it is read, how it is written again."""
+    """A kind of value: its name in the docs, its parser, and the function that writes it again."""
 
     doc: str
     parse: Callable[[str], T]
@@ -49,7 +49,7 @@ class Kind(Generic[T]):
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """`; did you mean 'x'?`, or nothing when no known word is near."""
+    """`; did you mean 'x'?`, or an empty text when no known word is similar."""
     lowered = {name.lower(): name for name in reversed(known)}
     near = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return f"; did you mean '{lowered[near[0]]}'?" if near else ""
@@ -99,7 +99,7 @@ def number(
     below: float | None = None,
     unit: str = "",
 ) -> Kind[float]:
-    """A finite decimal number; `above` and `below` leave the bound itself out."""
+    """A finite decimal number; `above` and `below` exclude the bound itself."""
     limits = [
         f"{word} {bound:g}"
         for word, bound in (
@@ -131,7 +131,7 @@ def number(
 
 
 def size(least: int) -> Kind[int]:
-    """Bytes, or with K, M, G behind the number: powers of 1024."""
+    """Bytes, or a number with K, M or G (powers of 1024)."""
 
     def parse(text: str) -> int:
         match = _SIZE.fullmatch(text)
@@ -250,21 +250,21 @@ def pool_name() -> Kind[str]:
 
 
 def hostname_pattern() -> Kind[str]:
-    """A pattern that makes a different host name of every slot."""
+    """A pattern that gives every slot a host name of its own."""
 
     def parse(value: str) -> str:
         if _PATTERN.fullmatch(value) is None:
-            raise ValueError("must hold %(slot_number)d once, like compute%(slot_number)d")
+            raise ValueError("must contain %(slot_number)d once, like compute%(slot_number)d")
         first = value % {"slot_number": 1}
         if _LABEL.fullmatch(first) is None:
-            raise ValueError(f"makes {first!r} of slot 1, which is no host name")
+            raise ValueError(f"gives slot 1 the name {first!r}, which is no host name")
         return value
 
     return Kind("pattern", parse)
 
 
 def command() -> Kind[tuple[str, ...]]:
-    """A command and its arguments, split as a shell would, run without one."""
+    """A command and its arguments, split into words as by a shell; it runs without one."""
 
     def parse(value: str) -> tuple[str, ...]:
         try:
@@ -325,7 +325,7 @@ def endpoint() -> Kind[Endpoint]:
 
 
 def port_or_off() -> Kind[int | None]:
-    """-1 is off, as the forerunner has it; 0 takes any free port."""
+    """A port; -1 is off, as in Arvados Node Manager, and 0 takes any free port."""
     inner = whole(-1, 65535)
 
     def parse(value: str) -> int | None:
@@ -336,16 +336,16 @@ def port_or_off() -> Kind[int | None]:
 
 
 def shutdown_windows() -> Kind[tuple[float, ...]]:
-    """Minutes as written, seconds as read: keep N1, may stop N2, keep N3, ..."""
+    """Lengths in minutes, parsed to seconds: keep for N1, may stop for N2, keep for N3, ..."""
 
     def parse(value: str) -> tuple[float, ...]:
         minutes = []
         for word in value.split(","):
             if _NUMBER.fullmatch(word.strip()) is None or not math.isfinite(float(word)):
-                raise ValueError("write minutes with commas between, like 54, 5, 1")
+                raise ValueError("write minutes separated by commas, like 54, 5, 1")
             minutes.append(float(word))
         if len(minutes) < 2:
-            raise ValueError("needs at least two windows: keep so long, then may stop so long")
+            raise ValueError("needs at least two windows: the time to keep, the time to stop in")
         if min(minutes) < 0:
             raise ValueError("no window can be negative")
         if min(minutes[1::2]) == 0:
@@ -359,7 +359,7 @@ def shutdown_windows() -> Kind[tuple[float, ...]]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Blank is a value of its own: None."""
+    """The same kind, or blank for None."""
 
     def parse(value: str) -> T | None:
         return kind.parse(value) if value else None
@@ -371,7 +371,7 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 
 
 def or_off(kind: Kind[T]) -> Kind[T | None]:
-    """`off` is a value of its own: None."""
+    """The same kind, or `off` for None."""
 
     def parse(value: str) -> T | None:
         return None if value.lower() == "off" else kind.parse(value)
@@ -383,11 +383,11 @@ def or_off(kind: Kind[T]) -> Kind[T | None]:
 
 
 def show_number(value: float) -> str:
-    """As short as it can be read again."""
+    """The shortest text that parses to the same number."""
     return repr(value).removesuffix(".0")
 
 
 def show_size(value: int) -> str:
-    """With the largest unit that leaves a whole number."""
+    """The size with the largest unit that leaves a whole number."""
     unit = next(unit for unit in ("G", "M", "K", "") if value % SIZES[unit] == 0)
     return f"{value // SIZES[unit]}{unit}" if value else "0"

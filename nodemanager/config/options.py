@@ -1,6 +1,6 @@
-"""How an option is declared: once, as a field of its section's dataclass.
+"""The declaration of options, each once, as a field of its section's dataclass.
 
-The declaration feeds the parser, doc/options.rst and the sample files alike, and mypy holds the
+The parser, doc/options.rst and the sample files all use the declaration, and mypy checks the
 field's type against the kind's.
 """
 
@@ -16,11 +16,11 @@ from nodemanager.config.kinds import Kind
 T = TypeVar("T")
 _KEY = "option"
 
-AS_POLLED = "the recording has the polls that it has"
+AS_POLLED = "the recording has only the polls that were made"
 
 
 class Draft(Protocol):
-    """What a default may be made from: options read so far, and the environment."""
+    """The sources of a derived default: the options read so far, and the environment."""
 
     @property
     def pool_from_name(self) -> str: ...
@@ -33,9 +33,9 @@ class Draft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that follows from elsewhere; `doc` says from where.
+    """A default computed from other options or the environment; `doc` names the source.
 
-    `or_zero`: a written 0 means the default, too, as it did in the forerunner's files.
+    `or_zero`: a written 0 means the default, too, as in Arvados Node Manager's files.
     """
 
     doc: str
@@ -49,10 +49,10 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Decides:
-    """Decisions are taken by the option: it fills `field` of core's Settings, its namesake if "".
+    """Marks an option that decisions depend on: it fills `field` of core's Settings.
 
-    `to_field` and `to_option` are both ways between their values; `fixed` says why a replay can't
-    give it another value.
+    An empty `field` means the field of the option's own name. `to_field` and `to_option` convert
+    between the two values. `fixed` tells why a replay can't vary the option.
     """
 
     field: str = ""
@@ -63,10 +63,10 @@ class Decides:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `default` is as one would write it, a Derived, or None when it is required.
+    """One option. `default` is a text as in a file, a Derived, or None when it is required.
 
-    `no_effect` says why an option of the forerunner does nothing here, in words that follow
-    `[Section] option = value: `; it becomes a warning when the option is set.
+    `no_effect` tells why an option of Arvados Node Manager does nothing here. It is the warning
+    when the option is set, and continues `[Section] option = value: `.
     """
 
     section: str
@@ -82,18 +82,18 @@ class Option:
 
     @property
     def deciding(self) -> Decides:
-        """Of an option that decisions are taken by, what it fills."""
+        """The `decides` of an option that has one."""
         assert self.decides is not None
         return self.decides
 
     @property
     def field(self) -> str:
-        """The field of core's Settings that such an option fills."""
+        """The field of core's Settings that an option with `decides` fills."""
         return self.deciding.field or self.attribute
 
     @property
     def default_doc(self) -> str:
-        """What the docs say of the default."""
+        """The default as the docs describe it."""
         if self.default is None:
             return "required"
         if isinstance(self.default, Derived):
@@ -110,7 +110,7 @@ class Section:
     options: tuple[Option, ...]
 
     def option(self, name: str) -> Option | None:
-        """By its name in any case, as the forerunner's parser had it."""
+        """The option of that name, in any case, as in Arvados Node Manager's parser."""
         return next((each for each in self.options if each.name.lower() == name.lower()), None)
 
 
@@ -147,7 +147,7 @@ def option(
 
 
 def section(name: str, attribute: str, kind: type) -> Section:
-    """The declaration that the dataclass `kind` holds; its docstring is the section's text."""
+    """The section that the dataclass `kind` declares; its docstring is the section's text."""
     options = []
     for each in dataclasses.fields(kind):
         declared: _Declared = each.metadata[_KEY]

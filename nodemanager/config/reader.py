@@ -1,4 +1,4 @@
-"""Options read by their declarations, every problem told and none fatal to the rest."""
+"""The reader of options by their declarations; it reports every problem and reads on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LITERAL_FILE_KEYS = frozenset({"credential_file"})
 
 @dataclass(slots=True)
 class Draft:
-    """What was read so far. A value is None where it is unset, or wrong and told of."""
+    """What was read so far. A value is None where it is unset, or wrong and reported."""
 
     ini: IniFile
     report: Report
@@ -45,7 +45,7 @@ class Draft:
         return self.places[section, option]
 
     def is_set(self, section: str, option: str) -> bool:
-        """Whether the file says so itself."""
+        """Whether the file itself sets the option."""
         place = self.places.get((section, option))
         return place is not None and place.line is not None
 
@@ -90,7 +90,7 @@ def _means_default(option: Option, entry: Entry) -> bool:
 
 
 def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str, Entry]:
-    """The entries by the option they set; what is unknown or repeated is told and left out."""
+    """The entries by the option that they set; reports and drops unknown and repeated ones."""
     found: dict[str, Entry] = {}
     for entry in entries:
         option = _option_of(section, entry.name)
@@ -149,7 +149,7 @@ def _written(draft: Draft, section: Section, option: Option, entry: Entry) -> tu
     if option.kind.secret and _lost(draft, place, entry):
         return place, None
     if "\n" in value and not option.kind.multiline and not from_file:
-        draft.report.wrong(place, "goes on over more than one line; an option must not be indented")
+        draft.report.wrong(place, "spans more than one line; an option must not be indented")
         return place, None
     try:
         parsed = option.kind.parse(" ".join(value.split("\n")) if not from_file else value)
@@ -180,7 +180,7 @@ def _default(draft: Draft, option: Option) -> tuple[Place, Any]:
 
 
 def _content(draft: Draft, place: Place, name: str) -> str | None:
-    """What NAME_file points to, without the newline at its end."""
+    """The content of the file that NAME_file names, without the newline at its end."""
     if not name:
         draft.report.wrong(place, "must name a file")
         return None
@@ -257,7 +257,7 @@ def _read_size(draft: Draft, header: str) -> None:
 
 
 def _read_keys(draft: Draft, section: str) -> None:
-    """A section whose keys are the driver's own: case and all are kept as written."""
+    """Read a section whose keys are the driver's own; keeps keys exactly as written."""
     keys: dict[str, str] = Credentials() if section == CREDENTIALS else {}
     draft.keys[section] = keys
     first: dict[str, Entry] = {}
@@ -273,7 +273,7 @@ def _read_keys(draft: Draft, section: str) -> None:
         place = Place(section, entry.name, shown(entry.value, secret=secret), entry.line)
         draft.places[section, key] = place
         if any(_OPTION.match(line) for line in entry.value.split("\n")[1:]):
-            draft.report.wrong(place, "swallows the line below; an option must not be indented")
+            draft.report.wrong(place, "includes the line below; an option must not be indented")
             continue
         value = _content(draft, place, entry.value) if from_file else entry.value
         if value is not None and not (section == CREDENTIALS and _lost(draft, place, entry)):

@@ -1,4 +1,4 @@
-"""The one form of every complaint: `FILE:LINE: [Section] option = value: what is wrong`."""
+"""The common form of all problems: `FILE:LINE: [Section] option = value: what is wrong`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LONGEST_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an effective value comes from. `line` is None for a default.
+    """The origin of an effective value. `line` is None for a default.
 
-    `written` is the value as one may show it, masked where it is a secret; `adjusted` says that
-    another one is in force.
+    `written` is the value to be shown, masked where it is a secret. `adjusted` means that another
+    value is in force.
     """
 
     section: str
@@ -32,9 +32,9 @@ class Place:
 
 @dataclass(slots=True)
 class Report:
-    """Gathers problems and warnings, and gives them in the order of the file's lines.
+    """Collects problems and warnings and gives them in the order of the file's lines.
 
-    `unset` is what a value is called that the file does not give.
+    `unset` is the word for a value that the file does not give.
     """
 
     path: Path
@@ -60,9 +60,9 @@ class Report:
         self._warnings.append((place.line or 1, f"{place}: {text}"))
 
     def clash(self, one: Place, other: Place, text: str, *, refuse: bool = True) -> None:
-        """Two options that contradict each other, told at the later one's line.
+        """Report two options that contradict each other, at the line of the later one.
 
-        `text` reads `{other}`, `{one}` for the respective option, whichever comes later.
+        In `text`, `{one}` and `{other}` stand for the two options.
         """
         later = one if (one.line or 0) >= (other.line or 0) else other
         names = {
@@ -83,7 +83,7 @@ class Report:
 
 
 def shown(value: str, *, secret: bool) -> str:
-    """A written value as a complaint may show it: one line, no secret."""
+    """A written value to be shown in a message: on one line, without secrets."""
     if secret:
         return MASK if value else ""
     value = without_user_info(" ".join(value.split()))
@@ -91,4 +91,4 @@ def shown(value: str, *, secret: bool) -> str:
 
 
 Places = Mapping[tuple[str, str], Place]
-"""By section and option."""
+"""Places by section and option."""

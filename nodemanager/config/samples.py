@@ -1,6 +1,6 @@
-"""The sample files: what each sets, and what it only shows.
+"""The sample files: the options that each sets, and those that it only shows.
 
-The comment above an option is the option's own declaration; a sample says nothing twice.
+The comment above an option comes from the option's own declaration.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from nodemanager.config.passthrough import (
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A key that is shown with this value, and commented out."""
+    """A key that the sample shows with this value, commented out."""
 
     value: str
 
 
 SHOWN = Hint("")
-"""An option that is shown with its default, and commented out."""
+"""An option that the sample shows with its default, commented out."""
 Value = str | Hint
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One section of a sample. `texts` are those of a pass-through section's keys."""
+    """One section of a sample. `texts` are the comments for a pass-through section's keys."""
 
     section: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """etc/NAME.cfg."""
+    """One sample file, etc/NAME.cfg."""
 
     name: str
     intro: str
@@ -48,7 +48,7 @@ class Sample:
 
 LOCAL = Sample(
     "local",
-    """A cluster on this machine, to watch: its nodes are processes, and every window is short.
+    """A demonstration cluster on this machine: its nodes are processes, and every window is short.
     `make run` runs it.""",
     (
         Part(
@@ -98,8 +98,8 @@ _ALL_CLEANING: dict[str, Value] = dict.fromkeys(
 
 EC2 = Sample(
     "ec2",
-    """Nodes on Amazon EC2, their records in the registry of this program. Before it boots the first
-    node, it needs [Cloud Create] image_id and ping_host, and sizes to choose from.""",
+    """Nodes on Amazon EC2, with their records in the registry of this program. Before the first
+    boot, set [Cloud Create] image_id and ping_host, and the sizes to choose from.""",
     (
         Part(
             "Daemon",
@@ -206,7 +206,7 @@ EC2 = Sample(
 
 DUMMY = Sample(
     "dummy",
-    """The cloud library's own make-believe cloud, in memory: to try a configuration, or a record
+    """The cloud library's own simulated cloud, in memory: to try a configuration, or a record
     store, without any machine. Its nodes never ping.""",
     (
         Part("Daemon", {"min_nodes": "0", "max_nodes": "2", "poll_time": "15"}),
@@ -219,8 +219,8 @@ DUMMY = Sample(
 ARVADOS = Sample(
     "arvados",
     """Nodes on Amazon EC2 for an Arvados server that keeps the records (before Arvados 3.0). A
-    configuration of Arvados Node Manager works as it is; this one shows what it may say besides.
-    Each key of the cloud's sections is in ec2.cfg.""",
+    configuration of Arvados Node Manager works unchanged; this one shows what you can add to it.
+    ec2.cfg has every key of the cloud's sections.""",
     (
         Part(
             "Daemon",
@@ -257,9 +257,8 @@ ARVADOS = Sample(
 REGISTRY = Sample(
     "registry",
     """The record registry on its own (nodemanager registry), for pools whose managers run
-    elsewhere.
-    A manager on this machine shares it when its [Registry] database is the same and its listen
-    is blank.""",
+    elsewhere. A manager on this machine shares it when its [Registry] database is the same and its
+    listen is blank.""",
     (
         Part(
             "Registry",

@@ -1,4 +1,4 @@
-"""Every option there is: the sections of the services we talk to, and the list of all."""
+"""The sections of the services that we talk to, and the list of all sections."""
 
 # ruff: noqa: RUF009 - `option` makes a dataclass field, not a shared value
 
@@ -63,7 +63,7 @@ class Arvados:
     )
     timeout: float = option(kinds.duration(), "15", "How long to wait for one answer.")
     insecure: bool = option(
-        kinds.yes_no(), "no", "Take any certificate, and plain http from anywhere."
+        kinds.yes_no(), "no", "Accept any certificate, and plain http to any host."
     )
     jobs_queue: bool = option(
         kinds.yes_no(),
@@ -76,15 +76,16 @@ class Arvados:
     slurm_queue: bool = option(
         kinds.yes_no(),
         "yes",
-        "Accepted for old files. Slurm's queue is not asked yet.",
-        no_effect="Slurm's queue is not asked; demand is min_nodes and wishlist_command",
+        "Accepted for old files. nodemanager does not query Slurm's queue yet.",
+        no_effect="nodemanager does not query Slurm's queue; demand is min_nodes and "
+        "wishlist_command",
         no_effect_unless=("no", "off", "false", "0"),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cloud:
-    """Which cloud, and when its nodes may be shut down."""
+    """The cloud, and when its nodes may be shut down."""
 
     provider: str = option(
         kinds.text(), None, f"The adapter to use: {', '.join(PROVIDERS[:-1])} or {PROVIDERS[-1]}."
@@ -97,9 +98,9 @@ class Cloud:
     shutdown_windows: tuple[float, ...] = option(
         kinds.shutdown_windows(),
         "20, 999999",
-        """Minutes since its boot: a node stays for the first number, may be shut down during the
-        second, stays for the third, and so on, round and round. Where the cloud bills by the
-        hour, 54, 5, 1 makes use of the hour that is paid.""",
+        """Minutes, counted from a node's boot: the node stays for the first number, may be shut
+        down during the second, stays for the third, and so on, again and again. Where the cloud
+        bills by the hour, 54, 5, 1 uses most of each paid hour.""",
         reload=True,
         decides=Decides(
             to_field=lambda windows: tuple(length for length in windows if math.isfinite(length))
@@ -116,7 +117,7 @@ class Cloud:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """Which store keeps the records."""
+    """The store that keeps the records."""
 
     provider: StoreProvider = option(
         kinds.choice(StoreProvider),
@@ -126,37 +127,37 @@ class Records:
     slots: int = option(
         kinds.whole(1),
         "64",
-        "How many slots the Arvados server gives out (its max_compute_nodes).",
+        "The number of slots that the Arvados server has (its max_compute_nodes).",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registry:
-    """The record registry of this program: in the daemon, or on its own."""
+    """The record registry of this program, in the daemon or on its own."""
 
     database: Secret = option(
         kinds.database(),
         Derived("sqlite:///STATE_DIR/registry.db", _database),
-        "Where the records are: SQLite for one machine, postgresql://... for more.",
+        "The database of the records: SQLite for one machine, postgresql://... for more.",
     )
-    slots: int = option(kinds.whole(1), "64", "How many slots there are.")
+    slots: int = option(kinds.whole(1), "64", "The number of slots.")
     hostname: str = option(
-        kinds.hostname_pattern(), "compute%(slot_number)d", "The host name that goes with a slot."
+        kinds.hostname_pattern(), "compute%(slot_number)d", "The host name for a slot."
     )
     domain: str = option(kinds.any_text(), "", "The domain of those host names.")
     listen: Listen | None = option(
         kinds.optional(kinds.listen()),
         "127.0.0.1:8990",
-        "Where nodes ping and clients ask. Blank serves nothing.",
+        "The address that nodes ping and clients query. Blank means no server.",
     )
     token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",
-        """The administrator's token of the API. When it is blank, one is made at the first start
-        and kept in the state directory.""",
+        """The administrator's token of the API. When it is blank, the first start makes one and
+        keeps it in the state directory.""",
     )
     tls_cert: Path | None = option(
-        kinds.optional(kinds.path()), "", "The certificate chain to serve https with, in PEM."
+        kinds.optional(kinds.path()), "", "The certificate chain for https, in PEM."
     )
     tls_key: Path | None = option(
         kinds.optional(kinds.path()), "", "The key of that certificate, in PEM."
@@ -165,7 +166,7 @@ class Registry:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What must be certain before anything is freed or destroyed, and how much at once."""
+    """The evidence needed before anything is freed or destroyed, and limits on how much at once."""
 
     settle: float = option(
         kinds.duration(),
@@ -178,22 +179,22 @@ class Cleaning:
     absent_listings: int = option(
         kinds.whole(1, unit="listings"),
         "2",
-        "And from this many complete listings in a row.",
+        "A node must also be missing from this many complete listings in a row.",
         reload=True,
         decides=Decides(),
     )
     collapse_fraction: float = option(
         kinds.number(above=0, below=1),
         "0.3",
-        """A listing that suddenly lacks more than this part of what was known is not believed, and
-        all freeing and destroying stops.""",
+        """When a listing suddenly lacks more than this fraction of the known nodes or records, it
+        is not trusted, and all freeing and destroying stops.""",
         reload=True,
         decides=Decides(),
     )
     max_cleans_per_cycle: int = option(
         kinds.whole(1, unit="records"),
         "25",
-        "Free at most this many records at once; the others follow.",
+        "Free at most this many records at once; the others wait for the next cycle.",
         reload=True,
         decides=Decides(),
     )
@@ -207,39 +208,41 @@ class Cleaning:
     action_timeout: float = option(
         kinds.duration(),
         "900",
-        "What is under way for a node or record, and has no outcome by then, is judged afresh.",
+        "After this time without an outcome, an action no longer keeps its node or record from "
+        "being judged again.",
         reload=True,
-        decides=Decides(fixed="how long actions took is as recorded"),
+        decides=Decides(fixed="actions take as long as recorded"),
     )
     max_retry_after: float = option(
         kinds.duration(),
         "1h",
-        """The longest wait that a cloud's or a store's Retry-After may ask for: until then nothing
-        is asked of the cloud.""",
+        """The longest wait that a cloud's or a store's Retry-After may impose; it gets no requests
+        while we wait.""",
         reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
     visible_after: float | None = option(
         kinds.optional(kinds.duration()),
         "",
-        """How long after its create a node is surely known to the cloud: until then "no such
-        node" proves nothing. Blank is what is known of the provider.""",
+        """How long after a create the cloud may not yet know the node: until then "no such node"
+        proves nothing. Blank uses the provider's known value.""",
         reload=True,
         decides=Decides(),
     )
     claim_expiry: bool = option(
         kinds.on_off(),
         "on",
-        """A claimed record that never pinged expires boot_fail_after + 120 s + visible_after after
-        its claim. off: or node_stale_after, whichever is longer.""",
+        """on: a claimed record that never pinged expires boot_fail_after + 120 s + visible_after
+        after its claim. off: it expires after that time or node_stale_after, whichever is
+        longer.""",
         reload=True,
         decides=Decides(),
     )
     adopt_unclaimed: AdoptUnclaimed = option(
         kinds.choice(AdoptUnclaimed),
         "auto",
-        """Whether records that name no pool are this manager's to free. auto: yes while the store
-        knows no other pool.""",
+        """Whether this manager may free records that name no pool. auto: yes while the store knows
+        no other pool.""",
         decides=Decides(
             to_field=lambda adopt: ADOPTS[adopt],
             to_option=lambda adopts: next(name for name in ADOPTS if ADOPTS[name] is adopts),
@@ -248,8 +251,8 @@ class Cleaning:
     backlog: Backlog = option(
         kinds.choice(Backlog),
         "hold",
-        """When the first plan of all would free more than max_cleans_per_cycle records: hold frees
-        none of them and says so, clean frees them.""",
+        """What happens when the very first plan would free more than max_cleans_per_cycle records:
+        hold frees none of them and reports them, clean frees them.""",
         reload=True,
         decides=Decides(
             "hold_backlog",
@@ -261,34 +264,35 @@ class Cleaning:
         kinds.or_off(kinds.duration(longest=None)),
         "off",
         """Delete records that have been clean for longer than this, while the pool has more than
-        max_nodes; only in a registry. Never one that was freed within the last week.""",
+        max_nodes records; only in a registry. Never delete one that was freed within the last
+        week.""",
         reload=True,
-        decides=Decides(fixed="what is pruned holds no slot"),
+        decides=Decides(fixed="pruned records hold no slot"),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """What the manager writes down: before it creates, destroys or frees anything, and what it saw
-    and decided. It holds the ping secrets of freed records, so it is the owner's alone."""
+    """The manager's journal: its intents before it creates, destroys or frees anything, and what it
+    saw and decided. It holds the ping secrets of freed records, so only its owner can read it."""
 
     path: Path = option(
         kinds.path(),
         Derived("STATE_DIR/journal.db", _journal),
-        """Where it is: on a local disk. A dry run has one of its own beside it, with -dry-run in
-        its name.""",
+        """The journal's file, on a local disk. A dry run has a file of its own beside it, with
+        -dry-run in its name.""",
     )
     keep: float = option(
         kinds.duration(),
         "7d",
-        """How long what has ended is kept: decisions, outcomes, and the records as they were before
-        they were freed.""",
+        """How long finished matters are kept: decisions, outcomes, and the records as they were
+        before they were freed.""",
     )
     max_size: int = option(
         kinds.size(8 << 20),
         "256M",
-        """Above this the oldest decisions go first, whatever their age. Nothing that is still
-        open, held or may have to be given back goes.""",
+        """Above this size the oldest decisions are deleted, whatever their age. Nothing is deleted
+        that is still open, held, or may have to be restored.""",
     )
 
 
@@ -307,13 +311,13 @@ SECTIONS: tuple[Section, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """A size to use, cheapest first; one section each. What is given here replaces the cloud's own
-    word; a size that the cloud library does not know needs cores, ram and price."""
+    """A size to use, one section each; the cheapest is used first. The values here replace the
+    cloud's own; a size that the cloud library does not know needs cores, ram and price."""
 
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
     )
-    cores: int | None = option(kinds.optional(kinds.whole(1)), "", "How many cores it has.")
+    cores: int | None = option(kinds.optional(kinds.whole(1)), "", "The number of cores.")
     ram: int | None = option(
         kinds.optional(kinds.whole(1, unit="MB")),
         "",
@@ -322,11 +326,11 @@ class Size:
     scratch: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
         "",
-        """Its scratch space, 100000 for 100 GB. Where neither this nor the cloud tells it, or it is
-        0, it is taken to be enough for every job.""",
+        """The scratch space; 100000 is 100 GB. Where it is 0, or neither this nor the cloud tells
+        it, it counts as enough for every job.""",
     )
     price: float | None = option(
-        kinds.optional(kinds.number(least=0)), "", "Its price per hour; 0 means that nobody knows."
+        kinds.optional(kinds.number(least=0)), "", "The price per hour; 0 means unknown."
     )
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
@@ -336,9 +340,9 @@ class Size:
 SIZE = section("Size", "size", Size)
 
 PASS_THROUGH: dict[str, str] = {
-    "Cloud Credentials": """How to prove to the cloud who we are; passed to the driver. Any key may
-    be written KEY_file = PATH.""",
-    "Cloud List": """Which of the account's nodes this manager manages; passed to the driver. It
-    chooses what is managed, never what exists.""",
-    "Cloud Create": """How nodes are created; passed to the driver.""",
+    "Cloud Credentials": """The credentials for the cloud; passed to the driver. Any key may be
+    written KEY_file = PATH.""",
+    "Cloud List": """The filters for the account's nodes that this manager manages; passed to the
+    driver. They choose what is managed, and never decide what exists.""",
+    "Cloud Create": """The settings of new nodes; passed to the driver.""",
 }

@@ -1,4 +1,4 @@
-"""The configuration as the program sees it: frozen, typed, with an origin for every value."""
+"""The loaded configuration: frozen, typed, with an origin for every value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from nodemanager.config.values import (
 from nodemanager.errors import ConfigError
 
 Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
-"""From a provider, the keys its adapter takes in each pass-through section; None: unknown."""
+"""Gives the keys that a provider's adapter takes in each pass-through section; None for an
+unknown provider."""
 
 SUFFIXES = (".cfg", ".ini")
 _NAMED = re.compile(r"\[([^\]]+)\] (\S+?)(?=\s=|:\s|$)")
@@ -43,10 +44,10 @@ _NAMED = re.compile(r"\[([^\]]+)\] (\S+?)(?=\s=|:\s|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One file, read whole. Every time in it is in seconds.
+    """The configuration of one file. Every time in it is in seconds.
 
-    `warnings` are finished lines, for options that were adjusted (S1) or do less than they say.
-    `places` has the origin of every value, by section and option.
+    `warnings` are complete lines, for options that were adjusted (S1) or have no effect. `places`
+    has the origin of every value, by section and option.
     """
 
     path: Path
@@ -72,7 +73,7 @@ class Config:
 
     @property
     def slots(self) -> int:
-        """How many slots the chosen store gives out."""
+        """The number of slots of the chosen store."""
         if self.records.provider is StoreProvider.ARVADOS:
             return self.records.slots
         return self.registry.slots
@@ -94,9 +95,9 @@ def load(
 ) -> Config:
     """The configuration in the file at `path`.
 
-    Raises ConfigError with every problem of the file. `accepts` lets the adapters' keys be
-    checked in the same go, and a cloud that has none be refused. `require_cloud` is False for a
-    registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
+    Raises ConfigError with every problem of the file. With `accepts` it also checks the keys of
+    the pass-through sections, and refuses a cloud without an adapter. `require_cloud` is False for
+    a registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
     CREDENTIALS_DIRECTORY.
     """
     path = Path(path)
@@ -143,7 +144,7 @@ def check_keys(config: Config, section: str, accepted: Iterable[str]) -> list[st
 
 
 def located(config: Config, problems: Iterable[str]) -> list[str]:
-    """An adapter's `[Section] key...: what is wrong`, each with the file and line it is about."""
+    """An adapter's problems (`[Section] key...: what is wrong`), each with its file and line."""
     finished = []
     for problem in problems:
         named = _NAMED.match(problem)
@@ -156,7 +157,7 @@ def located(config: Config, problems: Iterable[str]) -> list[str]:
 
 
 def pool_name_of(path: Path) -> str:
-    """The pool a file serves when it does not say."""
+    """The pool of a file that names none: the file's name without .cfg or .ini."""
     return path.stem if path.suffix in SUFFIXES else path.name
 
 

@@ -1,4 +1,4 @@
-"""The types of settings that are more than a number or a string."""
+"""The types of option values beyond numbers and strings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _USER_INFO = re.compile(r"//[^/@\s]*@")
 
 
 class Secret:
-    """A value that no repr, log or format shows; `reveal()` gives it to whoever needs it.
+    """A value that no repr, log or format shows; only `reveal()` gives it.
 
-    `shown` is what may be seen of it, such as a database URL without its password.
+    `shown` is the part that may be seen, such as a database URL without its password.
     """
 
     __slots__ = ("_value", "shown")
@@ -44,7 +44,7 @@ class Secret:
 
 
 class Credentials(dict[str, str]):
-    """`[Cloud Credentials]` for the driver: a plain dict whose repr shows its keys alone."""
+    """`[Cloud Credentials]` for the driver: a plain dict whose repr shows only its keys."""
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{key!r}: {MASK!r}" for key in self) + "}"
@@ -54,7 +54,7 @@ class Credentials(dict[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server is reached: `[Arvados] host`, `[Cloud Create] ping_host`."""
+    """The address of a server: `[Arvados] host`, `[Cloud Create] ping_host`."""
 
     scheme: str
     host: str
@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Without a slash at the end; an IPv6 address in brackets."""
+        """The URL without a trailing slash, with an IPv6 address in brackets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"
@@ -81,12 +81,12 @@ class Endpoint:
 
 
 PROVIDERS = ("local", "dummy", "ec2")
-"""The clouds that there is an adapter for."""
+"""The clouds for which we have an adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address to serve on; port 0 takes any free one."""
+    """An address to listen on; port 0 takes any free one."""
 
     host: str
     port: int
@@ -97,10 +97,10 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class SizeOverride:
-    """A `[Size NAME]` section: a size we may boot, and what replaces the cloud's word on it.
+    """A `[Size NAME]` section: a size that we may boot, and values that replace the cloud's.
 
-    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is what
-    a job may have; `price` is per hour, and 0 is unknown (S4).
+    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is the memory
+    that a job may have. `price` is per hour; 0 means unknown (S4).
     """
 
     name: str
@@ -113,7 +113,7 @@ class SizeOverride:
 
     @property
     def stands_alone(self) -> bool:
-        """Enough is given to use a size that the cloud library does not list (S4)."""
+        """Whether the section suffices for a size that the cloud library does not list (S4)."""
         return self.cores is not None and self.ram_mb is not None and bool(self.price)
 
 
@@ -138,7 +138,7 @@ class LogLevel(StrEnum):
 
 
 class AdoptUnclaimed(StrEnum):
-    """Who handles a record that names no pool (T3)."""
+    """Whether this manager handles records that name no pool (T3)."""
 
     YES = "yes"
     NO = "no"
@@ -146,7 +146,7 @@ class AdoptUnclaimed(StrEnum):
 
 
 class Backlog(StrEnum):
-    """What a first plan may clean beyond the cap (S5)."""
+    """What happens to a first plan's cleans beyond the cap (S5)."""
 
     HOLD = "hold"
     CLEAN = "clean"
@@ -157,5 +157,5 @@ class Dispatcher(StrEnum):
 
 
 def without_user_info(text: str) -> str:
-    """`text` with the user and password of any URL in it taken out."""
+    """`text` with the user and password of every URL in it masked."""
     return _USER_INFO.sub(f"//{MASK}@", text)

@@ -1,4 +1,4 @@
-"""A configuration laid out for people, and one compared with another."""
+"""A configuration as a table, compared with another, and reloaded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NO_SECRETS = frozenset(
         *("region", "secure", "sts_endpoint", "timeout"),
     }
 )
-"""Keys of [Cloud Credentials] that say where to ask, and not as whom."""
+"""Keys of [Cloud Credentials] that hold no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One effective setting. `value` is masked where it is secret; for `origin` see `Config`."""
+    """One effective setting. A secret `value` is masked; for `origin` see `Config.origin`."""
 
     section: str
     option: str
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One option that differs; None where one side does not have it. Secrets are masked."""
+    """One option that differs, with secrets masked; None where a side does not have it."""
 
     section: str
     option: str
@@ -49,7 +49,7 @@ class _Setting:
 
 
 def show(config: Config) -> list[Row]:
-    """Every effective setting, section by section, and where it came from."""
+    """Every effective setting with its origin, section by section."""
     return [
         Row(section, option, setting.shown, config.origin(section, option))
         for (section, option), setting in _settings(config)
@@ -57,7 +57,7 @@ def show(config: Config) -> list[Row]:
 
 
 def diff(old: Config, new: Config) -> list[Change]:
-    """What a reload from `old` to `new` would change, and whether it may without a restart."""
+    """The options that differ between `old` and `new`, and whether a reload applies them."""
     before, after = dict(_settings(old)), dict(_settings(new))
     changes = []
     for key in dict.fromkeys([*before, *after]):
@@ -78,7 +78,7 @@ def diff(old: Config, new: Config) -> list[Change]:
 
 
 def reloaded(old: Config, new: Config) -> Config:
-    """`old` with what a running daemon may take over of `new`: the windows and the limits."""
+    """`old` with the options of `new` that a running daemon takes over: windows and limits."""
     sections: dict[str, Any] = {}
     places = dict(old.places)
     for section in SECTIONS:
@@ -115,7 +115,7 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
 
 
 def _given(config: Config, size: SizeOverride) -> Iterator[tuple[str, str]]:
-    """What the file gives of a size, as written."""
+    """The options of a size that the file gives, as written."""
     for (section, option), place in config.places.items():
         if section == f"Size {size.name}":
             yield option, place.written

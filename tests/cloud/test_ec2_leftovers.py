@@ -521,7 +521,7 @@ def test_a_thing_of_nobody_known_is_left_alone(server: MotoServer, ec2: Ec2Cloud
         AvailabilityZone="us-east-1a",
         **tagged("volume", {"colour": "red"}),
     )["volumeId"]
-    with pytest.raises(LeftAlone, match="nobody knows"):
+    with pytest.raises(LeftAlone, match="is unknown"):
         ec2.release(Leftover(LeftoverKind.VOLUME, volume, "", tagged=False))
 
 

@@ -16,7 +16,7 @@ def test_a_stale_window_at_or_below_poll_staleness_halves_how_long_polls_are_fre
     assert config.origin("Daemon", "poll_stale_after") == "adjusted"
     assert config.warnings == (
         f"{config.path}:3: [Daemon] node_stale_after = 600: this is not above "
-        "[Daemon] poll_stale_after = 600 (line 2); in force is poll_stale_after = 300",
+        "[Daemon] poll_stale_after = 600 (line 2); using poll_stale_after = 300",
     )
 
 
@@ -32,7 +32,7 @@ def test_settle_below_one_poll_of_the_cloud_is_one_poll_of_the_cloud(read: Read)
     assert config.origin("Cleaning", "settle") == "adjusted"
     assert config.warnings == (
         f"{config.path}:4: [Daemon] cloudlist_poll_time = 30: [Cleaning] settle = 10 (line 2) is "
-        "below this, one poll of the cloud; in force is settle = 30",
+        "below this, one poll of the cloud; using settle = 30",
     )
 
 
@@ -261,8 +261,8 @@ def test_pruning_is_off_unless_a_duration_is_given(read: Read) -> None:
 @pytest.mark.parametrize(
     ("scratch", "said"),
     [
-        pytest.param("100", "in MB, so that it is next to none; for GB write 100000", id="in-gb"),
-        pytest.param("20000000", "more than an EC2 volume can have", id="too-large"),
+        pytest.param("100", "in MB, so this is almost nothing; for GB write 100000", id="in-gb"),
+        pytest.param("20000000", "exceeds EC2's largest volume", id="too-large"),
         pytest.param("100000", None, id="in-mb"),
         pytest.param("0", None, id="none"),
     ],

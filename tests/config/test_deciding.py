@@ -69,7 +69,7 @@ def test_a_window_below_poll_freshness_halves_that_too_and_warns() -> None:
     assert made.changes == {"node_stale_after": 300.0, "poll_stale_after": 150.0}
     (warning,) = made.warnings
     assert "poll_stale_after = 600 (as recorded)" in warning
-    assert warning.endswith("in force is poll_stale_after = 150")
+    assert warning.endswith("using poll_stale_after = 150")
 
 
 def test_settle_below_one_recorded_poll_is_one_poll() -> None:
@@ -89,10 +89,10 @@ def test_settle_below_one_recorded_poll_is_one_poll() -> None:
         pytest.param("Deamon.settle=5", "[Deamon]: no such section", id="no-section"),
         pytest.param("Daemon.settle=5", "it belongs in [Cleaning]", id="other-section"),
         pytest.param("settle=0", "a duration must be above zero", id="zero"),
-        pytest.param("action_timeout=5", "how long actions took is as recorded", id="actions"),
-        pytest.param("poll_time=5", "the recording has the polls", id="polls"),
-        pytest.param("Registry.slots=9", "that is as recorded", id="slots"),
-        pytest.param("Manage.port=9", "no decision rests on it", id="port"),
+        pytest.param("action_timeout=5", "actions take as long as recorded", id="actions"),
+        pytest.param("poll_time=5", "the recording has only the polls", id="polls"),
+        pytest.param("Registry.slots=9", "it stays as recorded", id="slots"),
+        pytest.param("Manage.port=9", "no decision depends on it", id="port"),
         pytest.param("Size m4.price=9", "a replay can't vary this", id="sizes"),
         pytest.param("min_nodes=9", "more nodes than", id="contradiction"),
         pytest.param("node_stale_after=90", "below two polls of", id="too-fresh"),

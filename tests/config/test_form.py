@@ -51,7 +51,7 @@ def test_an_option_in_the_wrong_section_is_told_where_it_belongs(refused: Refuse
 
 def test_an_indented_option_is_not_swallowed_by_the_one_above(refused: Refused) -> None:
     assert refused("[Daemon]\nmin_nodes = 0\n  max_nodes = 8\n") == [
-        "2: [Daemon] min_nodes = 0 max_nodes = 8: goes on over more than one line; "
+        "2: [Daemon] min_nodes = 0 max_nodes = 8: spans more than one line; "
         "an option must not be indented"
     ]
 
@@ -60,7 +60,7 @@ def test_an_indented_key_is_not_swallowed_and_a_long_value_may_have_lines(
     read: Read, refused: Refused
 ) -> None:
     assert refused("[Cloud Create]\nimage_id = a\n  subnet_id = b\n") == [
-        "2: [Cloud Create] image_id = a subnet_id = b: swallows the line below; "
+        "2: [Cloud Create] image_id = a subnet_id = b: includes the line below; "
         "an option must not be indented"
     ]
     config = read("[Cloud Create]\naccounts = [{'a': 1},\n  {'b': 2}]\n")
@@ -68,7 +68,7 @@ def test_an_indented_key_is_not_swallowed_and_a_long_value_may_have_lines(
 
 
 def test_text_behind_a_header_is_told(refused: Refused) -> None:
-    assert refused("[Daemon] max_nodes = 8\n") == ["1: something behind [Daemon]"]
+    assert refused("[Daemon] max_nodes = 8\n") == ["1: text after [Daemon]"]
 
 
 def test_bytes_that_are_not_utf_8_are_told_with_their_line(tmp_path: Path) -> None:

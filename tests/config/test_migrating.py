@@ -87,7 +87,7 @@ def test_a_log_folder_that_is_not_there_is_told_before_the_start(
 
 def test_a_filter_by_state_that_is_taken_out_is_told(read: Read) -> None:
     (line,) = read("[Cloud List]\ninstance-state-name = running\n").warnings
-    assert "[Cloud List] instance-state-name = running: taken out" in line
+    assert "[Cloud List] instance-state-name = running: ignored" in line
 
 
 def test_where_the_cloud_is_asked_is_shown_and_as_whom_is_not() -> None:

@@ -127,7 +127,7 @@ def test_a_sweep_has_the_recorded_value_among_its_own(incident: Incident, run: R
     assert list(rows) == ["10m", "20m", "30m (recorded)", "35m", "1h", "2h"]
     gains = [float(row["slot-hours"]) for row in rows.values()]
     assert gains == sorted(gains, reverse=True)
-    assert "in force is poll_stale_after = 300" in err
+    assert "using poll_stale_after = 300" in err
 
 
 def test_a_pipe_gets_plain_text(incident: Incident, run: Run) -> None:
@@ -259,7 +259,7 @@ def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: R
         ),
         pytest.param(
             ("--set", "Daemon.poll_time=5"),
-            "[Daemon] poll_time = 5: a replay can't vary this: the recording has the polls",
+            "[Daemon] poll_time = 5: a replay can't vary this: the recording has only the polls",
             id="as-recorded",
         ),
         pytest.param(
