@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.bearers import node_of
-from nodemanager.core.history import History
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.node_view import IDLE, OUTSIDE, NodeView
 from nodemanager.core.pools import not_ours
@@ -22,8 +21,7 @@ from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
 from nodemanager.core.standing import standing_block
-from nodemanager.core.store_clock import StoreClock
-from nodemanager.core.unlisted import NOTHING, Unlisted
+from nodemanager.core.unlisted import NOTHING, Unlisted, heard_ago, is_missed
 from nodemanager.core.verdict import Verdict, keep
 from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
 
@@ -169,20 +167,20 @@ def unlisted_nodes(
     for record in _not_ended(records, snapshot):
         if record.last_ping_at is None or record.pool != settings.pool or clock is None:
             continue
-        heard_ago = _heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
+        heard_s = heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)
         if asked is not None:
             if asked.reason is not Reason.PINGING_UNLISTED:
                 yield record.uuid
                 continue
-            if heard_ago > (asked.measures or {})["age_s"]:
+            if heard_s > (asked.measures or {})["age_s"]:
                 continue
         # A listing is no word on the time since: who was heard then may be alive.
         records_at = history.records.started_at
-        silent_then = _heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
+        silent_then = heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
         if silent_then > settings.poll_stale_after:
             continue
-        if not _is_absent(record, heard_ago, snapshot, settings):
+        if not is_missed(record, snapshot, settings):
             yield record.uuid
 
 
@@ -201,33 +199,6 @@ def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record
         if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
             continue
         yield record
-
-
-def _is_absent(record: Record, heard_ago: float, snapshot: Snapshot, settings: Settings) -> bool:
-    """Absent in enough complete listings, for `settle`, and not heard since the first of them."""
-    records, absence = snapshot.history.records, snapshot.history.absence.get(record.uuid)
-    return (
-        records is not None
-        and absence is not None
-        and absence.incarnation == record.incarnation
-        and absence.listings >= settings.absent_listings
-        and absence.last_at - absence.first_at >= settings.settle
-        and records.started_at >= absence.first_at + settings.settle
-        and heard_ago >= snapshot.now - absence.first_at
-    )
-
-
-def _heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:
-    """How long before `at` the record's newest ping came, never too many seconds.
-
-    It came before we first saw it: its stamp is from the future for as long as the store's clock
-    was set back by (T1).
-    """
-    age = clock.age(stamp, at)
-    heard = history.heard.get(uuid)
-    if heard is None or heard.last_ping_at != stamp or heard.seen_at == float("-inf"):
-        return age
-    return max(age, at - heard.seen_at)
 
 
 def _leaving(snapshot: Snapshot) -> set[str]:

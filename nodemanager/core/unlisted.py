@@ -21,6 +21,7 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.signs import silent_for, waits_for_first_ping
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.store_clock import StoreClock
 from nodemanager.core.verdict import Verdict
 
 UNLISTED_LISTINGS = 2
@@ -252,3 +253,35 @@ def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
         return False
     denied_s = (verdict.measures or {}).get("denied_s", 0.0)
     return bool(denied_s > settings.node_stale_after)
+
+
+def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Absent in enough complete listings, for `settle`, and not heard since the first of them."""
+    history, now = snapshot.history, snapshot.now
+    absence, clock, stamp = history.absence.get(record.uuid), history.clock, record.last_ping_at
+    if history.records is None or absence is None or absence.incarnation != record.incarnation:
+        return False
+    if absence.listings < settings.absent_listings:
+        return False
+    if absence.last_at - absence.first_at < settings.settle:
+        return False
+    if history.records.started_at < absence.first_at + settings.settle:
+        return False
+    if stamp is None:
+        return True
+    if clock is None:
+        return False
+    return heard_ago(record.uuid, stamp, clock, history, now) >= now - absence.first_at
+
+
+def heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:
+    """How long before `at` the record's newest ping came, never too many seconds.
+
+    It came before we first saw it: its stamp is from the future for as long as the store's clock
+    was set back by (T1).
+    """
+    age = clock.age(stamp, at)
+    heard = history.heard.get(uuid)
+    if heard is None or heard.last_ping_at != stamp or heard.seen_at == float("-inf"):
+        return age
+    return max(age, at - heard.seen_at)

@@ -154,6 +154,37 @@ def test_killed_before_a_destroy_was_sent_the_node_lives_and_is_judged_afresh(id
     assert rig.store.rows[uuid].slot_number is not None
 
 
+def test_killed_before_a_destroy_was_sent_a_denial_alone_frees_nothing_c20(idle: Idle) -> None:
+    """The cloud denies a node that it lists (A1 is broken), and that nobody destroyed."""
+    rig, _, uuid = idle()
+    rig.cloud.on("destroy", killed_in(rig, lost=False))
+    rig.start()
+    killed(rig)
+    rig.cloud.always("ask", answer(lambda _: None))
+    rig.cloud.always("find_by_record", answer(lambda _: ()))
+    restart(rig)
+    rig.turn(300)
+    assert rig.cloud.calls["ask"] > 3
+    assert rig.lines("node.gone") == []
+    assert rig.store.rows[uuid].slot_number is not None
+
+
+def test_killed_in_a_destroy_of_a_node_that_is_forgotten_the_slot_is_free_once_it_is_missed(
+    idle: Idle,
+) -> None:
+    """C20, C5: "no such node" counts once listings have lacked it for `settle`, too."""
+    rig, node_id, uuid = idle()
+    rig.cloud.on("destroy", killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    rig.cloud.vanish(node_id)
+    rig.fleet.silent.add(node_id)
+    restart(rig)
+    rig.turn(50)
+    assert rig.lines("node.gone") == []
+    until(rig, "record.cleaned", within=120, record=uuid, reason="after_shutdown")
+
+
 def test_killed_between_gone_and_clean_the_slot_is_free_at_once(idle: Idle) -> None:
     rig, _, uuid = idle()
     rig.store.on("clean", killed_in(rig, lost=False))

@@ -14,6 +14,7 @@ from nodemanager.core.execute import shutdown
 from nodemanager.core.execute.effects import AskNode, DestroyNode, Effect, LookAtNode, NodeLooked
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Seen, Step
+from nodemanager.core.history import Absence, History
 from nodemanager.core.model import (
     CloudNode,
     CloudState,
@@ -37,9 +38,13 @@ VOLUME = Leftover(LeftoverKind.VOLUME, "vol-1", "i-r")
 
 @dataclass(frozen=True)
 class Tiny:
-    """One node that is idle and wanted no more; its record; what the manager may do."""
+    """One node that is idle and wanted no more; its record; what the manager may do.
+
+    `denies` says that the cloud calls the node unknown, whether it is there or not.
+    """
 
     node: str = RUNNING
+    denies: bool = False
     busy: bool = False
     lease: bool = True
     wanted: bool = False
@@ -59,6 +64,7 @@ class TinyShutdown:
         (self._order,) = made.last.shutdowns
         self._made = made
         self._snapshot = made.snapshot()
+        self._missing = _missing(made)
 
     def begins(self) -> Iterable[tuple[ShutdownOrder, Tiny]]:
         yield self._order, Tiny()
@@ -67,7 +73,9 @@ class TinyShutdown:
     def seen(self, world: Tiny) -> Seen:
         now = self._snapshot.now + STEP_S * world.time
         wall = self._snapshot.wall + STEP_S * world.time
-        snapshot = replace(self._snapshot, now=now, wall=wall, lease=world.lease)
+        is_missed = world.node == GONE and world.time > 0
+        history = self._missing if is_missed else self._snapshot.history
+        snapshot = replace(self._snapshot, now=now, wall=wall, lease=world.lease, history=history)
         unmet = frozenset({SMALL.name}) if world.wanted else frozenset[str]()
         return Seen(snapshot, self._made.settings, Guarantee.CAS, unmet=unmet)
 
@@ -91,7 +99,7 @@ class TinyShutdown:
             case DestroyNode():
                 return Outcome.ACCEPTED, replace(world, node=ENDING)
             case AskNode():
-                return self._node(world), world
+                return None if world.denies else self._node(world), world
         raise AssertionError(f"a shutdown asks for no {effect}")
 
     def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
@@ -107,7 +115,7 @@ class TinyShutdown:
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.node == ENDING:
             yield "it ends", replace(world, node=GONE)
-        if world.node == GONE and world.time < 3:
+        if (world.node == GONE or world.denies) and world.time < 3:
             yield "time passes", replace(world, time=world.time + 1)
 
     def expires(self, state: Any) -> bool:
@@ -138,10 +146,41 @@ class TinyShutdown:
         return None
 
 
+def _missing(made: World) -> History:
+    """What is known once listings have lacked the node for `settle`, and its record is silent."""
+    (record,) = made.records
+    history, settings = made.snapshot().history, made.settings
+    assert history.records is not None
+    assert history.clock is not None
+    assert record.last_ping_at is not None
+    heard_s = history.clock.age(record.last_ping_at, made.snapshot().now)
+    first = made.snapshot().now - heard_s
+    absence = Absence(record.incarnation, first, first + settings.settle, settings.absent_listings)
+    records = replace(history.records, started_at=absence.last_at)
+    return replace(history, absence={record.uuid: absence}, records=records)
+
+
 def shutdown_error() -> Any:
     from nodemanager.errors import CloudError
 
     return CloudError("HTTP 500")
+
+
+class DeniedShutdown(TinyShutdown):
+    """The cloud denies a node that lives and is listed: A1 is broken. All else keeps still."""
+
+    def begins(self) -> Iterable[tuple[ShutdownOrder, Tiny]]:
+        yield self._order, Tiny(denies=True)
+
+    def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
+        return iter(())
+
+    def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
+        # Of one that was sent and lost, a run says so.
+        was_sent = after.world.node != RUNNING or "node.shutdown_failed" in after.told
+        if "CLEAN" in after.begun and not was_sent:
+            return "its record is to be freed, and nobody destroyed it (C20)"
+        return None
 
 
 def explored() -> Explored:
@@ -154,6 +193,15 @@ def test_no_node_that_works_is_sent_away_and_none_told_as_gone_that_lives() -> N
     assert found.wrong == [], "\n".join(found.wrong)
     assert differences(ShutDown(), found.moves) == []
     assert found.states == {one.__name__ for one in ShutDown.states}
+
+
+def test_a_denial_alone_frees_no_record_of_a_node_that_nobody_destroyed_c20(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kill came before the destroy was sent."""
+    assert Explorer(DeniedShutdown(), max_faults=2).explore().wrong == []
+    monkeypatch.setattr(shutdown, "_is_in_doubt", lambda *given: False)
+    assert Explorer(DeniedShutdown(), max_faults=2).explore().wrong
 
 
 def _trusts_the_plan(order: Any, *given: Any, **more: Any) -> Verdict:

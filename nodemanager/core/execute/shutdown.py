@@ -47,6 +47,7 @@ from nodemanager.core.orders import order_release
 from nodemanager.core.reasons import Event as Name
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ASK_AGAIN_S
+from nodemanager.core.unlisted import is_missed
 from nodemanager.core.verdict import keep
 
 PINS_TRIES = 3
@@ -88,7 +89,7 @@ class Asking:
     questions: int = 0
     """How often the wait for the next one was doubled."""
     inherited: bool = False
-    """A former run sent it: it is never given up, but parked (R1)."""
+    """A former run sent it, or was killed before: it is never given up, but parked (R1)."""
     error: str | None = None
     """The newest answer, where it was none."""
     before = None
@@ -271,16 +272,30 @@ def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
         wall = min(wall, clock.now(snapshot.now))
     destroyed = Destroyed(order, state.sent_at, state.denied_at)
     outcome, destroyed = judge_gone(destroyed, node, snapshot.now, wall, seen.settings)
-    if outcome is Outcome.GONE:
+    if outcome is Outcome.GONE and not (node is None and _is_in_doubt(state, seen)):
         return _gone(order, seen)
     return _ask_later(replace(state, denied_at=destroyed.denied_at), seen)
+
+
+def _is_in_doubt(state: Asking, seen: Seen) -> bool:
+    """Whether a denial frees nothing yet: a former run may have been killed before it sent the
+    destroy, and the node was listed, or its record heard, until just now (C5, C20)."""
+    order, records = state.order, seen.snapshot.history.records
+    if not state.inherited or order.record is None or order.reason is Reason.UNPAIRED:
+        return False
+    if records is None:
+        return True
+    record = next((one for one in records.items if one.uuid == order.record), None)
+    if record is None or record.incarnation != order.incarnation:
+        return False
+    return not is_missed(record, seen.snapshot, seen.settings)
 
 
 def _ask_later(state: Asking, seen: Seen) -> Step[State]:
     now, longest = seen.snapshot.now, seen.settings.max_poll_time
     wait_s = min(longest, FIRST_QUESTION_S * 2.0**state.questions)
     asked = state.questions + (wait_s < longest)
-    if state.denied_at is not None:
+    if state.denied_at is not None and now < state.denied_at + ASK_AGAIN_S:
         # A second "no such node" settles it (D3).
         wait_s = max(1.0, state.denied_at + ASK_AGAIN_S - now)
     return Step(replace(state, questions=asked), (Wait(wait_s),))
