@@ -100,6 +100,8 @@ class Books:
     """What the monitors are told, as it happens."""
 
     created: list[Callable[[Instance, str], None]] = field(default_factory=list)
+    doubled: list[Callable[[Instance, str], None]] = field(default_factory=list)
+    """Of the second node of a create that happened twice."""
     destroyed: list[Callable[[Instance, str], None]] = field(default_factory=list)
     ended: list[Callable[[Instance], None]] = field(default_factory=list)
     asked: list[Callable[..., None]] = field(default_factory=list)
@@ -175,6 +177,8 @@ class SimCloud:
         """The create was sent twice by something on its way, and there was nothing to tell by."""
         twin = self.start(tags=of.tags, size=of.size, name=of.name, by=of.by)
         twin.twin = True
+        for told in self.books.doubled:
+            told(twin, of.by)
         self._boot(twin, user_data)
 
     def set_state(

@@ -91,6 +91,7 @@ class Truth:
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.created.append(self.created)
+        world.cloud.books.doubled.append(self.made)
         world.cloud.books.destroyed.append(self.destroyed)
         world.cloud.books.asked.append(self.asked)
         world.cloud.is_too_late = self.is_too_late
@@ -204,14 +205,10 @@ class Truth:
         settings = settings or self.world.pools[tags.pool or ""].settings
         return self.world.engine.now - since > settings.boot_fail_after + CREATE_BOUND_S
 
-    def created(self, made: Instance, by: str) -> None:
-        """A2, and that nothing is made for a record that was freed meanwhile."""
-        world = self.world
-        manager = world.managers[by]
-        tags = made.tags
-        if manager.mode != "apply":
-            world.violate("S3", "a dry run created a node")
-        if not manager.lease:
+    def made(self, made: Instance, by: str) -> None:
+        """A2 and A5, as a create keeps them or not: for each node that it made."""
+        world, tags = self.world, made.tags
+        if not world.managers[by].lease:
             about = made.id, tags.record or ""
             world.break_assumption("A5", f"{by} creates without the lease", *about)
         since = self.claimed_at.get(tags.incarnation or "")
@@ -220,6 +217,15 @@ class Truth:
             late = world.engine.now - since
             why = f"a create took effect {late:.0f} s after its claim"
             world.break_assumption("A2", why, made.id)
+
+    def created(self, made: Instance, by: str) -> None:
+        """That nothing is made for a record that was freed meanwhile, and not too much."""
+        world = self.world
+        manager = world.managers[by]
+        tags = made.tags
+        if manager.mode != "apply":
+            world.violate("S3", "a dry run created a node")
+        self.made(made, by)
         record = world.registry.record(tags.record or "")
         freed = record is None or record.incarnation != tags.incarnation
         key = life_key(tags.record or "", tags.incarnation)
