@@ -9,7 +9,7 @@ from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import Settings
+from nodemanager.core.settings import CREATE_MARGIN_S, Settings
 from nodemanager.core.signs import quiet_for, window_of, word_of
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
@@ -61,7 +61,8 @@ def confirm_clean(
     if alive is not None:
         return alive
     if order.is_exception:
-        return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+        hidden = _may_have_a_twin(order, record, snapshot, settings)
+        return hidden or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
     unknown = _can_be_told(order, record, found, snapshot, settings)
     if unknown is not None:
         return unknown
@@ -145,6 +146,24 @@ def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
     if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
         return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
     return node.state is not CloudState.TERMINATED
+
+
+def _may_have_a_twin(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """C20: a create may have made two nodes, and the cloud denies the other while it is young: no
+    other counts as none only visible_after past the first ping, or past the create."""
+    claim, clock, limit_s = record.claim, snapshot.history.clock, settings.visible_after
+    if order.reason is not Reason.AFTER_SHUTDOWN or claim is None or limit_s == 0:
+        return None
+    if clock is None:
+        return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
+    first = record.first_ping_at
+    made_at = claim.at + CREATE_MARGIN_S if first is None else first
+    since_s = clock.age(made_at, snapshot.now)
+    if since_s > limit_s:
+        return None
+    return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
 
 
 def _can_be_told(

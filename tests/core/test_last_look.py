@@ -11,6 +11,7 @@ from nodemanager.core.last_look import CleanEvidence, confirm_clean
 from nodemanager.core.model import CloudState, WorkerState
 from nodemanager.core.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.settings import CREATE_MARGIN_S
 from nodemanager.core.snapshot import Flight
 from tests.core.build import (
     EPOCH,
@@ -334,8 +335,31 @@ def test_also_when_polls_are_stale_c20() -> None:
 
 
 def test_also_when_its_node_never_pinged_c20() -> None:
-    made, order = destroyed(pinged=False)
+    made, order = destroyed(pinged=False, quiet=CREATE_MARGIN_S + 300.1)
     assert last_look(made, order=order) == GONE
+
+
+TOO_EARLY = (Kind.KEEP, Reason.DENIED_TOO_EARLY)
+
+
+@pytest.mark.parametrize(
+    ("pinged", "age", "visible_after", "expected"),
+    [
+        pytest.param(True, 300.0, 300.0, TOO_EARLY, id="young"),
+        pytest.param(True, 300.1, 300.0, GONE, id="old-enough"),
+        pytest.param(True, 0.0, 0.0, GONE, id="reads-are-consistent"),
+        pytest.param(False, CREATE_MARGIN_S + 280.0, 300.0, TOO_EARLY, id="never-pinged"),
+    ],
+)
+def test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20(
+    pinged: bool, age: float, visible_after: float, expected: tuple[Kind, Reason]
+) -> None:
+    """One create may have made two nodes, and the cloud denies a young one (A1)."""
+    made, order = destroyed(pinged=pinged, quiet=age)
+    if pinged:
+        made.change("r1", first_ping_at=made.ago(age))
+    made.settings = replace(made.settings, visible_after=visible_after)
+    assert last_look(made, order=order) == expected
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
     if isinstance(state, Checking) and _is_done(order, found):
         step = _done(order, why, seen, told)
     else:
-        step = _kept(state, why, seen, told, may_wait=_passes(why, seen))
+        step = _kept(state, why, seen, told, may_wait=_passes(order, why, seen))
     return replace(step, facts=(*step.facts, *_answers(order, found, seen)))
 
 
@@ -431,7 +431,7 @@ def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[St
     if _is_done(order, found):
         step = _done(order, why, seen, told)
     else:
-        again = _passes(why, seen)
+        again = _passes(order, why, seen)
         step = _lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
     return replace(step, facts=(*step.facts, *facts))
 
@@ -679,13 +679,15 @@ def _why_not(verdict: Verdict) -> Verdict:
     return keep(verdict.id, Reason.STOPPING)
 
 
-def _passes(why: Verdict, seen: Seen) -> bool:
+def _passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
     """Whether what keeps the record passes by itself.
 
     A write that failed may itself have opened the breaker: it waits for the store.
     """
     if why.reason is Reason.BREAKER_OPEN:
         return seen.failing
+    if why.reason is Reason.DENIED_TOO_EARLY:
+        return order.is_exception
     return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
 
 
