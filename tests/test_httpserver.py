@@ -25,6 +25,8 @@ from nodemanager.httpserver import STOP_S, HttpServer
 from nodemanager.workers import Workers
 from tests.waiting import until
 
+pytestmark = pytest.mark.socket
+
 
 async def answer(send: Any, body: bytes) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]

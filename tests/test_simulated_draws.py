@@ -21,6 +21,8 @@ from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 MORE_SEEDS = 60
 HOLD = Hold("i-1", "wait", "ann", 0.0)
 
