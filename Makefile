@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit soak census mutants chaos dispatch incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test quick lint static unit soak census mutants chaos dispatch incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -12,6 +12,8 @@ SEEDS := 1000
 FIRST := 0
 KILLS := 200
 RACES := 10000
+QUICK := $(addprefix tests/,actors commands config core execute journal replay schedulers) \
+	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
@@ -25,12 +27,17 @@ run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C en
 
 test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
 
-lint: venv-test
+quick: static ## under a minute, for every change: lint, types, layers, unit tests without sockets
+	$(PY) -m pytest -n 2 --quick $(QUICK) $(ARGS)
+
+static: venv-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(VENV)/bin/lint-imports
+
+lint: static
+	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(PY) -m tests.figures
 
 unit: venv-test

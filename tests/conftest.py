@@ -1,11 +1,16 @@
-"""What every test has: servers that may be missing, actors that end, Hypothesis' profiles."""
+"""What every test has: servers that may be missing, actors that end, Hypothesis' profiles.
+
+And what `make quick` leaves out, and how it notices a test that it should have left out.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import sys
+import traceback
 from collections.abc import Generator, Iterator
 from glob import glob
 from pathlib import Path
@@ -24,6 +29,9 @@ SERVERS = {
     "systemd": "systemd-analyze",
 }
 
+# `--quick` leaves these out.
+NOT_QUICK = {"live", "server", "slow", "socket"}
+
 # A shell without job control starts what it puts in the background with SIGINT ignored, and every
 # daemon started here would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,6 +40,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+_opened: list[str] = []
+"""Where this process opened Internet sockets since the last test, under `--quick`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help=f"leave out what is marked {', '.join(sorted(NOT_QUICK))}; "
+        "fail any other test that opens an Internet socket",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        sys.addaudithook(_note_socket)
+
+
+def _note_socket(event: str, args: tuple[Any, ...]) -> None:
+    if event == "socket.__new__" and args[1] in (socket.AF_INET, socket.AF_INET6):
+        _opened.append("".join(traceback.format_stack()[-6:-1]))
 
 
 def required() -> bool:
@@ -48,12 +79,16 @@ def is_here(server: str) -> bool:
     return bool(glob(where)) if where.startswith("/") else shutil.which(where) is not None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     unknown = sorted({name for item in items for name in servers_of(item)} - SERVERS.keys())
     if unknown:
         raise pytest.UsageError(f"tests/conftest.py's SERVERS lacks {', '.join(unknown)}")
     # Files that take a minute go first, or one worker ends with them while the other has nothing.
     items.sort(key=_turn)
+    if config.getoption("--quick"):
+        left_out = [one for one in items if any(one.get_closest_marker(m) for m in NOT_QUICK)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [one for one in items if one not in left_out]
 
 
 def _turn(item: pytest.Item) -> int:
@@ -63,6 +98,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _opened.clear()
     missing = [name for name in servers_of(item) if not is_here(name)]
     if not missing:
         return
@@ -70,6 +106,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if required():
         pytest.fail(f"{reason} (NODEMANAGER_REQUIRE=all)", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    where = "\n".join(_opened)
+    _opened.clear()
+    if where:
+        pytest.fail(f"a quick test opens no socket: mark it `socket`\n{where}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,8 @@ from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
 from tests.fakes.clock import ManualClock
 
+pytestmark = pytest.mark.socket
+
 TOKEN = "correct-horse-battery"
 ME = getpass.getuser()
 

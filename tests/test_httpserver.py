@@ -23,6 +23,9 @@ from nodemanager.core.reasons import Reason
 from nodemanager.errors import StartError
 from nodemanager.httpserver import STOP_S, HttpServer
 from nodemanager.workers import Workers
+from tests.waiting import until
+
+pytestmark = pytest.mark.socket
 
 
 async def answer(send: Any, body: bytes) -> None:
@@ -357,10 +360,7 @@ def test_an_answer_that_nobody_takes_is_given_up() -> None:
     with connect(server) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        deadline = time.monotonic() + 10
-        while not server.refusals.counts()[Reason.TOO_SLOW]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until("the refusal", lambda: server.refusals.counts()[Reason.TOO_SLOW])
     server.stop()
 
 
@@ -508,14 +508,9 @@ def test_a_loop_that_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None
     with connect(server) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert entered.wait(5)
-        deadline = time.monotonic() + 10
-        while server.alive:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until("it to be stuck", lambda: not server.alive)
         release.set()
-        while not server.alive:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until("it to go on", lambda: server.alive)
     server.stop()
 
 

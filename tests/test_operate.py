@@ -19,6 +19,8 @@ from nodemanager.web.status import Board, Status
 from tests.fakes.clock import ManualClock
 from tests.test_cli import invoke
 
+pytestmark = pytest.mark.socket
+
 TOKEN = "correct-horse-battery"
 MARK = Mark("ann", 1_700_000_000.0, "I am logged in")
 ME = getpass.getuser()

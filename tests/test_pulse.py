@@ -112,6 +112,7 @@ def test_an_actor_stuck_before_a_suspend_is_found_after_it(
     assert pulse.stuck(WATCHDOG_S)
 
 
+@pytest.mark.socket
 def test_a_server_whose_loop_hangs_is_found_stuck(clock: ManualClock) -> None:
     """X1: a server that answers nothing must not go unnoticed."""
     entered, release = threading.Event(), threading.Event()

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 30.0
 FILE = """\
 [Daemon]

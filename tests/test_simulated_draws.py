@@ -24,6 +24,8 @@ from tests.simulation.told import Told
 from tests.simulation.truth import CREATE_BOUND_S, Truth
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 MORE_SEEDS = 60
 HOLD = Hold("i-1", "wait", "ann", 0.0)
 

@@ -10,6 +10,8 @@ import pytest
 from tests.core.build import claim, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
 
+pytestmark = pytest.mark.slow
+
 READ = record("r1", at=1000.0)
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from tests.simulation.people import People
 from tests.simulation.run import play
 from tests.simulation.scenario import draw
 from tests.simulation.world import World
+
+pytestmark = pytest.mark.slow
 
 SEEDS = 16
 EVERY_S = 120.0

@@ -17,6 +17,8 @@ from tests.simulation.engine import Engine
 from tests.simulation.registry import CasStore, Registry
 from tests.simulation.world import Bulletin
 
+pytestmark = pytest.mark.slow
+
 SLOTS = 3
 STEPS = 60
 

@@ -8,6 +8,8 @@ from tests.simulation.mutation import SEEDS
 from tests.simulation.run import run
 from tests.simulation.shrink import shrink, told
 
+pytestmark = pytest.mark.slow
+
 SHARES = 8
 """The seeds are played in so many tests, so that they can run side by side."""
 

@@ -65,6 +65,7 @@ def test_the_provider_builds_its_adapter(configured: Configured, provider: str) 
         built.close()
 
 
+@pytest.mark.socket
 def test_the_registry_is_served_where_it_listens(configured: Configured) -> None:
     config = configured("[Registry]\nlisten = 127.0.0.1:0\nslots = 3\n")
     state = StateDirectory(config.daemon.state_dir)
@@ -81,6 +82,7 @@ def test_the_registry_is_served_where_it_listens(configured: Configured) -> None
         records.store.close()
 
 
+@pytest.mark.socket
 def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
     config = configured(
         "[Registry]\nlisten = 127.0.0.1:0\n[Cloud Create]\nping_host = https://ping.example\n"

@@ -64,7 +64,7 @@ def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
         state.order.plan_id,
         record=about.record,
         node=about.node or about.names,
-        details={**workflow.details(state), **data, "state": name},
+        details={**data, "state": name},
         pre_image=state.before,
     )
 

@@ -88,18 +88,11 @@ class DummyCloud(LibcloudCloud):
         credentials: Mapping[str, str],
         clock: Clock,
         driver_class: str | None = None,
-        shared: Book | None = None,
     ) -> None:
         super().__init__(pool=pool, default_class=DummyNodeDriver, driver_class=driver_class)
         self.credentials = credentials
         self.clock = clock
-        self.book = shared or self._open_book()
-
-    def sharing(self, pool: str) -> DummyCloud:
-        """The same cloud as another pool's manager sees it."""
-        return DummyCloud(
-            pool=pool, credentials=self.credentials, clock=self.clock, shared=self.book
-        )
+        self.book = self._open_book()
 
     def _open_book(self) -> Book:
         book = Book(self._call("open the dummy cloud", self._new_driver))

@@ -1,6 +1,6 @@
 """The configuration file: `load` reads it, `show` lists it, `diff` compares two."""
 
-from nodemanager.config.settings import Accepts, Config, check_keys, load, located, pool_name_of
+from nodemanager.config.settings import Accepts, Config, load, located, pool_name_of
 from nodemanager.config.values import (
     AdoptUnclaimed,
     Backlog,
@@ -32,7 +32,6 @@ __all__ = [
     "Secret",
     "SizeOverride",
     "StoreProvider",
-    "check_keys",
     "diff",
     "load",
     "located",

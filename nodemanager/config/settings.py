@@ -127,22 +127,6 @@ def _no_adapter(provider: str) -> str:
     return f"there is no adapter for this cloud; {there_are}{did_you_mean(provider, [*PROVIDERS])}"
 
 
-def check_keys(config: Config, section: str, accepted: Iterable[str]) -> list[str]:
-    """A problem for each key of a pass-through section that is not `accepted`.
-
-    An accepted name may be a pattern: `tag_*`. `[Cloud Create] ping_host` is always accepted.
-    """
-    keys = {
-        "Cloud Credentials": config.cloud_credentials,
-        "Cloud List": config.cloud_list,
-        "Cloud Create": config.cloud_create,
-    }[section]
-    report = Report(config.path)
-    for place, text in _foreign(section, keys, accepted, config.places):
-        report.wrong(place, text)
-    return report.problems
-
-
 def located(config: Config, problems: Iterable[str]) -> list[str]:
     """An adapter's problems (`[Section] key...: what is wrong`), each with its file and line."""
     finished = []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodemanager.actors.messages import ResetBreaker
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+
+pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 

@@ -15,6 +15,8 @@ from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
 from tests.fakes.script import fail
 
+pytestmark = pytest.mark.slow
+
 
 def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
     found = rig.lines(event, **fields)

@@ -11,6 +11,8 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

@@ -301,6 +301,7 @@ def on_disk(tmp_path: Path, clock: TickingClock) -> Iterator[SqliteJournal]:
     journal.close()
 
 
+@pytest.mark.slow
 def test_a_long_run_of_the_actors_replays_to_the_recorded_verdicts(
     make_rig: MakeRig, clock: TickingClock, cloud: FakeCloud, on_disk: SqliteJournal
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_stop_leaves_the_fence_before_an_unknown_clean_to_the_next_run(fenced:
     assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
 
 
+@pytest.mark.slow
 def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_over(
     fenced: Leaking,
 ) -> None:

@@ -211,6 +211,7 @@ def test_no_more_bad_nodes_are_destroyed_a_cycle_than_the_cap(make_rig: MakeRig)
     assert len(rig.nodes) == 19
 
 
+@pytest.mark.slow
 def test_many_that_turn_silent_at_once_are_all_kept(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, max_nodes=30)
     machines = [rig.fleet.add_node(age=10 * HOUR)[0] for _ in range(10)]

@@ -11,6 +11,8 @@ from nodemanager.state import StateDirectory
 from tests.actors.conftest import Leaking, MakeRig
 from tests.fakes import fail, first
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

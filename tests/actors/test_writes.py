@@ -11,6 +11,8 @@ from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 from tests.fakes.script import Step
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 MAX_POLL_TIME_S = 120
 

@@ -1,10 +1,9 @@
-"""A small real HTTP server that takes pings, and a way to wait for what it saw."""
+"""A small real HTTP server that takes pings."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -105,11 +104,3 @@ def ping_server() -> Iterator[PingServer]:
         server.server.shutdown()
         server.server.server_close()
         thread.join()
-
-
-def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    """Poll until it holds; fails with `what` after DEADLINE seconds."""
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, f"never saw: {what}"
-        time.sleep(0.02)

@@ -20,8 +20,9 @@ from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_state import ENDED_SHOWN, ProcessIdentity, StateDir
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest, ConfigError
-from tests.cloud.pings import PingServer, wait_for
+from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock
+from tests.waiting import until
 
 QUICK = {"boot_delay": "0", "ping_interval": "0.2"}
 
@@ -79,7 +80,7 @@ def test_a_node_pings_its_record_from_an_address_of_its_own(
     directory: Path, pings: PingServer
 ) -> None:
     nodes = boot(open_cloud(directory), pings, 3)
-    wait_for("a ping of each", lambda: all(pings.of(node.id) for node in nodes))
+    until("a ping of each", lambda: all(pings.of(node.id) for node in nodes))
     for number, node in enumerate(nodes):
         ping = pings.of(node.id)[0]
         assert (ping.address,) == node.addresses == (f"127.0.0.{2 + number}",)
@@ -95,7 +96,7 @@ def test_a_node_works_and_rests_by_turns(directory: Path, pings: PingServer) -> 
         said = [ping.form["worker_state"] for ping in pings.of(node.id)]
         return [one for one, before in zip(said, ["", *said], strict=False) if one != before]
 
-    wait_for("work, rest, work", lambda: len(turns()) >= 3)
+    until("work, rest, work", lambda: len(turns()) >= 3)
     assert turns()[:3] == ["busy", "idle", "busy"]
 
 
@@ -108,15 +109,15 @@ def test_a_node_that_is_told_to_drain_ends_its_work_and_takes_none_until_it_is_w
         form = pings.of(node.id)[-1].form
         return form["worker_state"], form.get("drain_order")
 
-    wait_for("a ping", lambda: bool(pings.of(node.id)))
+    until("a ping", lambda: bool(pings.of(node.id)))
     assert pings.of(node.id)[0].form["drain_hook"] == "yes"
     pings.body = '{"drain": true, "drain_order": "00c0ffee"}'
-    wait_for("drained", lambda: newest() == ("drained", "00c0ffee"))
+    until("drained", lambda: newest() == ("drained", "00c0ffee"))
     said = len(pings.of(node.id))
-    wait_for("time for many turns", lambda: len(pings.of(node.id)) > said + 8)
+    until("time for many turns", lambda: len(pings.of(node.id)) > said + 8)
     assert {one.form["worker_state"] for one in pings.of(node.id)[said:]} == {"drained"}
     pings.body = '{"drain": false, "drain_order": null}'
-    wait_for("work again", lambda: newest() == ("busy", None))
+    until("work again", lambda: newest() == ("busy", None))
 
 
 def test_a_node_outlives_the_kill_of_its_creator(directory: Path, pings: PingServer) -> None:
@@ -146,7 +147,7 @@ def test_a_node_outlives_the_kill_of_its_creator(directory: Path, pings: PingSer
     creator.stdin.close()
     creator.stdout.close()
     before = len(pings.of(node_id))
-    wait_for("pings after the kill", lambda: len(pings.of(node_id)) >= before + 2)
+    until("pings after the kill", lambda: len(pings.of(node_id)) >= before + 2)
     node = open_cloud(directory).ask(node_id)
     assert node is not None
     assert node.state is CloudState.RUNNING
@@ -163,9 +164,9 @@ def test_one_busy_node_vanishes_once_in_the_life_of_the_cloud(
     def missing() -> set[str]:
         return {node.id for node in nodes} - {node.id for node in cloud.list_nodes().items}
 
-    wait_for("one node gone", lambda: bool(missing()))
+    until("one node gone", lambda: bool(missing()))
     (gone,) = missing()
-    wait_for("its process dead", lambda: not processes[gone].alive)
+    until("its process dead", lambda: not processes[gone].alive)
     assert pings.of(gone)[-1].form["worker_state"] == "busy"
     assert cloud.ask(gone) is None
     assert cloud.destroy(gone) is Outcome.UNKNOWN
@@ -173,7 +174,7 @@ def test_one_busy_node_vanishes_once_in_the_life_of_the_cloud(
     replacement = later.create(order(later, 9, pings.url()))
     alive = [node.id for node in (*nodes, replacement) if node.id != gone]
     seen = {node_id: len(pings.of(node_id)) for node_id in alive}
-    wait_for(
+    until(
         "more work of the others",
         lambda: all(len(pings.of(node_id)) >= seen[node_id] + 4 for node_id in alive),
     )
@@ -183,7 +184,7 @@ def test_one_busy_node_vanishes_once_in_the_life_of_the_cloud(
 def test_an_idle_node_never_vanishes(directory: Path, pings: PingServer) -> None:
     cloud = open_cloud(directory, {"work_for": "0", "vanish_after": "0"})
     (node,) = boot(cloud, pings)
-    wait_for("some pings", lambda: len(pings.of(node.id)) >= 4)
+    until("some pings", lambda: len(pings.of(node.id)) >= 4)
     assert [one.id for one in cloud.list_nodes().items] == [node.id]
     assert not (directory / "vanished").exists()
 
@@ -193,7 +194,7 @@ def test_no_process_shows_the_secret_while_a_ping_is_under_way(
 ) -> None:
     pings.gate.clear()
     (node,) = boot(open_cloud(directory), pings)
-    wait_for("the ping", lambda: bool(pings.of(node.id)))
+    until("the ping", lambda: bool(pings.of(node.id)))
     ours = [
         entry
         for entry in Path("/proc").iterdir()
@@ -241,7 +242,7 @@ def test_a_node_killed_from_outside_is_terminated_then_listed_no_more(
     (node,) = boot(cloud, pings)
     process = process_of(directory, node)
     os.kill(process.pid, signal.SIGKILL)
-    wait_for("its end", lambda: not process.alive)
+    until("its end", lambda: not process.alive)
     assert [one.state for one in cloud.list_nodes().items] == [CloudState.TERMINATED]
     clock.advance(ENDED_SHOWN + 1)
     assert cloud.list_nodes().items == ()
@@ -306,7 +307,7 @@ def test_a_node_ends_when_its_state_directory_is_taken_away(
     (node,) = boot(open_cloud(directory), pings)
     process = process_of(directory, node)
     shutil.rmtree(directory)
-    wait_for("its end", lambda: not process.alive)
+    until("its end", lambda: not process.alive)
 
 
 def test_a_node_with_a_torn_file_is_listed_with_what_is_wrong(

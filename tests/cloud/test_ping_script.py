@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.pings import PingServer, wait_for
+from tests.cloud.pings import PingServer
+from tests.waiting import until
 
 SCRIPT = Path(__file__).parents[2] / "etc/node/nodemanager-ping"
 
@@ -209,7 +210,7 @@ def test_curl_shows_no_secret_on_its_command_line_and_in_its_environment(
     )
     running.start()
     try:
-        wait_for("the ping", lambda: bool(pings.pings))
+        until("the ping", lambda: bool(pings.pings))
         curls = [
             entry
             for entry in Path("/proc").glob("[0-9]*")

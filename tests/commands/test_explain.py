@@ -121,6 +121,7 @@ def test_at_a_time_it_is_the_decision_before_it(journal: Path) -> None:
     assert shown["source"] == str(journal)
 
 
+@pytest.mark.socket
 def test_a_running_daemon_answers_first(journal: Path, server: ManagementServer) -> None:
     given = config(journal.parent, server.address[1])
     shown = json.loads(printed(id_in(journal), "--config", given, "--json"))
@@ -128,6 +129,7 @@ def test_a_running_daemon_answers_first(journal: Path, server: ManagementServer)
     assert shown["history"]
 
 
+@pytest.mark.socket
 def test_at_a_time_the_configured_journal_is_read_beside_the_daemon(
     journal: Path, server: ManagementServer
 ) -> None:
@@ -136,6 +138,7 @@ def test_at_a_time_the_configured_journal_is_read_beside_the_daemon(
     assert json.loads(printed(*args))["source"] == str(journal)
 
 
+@pytest.mark.socket
 def test_without_a_daemon_its_journal_is_read_and_it_says_so(
     journal: Path, server: ManagementServer
 ) -> None:
@@ -147,6 +150,7 @@ def test_without_a_daemon_its_journal_is_read_and_it_says_so(
     assert f"from its journal, {journal}" in result.stderr
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     "args",
     [

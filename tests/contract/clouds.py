@@ -112,7 +112,16 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
-    first = DummyCloud(pool="first", credentials={"creds": "dummycreds"}, clock=ManualClock())
+    def opened(pool: str) -> DummyCloud:
+        return DummyCloud(pool=pool, credentials={"creds": "dummycreds"}, clock=ManualClock())
+
+    first = opened("first")
+
+    def sharing(pool: str) -> DummyCloud:
+        """The same cloud as another pool's manager sees it."""
+        other = opened(pool)
+        other.book, other.clock = first.book, first.clock
+        return other
 
     def put(state: NodeState) -> Callable[[str], None]:
         def change(node_id: str) -> None:
@@ -123,7 +132,7 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     # libcloud's dummy starts with some.
     others = iter(sorted(first.book.nodes))
     yield CloudFixture(
-        open=first.sharing,
+        open=sharing,
         by_hand=lambda: next(others),
         listing_through=lambda change: method_through(
             type(first.book.driver), "list_nodes", change

@@ -177,6 +177,7 @@ def test_no_order_without_permission_b2_c10_d9(spec: Spec) -> None:
             assert boot.record.pool in (POOL, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted",
     [

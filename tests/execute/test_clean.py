@@ -35,6 +35,8 @@ from tests.core.build import World, claim, incarnation_of, node, world
 from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 DUE, FREE, CLAIMED = "due", "free", "claimed"
 UNKNOWN = ("unknown", "expired")

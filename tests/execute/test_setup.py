@@ -30,6 +30,8 @@ from tests.core.build import POOL, SMALL, World, world
 from tests.execute.drawn import differences
 from tests.execute.explorer import NOW, Explored, Explorer, Scene
 
+pytestmark = pytest.mark.slow
+
 LIFE = "a-life"
 LATE_S = CREATE_WITHIN_S + 10.0
 

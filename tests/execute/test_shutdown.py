@@ -30,6 +30,8 @@ from tests.core.nodes import pinging
 from tests.execute.drawn import differences
 from tests.execute.explorer import Explored, Explorer, Scene
 
+pytestmark = pytest.mark.slow
+
 STEP_S = 40.0
 """How far time passes at once: longer than two denials have to lie apart (D3)."""
 RUNNING, ENDING, GONE = "running", "ending", "gone"

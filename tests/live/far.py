@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.cluster import TOKEN, Cluster, Sections
+from tests.live.ec2 import on_ec2
 from tests.live.farm import NodeFarm
-from tests.live.harness import TREE, Daemon, Registry, free_port
+from tests.live.harness import Daemon, Registry, free_port
 from tests.live.ledger import Live
-from tests.live.moto_process import KEY, REGION, SECRET, Moto
+from tests.live.moto_process import Moto
 from tests.live.proxy import Proxy
 
 _ACTION = re.compile(rb"Action=(\w+)")
@@ -56,24 +57,8 @@ class FarCluster(Cluster):
         self.records = Proxy(f"http://127.0.0.1:{port}", nodes_call)
         self._closing.callback(self.cloud.close)
         self._closing.callback(self.records.close)
-        ec2: Sections = {
-            "Cloud": {"provider": "ec2", "shutdown_windows": "0, 999999"},
-            "Cloud Credentials": {
-                "region": REGION,
-                "endpoint": self.cloud.url,
-                "key": KEY,
-                "secret": SECRET,
-                "timeout": cloud_s,
-            },
-            "Cloud List": {"tag_project": "live"},
-            "Cloud Create": {
-                "image_id": "ami-12345678",
-                "user_data": TREE / "etc/node/user-data.yaml",
-            },
-            "Size m5.large": {"cores": 2, "ram": 8192, "price": 0.096},
-            "Cleaning": {"visible_after": 0.5},
-        }
-        super().__init__(home, ec2, *layers)
+        patience: Sections = {"Cloud Credentials": {"timeout": cloud_s}}
+        super().__init__(home, on_ec2(self.cloud.url), patience, *layers)
         self._registry_config = self.configure(
             {"Registry": {"listen": f"127.0.0.1:{port}"}}, "registry.cfg"
         )

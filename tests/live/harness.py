@@ -15,20 +15,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import requests
 
-T = TypeVar("T")
+from tests.waiting import DEADLINE_S, until
 
 TREE = Path(__file__).parents[2]
 PING_SCRIPT = TREE / "etc/node/nodemanager-ping"
-DEADLINE_S = 30.0
-"""For what takes a few seconds where nothing else runs."""
 STOP_S = 10.0
 """An orderly end takes no longer (DESIGN.md, command line)."""
 TAIL = 40
@@ -74,20 +71,6 @@ def parse_logfmt(text: str) -> dict[str, str]:
     for key, value in _FIELD.findall(text):
         fields[key] = _ESCAPE.sub(plain, value[1:-1]) if value.startswith('"') else value
     return fields
-
-
-def until(
-    what: str, ask: Callable[[], T], within: float = DEADLINE_S, *, told: Callable[[], str] = str
-) -> T:
-    """The first true answer of `ask`; fails with `what`, and what `told` adds, when none comes."""
-    deadline = time.monotonic() + within
-    while True:
-        answer = ask()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {within:g} s for {what}\n{told()}", pytrace=False)
-        time.sleep(0.03)
 
 
 def free_port() -> int:

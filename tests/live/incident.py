@@ -29,7 +29,8 @@ from rich.console import Console
 from nodemanager.journal.codec import to_text, without_secrets
 from tests.live.cluster import DirectedCluster, Sections
 from tests.live.faulty import DRIVER, Faults
-from tests.live.harness import Daemon, until
+from tests.live.harness import Daemon
+from tests.waiting import until
 
 NODES = 20
 SLOTS = 22

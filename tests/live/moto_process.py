@@ -18,7 +18,8 @@ from typing import Any, TextIO
 
 import boto3
 
-from tests.live.harness import DEADLINE_S, environment
+from tests.live.harness import environment
+from tests.waiting import DEADLINE_S
 
 REGION = "us-east-1"
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE_S = 30.0
+from tests.waiting import DEADLINE_S
+
 CTRL_C = "\x03"
 
 

@@ -9,8 +9,9 @@ import pytest
 import requests
 
 from tests.live.cluster import TOKEN, DirectedCluster
-from tests.live.harness import free_port, until
+from tests.live.harness import free_port
 from tests.live.leaks import answer, command, hand_made, leak, ping_url, secrets_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -14,9 +14,10 @@ import pytest
 
 from tests.live import hasty, ledger
 from tests.live.far import FarCluster
-from tests.live.harness import Daemon, Line, claim_of, until
+from tests.live.harness import Daemon, Line, claim_of
 from tests.live.ledger import Windows
 from tests.live.proxy import Fate
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl"), pytest.mark.timeout(240)]
 

@@ -15,7 +15,8 @@ import pytest
 from nodemanager.cloud.local import sweep
 from nodemanager.cloud.local_state import StateDir
 from tests.live.cluster import LocalCluster
-from tests.live.harness import DEADLINE_S, TREE, environment, parse_logfmt, until
+from tests.live.harness import TREE, environment, parse_logfmt
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -5,17 +5,16 @@ One account from the first boot to the last. The tests build on each other, in t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.live.cluster import TOKEN, Cluster
-from tests.live.farm import NodeFarm
-from tests.live.harness import TREE, Daemon, Line, Registry, claim_of, until
-from tests.live.moto_process import KEY, REGION, SECRET, Moto
+from tests.live.cluster import TOKEN, Sections
+from tests.live.ec2 import Ec2Cluster
+from tests.live.harness import Daemon, Line, Registry, claim_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
@@ -25,85 +24,23 @@ CALL_S = 4.0
 """How long one call to the API may take."""
 
 
-class Ec2Cluster(Cluster):
-    """A pool in that account whose demand is what the file `wishlist` says."""
-
-    def __init__(self, home: Path, moto: Moto) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self.moto = moto
-        self._wishlist = home / "wishlist"
-        command = home / "print-wishlist"
-        command.write_text(f"#!/bin/sh\nexec cat {self._wishlist}\n", encoding="utf-8")
-        command.chmod(0o700)
-        self.want(0)
-        super().__init__(
-            home,
-            {
-                "Daemon": {
-                    "min_nodes": 0,
-                    "max_nodes": 4,
-                    "max_total_price": 1,
-                    "node_stale_after": WINDOW_S,
-                    "wishlist_command": command,
-                },
-                # In minutes: nodes stay for an hour, until a test opens the window.
-                "Cloud": {"provider": "ec2", "shutdown_windows": "60, 999999"},
-                "Cloud Credentials": {
-                    "region": REGION,
-                    "endpoint": moto.url,
-                    "key": KEY,
-                    "secret": SECRET,
-                    "timeout": CALL_S,
-                },
-                "Cloud List": {"tag_project": "live"},
-                "Cloud Create": {
-                    "image_id": "ami-12345678",
-                    "user_data": TREE / "etc/node/user-data.yaml",
-                },
-                "Registry": {"slots": SLOTS},
-                "Size m5.large": {"cores": 2, "ram": 8192, "price": 0.096},
-                "Cleaning": {"visible_after": 0.5},
-            },
-        )
-
-    def want(self, nodes: int) -> None:
-        """That many jobs wait."""
-        jobs = [json.dumps({"id": f"job-{number}", "cores": 2}) for number in range(nodes)]
-        new = self._wishlist.with_suffix(".new")
-        new.write_text("".join(f"{job}\n" for job in jobs), encoding="ascii")
-        new.replace(self._wishlist)
-
-    def want_none(self, daemon: Daemon) -> None:
-        """No job waits, and the daemon knows it."""
-        self.want(0)
-        until("no wish", lambda: self.status(daemon)["nodes_wish"] == 0, told=daemon.told)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
-    home = tmp_path_factory.mktemp("ec2")
-    moto = Moto(home)
-    try:
-        made = Ec2Cluster(home / "cluster", moto)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.close()
-    finally:
-        moto.close()
-
-
-@pytest.fixture(scope="module")
-def farm(cluster: Ec2Cluster) -> Iterator[NodeFarm]:
-    made = NodeFarm(cluster.moto, cluster.home / "farm")
-    made.start()
-    yield made
-    made.close()
+    options: Sections = {
+        "Daemon": {"node_stale_after": WINDOW_S},
+        # In minutes: nodes stay for an hour, until a test opens the window.
+        "Cloud": {"shutdown_windows": "60, 999999"},
+        "Cloud Credentials": {"timeout": CALL_S},
+        "Registry": {"slots": SLOTS},
+    }
+    with closing(Ec2Cluster(tmp_path_factory.mktemp("ec2"), options)) as made:
+        made.farm.start()
+        made.start()
+        yield made
 
 
 @pytest.fixture
-def daemon(cluster: Ec2Cluster, farm: NodeFarm) -> Daemon:
+def daemon(cluster: Ec2Cluster) -> Daemon:
     return cluster.daemons[0]
 
 
@@ -145,12 +82,12 @@ def test_it_boots_to_demand_and_pairs_by_tags(
 
 
 def test_an_instance_terminated_while_busy_leaves_its_record_within_the_window(
-    cluster: Ec2Cluster, daemon: Daemon, registry: Registry, farm: NodeFarm
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry
 ):
     before, record = daemon.last(), lost(daemon)["record"]
     cluster.want_none(daemon)
     for node in paired(daemon):
-        farm.node_does(node, "busy")
+        cluster.farm.node_does(node, "busy")
     daemon.wait_for("cycle.done", after=before, busy=2)
     cluster.moto.terminate(lost(daemon)["node"])
     cluster.want(1)
@@ -227,7 +164,7 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node(
 
 
 def test_when_demand_is_gone_idle_nodes_are_shut_down_once_their_window_opens(
-    cluster: Ec2Cluster, daemon: Daemon, registry: Registry, farm: NodeFarm
+    cluster: Ec2Cluster, daemon: Daemon, registry: Registry
 ):
     nodes, busy = set(cluster.moto.instances()), kept_busy(daemon)
     cluster.want_none(daemon)
@@ -238,7 +175,7 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_once_their_window_opens(
     for node in nodes - {busy}:
         released(daemon, node, before)
     assert set(cluster.moto.instances()) == {busy}
-    farm.node_does(busy, "idle")
+    cluster.farm.node_does(busy, "idle")
     released(daemon, busy, before)
 
     assert cluster.moto.instances() == {}
@@ -273,7 +210,7 @@ def test_sigterm_amid_boots_leaves_nothing_half_done(cluster: Ec2Cluster, daemon
     assert claimed == {line["record"] for line in daemon.lines("record.claimed", after=before)}
 
 
-def test_the_next_run_pairs_what_the_last_one_left(cluster: Ec2Cluster, farm: NodeFarm):
+def test_the_next_run_pairs_what_the_last_one_left(cluster: Ec2Cluster):
     left: dict[str, Any] = cluster.moto.tags()
     cluster.want(0)
     server = cluster.daemons[-1]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.live.harness import until
-from tests.live.moto_process import Moto
-from tests.live.test_ec2 import Ec2Cluster
+from tests.live.ec2 import Ec2Cluster
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live]
 
@@ -21,15 +21,8 @@ NODES = 3
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Ec2Cluster]:
-    moto = Moto(tmp_path)
-    try:
-        made = Ec2Cluster(tmp_path / "cluster", moto)
-        try:
-            yield made
-        finally:
-            made.close()
-    finally:
-        moto.close()
+    with closing(Ec2Cluster(tmp_path)) as made:
+        yield made
 
 
 def test_three_nodes_come_within_30_s_of_the_end_of_20_s_of_errors_u9(cluster: Ec2Cluster) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,37 +16,21 @@ import requests
 from botocore.exceptions import ClientError
 
 from tests.live.cluster import MANAGEMENT_TOKEN
-from tests.live.farm import NodeFarm
-from tests.live.harness import Daemon, Line, until
+from tests.live.ec2 import Ec2Cluster
+from tests.live.harness import Daemon, Line
 from tests.live.moto_process import Moto
 from tests.live.soon import DIES
-from tests.live.test_ec2 import Ec2Cluster
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 
-class LeavingCluster(Ec2Cluster):
-    """Its nodes may go as soon as they are idle and no job waits."""
-
-    module = "tests.live.soon"
-
-
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeavingCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
     home = tmp_path_factory.mktemp("leftovers")
-    moto = Moto(home)
-    try:
-        made = LeavingCluster(home / "cluster", moto)
-        made.change({"Cloud": {"shutdown_windows": "0, 999999"}})
-        farm = NodeFarm(moto, home / "farm")
-        try:
-            farm.start()
-            yield made
-        finally:
-            farm.close()
-            made.close()
-    finally:
-        moto.close()
+    with closing(Ec2Cluster(home, module="tests.live.soon")) as made:
+        made.farm.start()
+        yield made
 
 
 @dataclass(frozen=True)
@@ -58,7 +43,7 @@ class Left:
     theirs: str
 
 
-def booted(cluster: LeavingCluster, daemon: Daemon) -> Left:
+def booted(cluster: Ec2Cluster, daemon: Daemon) -> Left:
     """A node of ours with things that it pins."""
     before = daemon.last()
     cluster.want(1)
@@ -123,7 +108,7 @@ def released_in_order(daemon: Daemon, left: Left, after: Line | None) -> None:
 
 
 def test_what_a_node_leaves_is_released_in_order_and_an_operator_s_volume_is_not(
-    cluster: LeavingCluster,
+    cluster: Ec2Cluster,
 ) -> None:
     moto, daemon = cluster.moto, cluster.start()
     left = booted(cluster, daemon)
@@ -158,7 +143,7 @@ def metric(daemon: Daemon, name: str) -> float:
     return next(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
 
 
-def test_what_no_ledger_names_is_found_by_its_tags(cluster: LeavingCluster) -> None:
+def test_what_no_ledger_names_is_found_by_its_tags(cluster: Ec2Cluster) -> None:
     """A node that ended behind everybody's back, and a manager that has lost its journal."""
     moto, first = cluster.moto, cluster.daemons[-1]
     left = booted(cluster, first)
@@ -177,7 +162,7 @@ def test_what_no_ledger_names_is_found_by_its_tags(cluster: LeavingCluster) -> N
 
 
 def test_killed_between_destroy_and_release_the_next_run_releases(
-    cluster: LeavingCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Ec2Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kill -9; what is in the journal is enough."""
     moto, before = cluster.moto, deleted(cluster.moto)

@@ -5,18 +5,16 @@ The tests build on each other, in this order.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import closing
 
 import pytest
 import requests
 
-from tests.live.cluster import TOKEN, Cluster
-from tests.live.farm import NodeFarm
-from tests.live.harness import TREE, Daemon, Registry, claim_of, free_port, until
-from tests.live.moto_process import KEY, REGION, SECRET, Moto
+from tests.live.cluster import TOKEN, Sections
+from tests.live.ec2 import Ec2Cluster
+from tests.live.harness import Daemon, Registry, claim_of, free_port
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
@@ -25,106 +23,61 @@ CYCLES = 25
 SCRATCH_MB = 100_000
 
 
-class TwoSizes(Cluster):
-    """A pool whose two sizes are of one instance type; its demand is what a file says."""
-
-    def __init__(self, home: Path, moto: Moto) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self.moto = moto
-        self._wishlist = home / "wishlist"
-        command = home / "print-wishlist"
-        command.write_text(f"#!/bin/sh\nexec cat {self._wishlist}\n", encoding="utf-8")
-        command.chmod(0o700)
-        self.want()
-        super().__init__(
-            home,
-            {
-                "Daemon": {
-                    "min_nodes": 0,
-                    "max_nodes": 8,
-                    "max_total_price": 5,
-                    # A restart under load is no silence.
-                    "node_stale_after": 120,
-                    "wishlist_command": command,
-                },
-                "Cloud": {"provider": "ec2", "shutdown_windows": "0, 999999"},
-                "Cloud Credentials": {
-                    "region": REGION,
-                    "endpoint": moto.url,
-                    "key": KEY,
-                    "secret": SECRET,
-                },
-                "Cloud List": {"tag_project": "live"},
-                "Cloud Create": {
-                    "image_id": "ami-12345678",
-                    "user_data": TREE / "etc/node/user-data.yaml",
-                },
-                # Where the nodes find it again after a restart.
-                "Registry": {"slots": 8, "listen": f"127.0.0.1:{free_port()}"},
-                "Size m5.large": {"cores": 2, "price": 0.096, "scratch": SCRATCH_MB},
-                "Size m5.large.spot": {
-                    "instance_type": "m5.large",
-                    "cores": 2,
-                    "price": 0.03,
-                    "scratch": SCRATCH_MB,
-                    "preemptible": "yes",
-                },
-                "Cleaning": {"visible_after": 0.5},
-            },
-        )
-
-    def want(self, *jobs: dict[str, Any]) -> None:
-        """These jobs wait."""
-        new = self._wishlist.with_suffix(".new")
-        new.write_text("".join(f"{json.dumps(job)}\n" for job in jobs), encoding="ascii")
-        new.replace(self._wishlist)
-
-    def cycles(self, daemon: Daemon) -> int:
-        """How many decisions were taken so far."""
-        answer = requests.get(f"{daemon.url_of('management')}/metrics", timeout=10)
-        lines = answer.text.splitlines()
-        found = [one for one in lines if one.startswith("nodemanager_cycle_seconds_count")]
-        return int(float(found[0].split()[-1])) if found else 0
-
-    def let_cycles_pass(self, daemon: Daemon) -> None:
-        until_then = self.cycles(daemon) + CYCLES
-        until(f"{CYCLES} cycles", lambda: self.cycles(daemon) >= until_then, 120, told=daemon.told)
-
-
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSizes]:
-    home = tmp_path_factory.mktemp("sizes")
-    moto = Moto(home)
-    try:
-        made = TwoSizes(home / "cluster", moto)
-        farm = NodeFarm(moto, home / "farm")
-        farm.start()
-        try:
-            made.start()
-            yield made
-        finally:
-            farm.close()
-            made.close()
-    finally:
-        moto.close()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
+    options: Sections = {
+        "Daemon": {
+            "max_nodes": 8,
+            "max_total_price": 5,
+            # A restart under load is no silence.
+            "node_stale_after": 120,
+        },
+        # Where the nodes find it again after a restart.
+        "Registry": {"slots": 8, "listen": f"127.0.0.1:{free_port()}"},
+        "Size m5.large": {"scratch": SCRATCH_MB},
+        "Size m5.large.spot": {
+            "instance_type": "m5.large",
+            "cores": 2,
+            "price": 0.03,
+            "scratch": SCRATCH_MB,
+            "preemptible": "yes",
+        },
+    }
+    with closing(Ec2Cluster(tmp_path_factory.mktemp("sizes"), options)) as made:
+        made.farm.start()
+        made.start()
+        yield made
+
+
+def cycles(daemon: Daemon) -> int:
+    """How many decisions were taken so far."""
+    answer = requests.get(f"{daemon.url_of('management')}/metrics", timeout=10)
+    lines = answer.text.splitlines()
+    found = [one for one in lines if one.startswith("nodemanager_cycle_seconds_count")]
+    return int(float(found[0].split()[-1])) if found else 0
+
+
+def let_cycles_pass(daemon: Daemon) -> None:
+    until_then = cycles(daemon) + CYCLES
+    until(f"{CYCLES} cycles", lambda: cycles(daemon) >= until_then, 120, told=daemon.told)
 
 
 ORDINARY = {"id": "ordinary", "cores": 2}
 PREEMPTIBLE = {"id": "preemptible", "cores": 2, "preemptible": True}
 
 
-def sizes(cluster: TwoSizes) -> list[str]:
+def sizes(cluster: Ec2Cluster) -> list[str]:
     return sorted(tags["nodemanager-size"] for tags in cluster.moto.tags().values())
 
 
 def test_one_job_beside_two_sizes_of_one_type_boots_one_node_and_no_thrash_follows(
-    cluster: TwoSizes,
+    cluster: Ec2Cluster,
 ) -> None:
     """The cheaper size is the spot one, and the job is not for it."""
     daemon = cluster.daemons[0]
-    cluster.want(ORDINARY)
+    cluster.want_jobs(ORDINARY)
     daemon.wait_for("cycle.done", nodes=1, paired=1, idle=1)
-    cluster.let_cycles_pass(daemon)
+    let_cycles_pass(daemon)
 
     assert len(cluster.moto.calls("RunInstances")) == 1
     assert not daemon.lines("node.shutdown_started")
@@ -137,7 +90,7 @@ def test_one_job_beside_two_sizes_of_one_type_boots_one_node_and_no_thrash_follo
     assert cluster.status(daemon)["price"] == 0.096
 
 
-def test_its_scratch_volume_has_what_the_file_means_in_mb(cluster: TwoSizes) -> None:
+def test_its_scratch_volume_has_what_the_file_means_in_mb(cluster: Ec2Cluster) -> None:
     (instance,) = cluster.moto.instances().values()
     attached = cluster.moto.ec2.describe_volumes(
         Filters=[{"Name": "attachment.instance-id", "Values": [instance["InstanceId"]]}]
@@ -146,12 +99,12 @@ def test_its_scratch_volume_has_what_the_file_means_in_mb(cluster: TwoSizes) -> 
     assert made["/dev/xvdt"] == SCRATCH_MB // 1000
 
 
-def test_over_a_restart_the_two_sizes_are_still_two(cluster: TwoSizes) -> None:
+def test_over_a_restart_the_two_sizes_are_still_two(cluster: Ec2Cluster) -> None:
     assert cluster.daemons[0].terminate() == 0
     daemon = cluster.start()
-    cluster.want(ORDINARY, PREEMPTIBLE)
+    cluster.want_jobs(ORDINARY, PREEMPTIBLE)
     daemon.wait_for("cycle.done", nodes=2, paired=2, idle=2)
-    cluster.let_cycles_pass(daemon)
+    let_cycles_pass(daemon)
 
     assert len(cluster.moto.calls("RunInstances")) == 2
     assert not daemon.lines("node.shutdown_started")
@@ -159,22 +112,22 @@ def test_over_a_restart_the_two_sizes_are_still_two(cluster: TwoSizes) -> None:
     assert cluster.status(daemon)["price"] == pytest.approx(0.126)
 
 
-def test_the_one_that_no_job_wants_any_more_goes_and_the_other_stays(cluster: TwoSizes) -> None:
+def test_the_one_that_no_job_wants_any_more_goes_and_the_other_stays(cluster: Ec2Cluster) -> None:
     daemon = cluster.daemons[-1]
-    cluster.want(PREEMPTIBLE)
+    cluster.want_jobs(PREEMPTIBLE)
     daemon.wait_for("node.gone")
-    cluster.let_cycles_pass(daemon)
+    let_cycles_pass(daemon)
 
     assert len(cluster.moto.calls("RunInstances")) == 2
     assert len(daemon.lines("node.gone")) == 1
     assert sizes(cluster) == ["m5.large.spot"]
 
 
-def test_a_job_that_cant_be_had_boots_nothing_and_is_told_by_its_id(cluster: TwoSizes) -> None:
+def test_a_job_that_cant_be_had_boots_nothing_and_is_told_by_its_id(cluster: Ec2Cluster) -> None:
     daemon = cluster.daemons[-1]
-    cluster.want(PREEMPTIBLE, {"id": "huge", "cores": 2, "count": 9})
+    cluster.want_jobs(PREEMPTIBLE, {"id": "huge", "cores": 2, "count": 9})
     told = daemon.wait_for("job.unsatisfiable")
-    cluster.let_cycles_pass(daemon)
+    let_cycles_pass(daemon)
 
     assert (told["job"], told["reason"]) == ("huge", "job_over_max_nodes")
     assert len(daemon.lines("job.unsatisfiable")) == 1

@@ -10,8 +10,9 @@ import pytest
 import requests
 
 from tests.live.cluster import LocalCluster
-from tests.live.harness import Daemon, free_port, until
+from tests.live.harness import Daemon, free_port
 from tests.live.leaks import answer, command
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -18,7 +18,8 @@ import pytest
 import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN, LocalCluster
-from tests.live.harness import Registry, until
+from tests.live.harness import Registry
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -16,7 +16,8 @@ import pytest
 import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN
-from tests.live.harness import Daemon, Registry, end_all, until, write_config
+from tests.live.harness import Daemon, Registry, end_all, write_config
+from tests.waiting import until
 
 pytestmark = pytest.mark.live
 

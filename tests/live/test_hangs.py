@@ -12,7 +12,8 @@ import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN
 from tests.live.far import FarCluster
-from tests.live.harness import Daemon, Line, until
+from tests.live.harness import Daemon, Line
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -15,7 +15,8 @@ from nodemanager.journal.api import IntentKind
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from tests.live.cluster import DirectedCluster
-from tests.live.harness import environment, until
+from tests.live.harness import environment
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

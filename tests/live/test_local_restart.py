@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.live.cluster import DirectedCluster
-from tests.live.harness import Daemon, claim_of, until
+from tests.live.harness import Daemon, claim_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

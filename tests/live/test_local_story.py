@@ -9,7 +9,8 @@ import pytest
 import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN, LocalCluster
-from tests.live.harness import Daemon, Line, Registry, until
+from tests.live.harness import Daemon, Line, Registry
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

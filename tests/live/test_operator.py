@@ -16,7 +16,8 @@ import pytest
 import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN, DirectedCluster
-from tests.live.harness import Daemon, environment, free_port, until
+from tests.live.harness import Daemon, environment, free_port
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -16,7 +16,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from tests.live.cluster import TOKEN, DirectedCluster
-from tests.live.harness import claim_of, until
+from tests.live.harness import claim_of
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

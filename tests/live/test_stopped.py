@@ -12,7 +12,7 @@ import requests
 
 from tests.live import brief
 from tests.live.far import FarCluster
-from tests.live.harness import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -18,6 +17,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from tests.packaging.conftest import TREE, environment, run
+from tests.waiting import runs, until
 
 DAEMON = """
     import fcntl, os, signal, subprocess, sys, pathlib
@@ -47,23 +47,6 @@ LOCAL_CLOUD = """
         except ProcessLookupError:
             pass
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def eventually(done: Callable[[], bool], seconds: float = 15) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Demo:
@@ -145,8 +128,8 @@ def test_ctrl_c_ends_the_daemon_in_order_and_then_its_nodes(start, tree: Path):
     assert "Error" not in said
     assert "Traceback" not in said
     assert (tree / "stopped").exists()
-    assert not alive(demo.daemon)
-    assert not alive(demo.node)
+    assert not runs(demo.daemon)
+    assert not runs(demo.node)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
@@ -158,8 +141,8 @@ def test_any_other_end_from_outside_is_as_orderly(start, tree: Path, number: sig
 
     assert code == 0
     assert (tree / "stopped").exists()
-    assert not alive(demo.daemon)
-    assert not alive(demo.node)
+    assert not runs(demo.daemon)
+    assert not runs(demo.node)
 
 
 def test_make_that_is_terminated_ends_it_all(start):
@@ -168,7 +151,7 @@ def test_make_that_is_terminated_ends_it_all(start):
     demo.process.terminate()
     demo.ended()
 
-    assert eventually(lambda: not alive(demo.daemon) and not alive(demo.node))
+    until("the end of both", lambda: not runs(demo.daemon) and not runs(demo.node))
 
 
 def test_a_daemon_that_dies_takes_its_nodes_along_and_is_a_failure(start):
@@ -178,7 +161,7 @@ def test_a_daemon_that_dies_takes_its_nodes_along_and_is_a_failure(start):
     code, _ = demo.ended()
 
     assert code == 128 + signal.SIGKILL
-    assert not alive(demo.node)
+    assert not runs(demo.node)
 
 
 def test_what_the_daemon_says_by_its_exit_code_is_passed_on(tree: Path):
@@ -194,14 +177,15 @@ def test_a_second_ctrl_c_does_not_wait_for_a_daemon_that_hangs(start, tree: Path
     demo = start(script())
 
     demo.process.send_signal(signal.SIGINT)
-    assert not eventually(lambda: demo.process.poll() is not None, 0.5)
+    with pytest.raises(subprocess.TimeoutExpired):
+        demo.process.wait(0.5)
     demo.process.send_signal(signal.SIGINT)
     code, said = demo.ended()
 
     assert code == 0
     assert "SIGKILL" in said
-    assert not alive(demo.daemon)
-    assert not alive(demo.node)
+    assert not runs(demo.daemon)
+    assert not runs(demo.node)
 
 
 def test_impatience_ends_it_all_though_nobody_reads_what_is_said(start, tree: Path):
@@ -213,12 +197,13 @@ def test_impatience_ends_it_all_though_nobody_reads_what_is_said(start, tree: Pa
 
     demo.process.stdout.close()
     demo.process.send_signal(signal.SIGINT)
-    assert not eventually(lambda: demo.process.poll() is not None, 0.5)
+    with pytest.raises(subprocess.TimeoutExpired):
+        demo.process.wait(0.5)
     demo.process.send_signal(signal.SIGINT)
 
     assert demo.process.wait(20) == 0
-    assert not alive(demo.daemon)
-    assert not alive(demo.node)
+    assert not runs(demo.daemon)
+    assert not runs(demo.node)
 
 
 def test_each_start_is_a_first_start(start, tree: Path):
@@ -237,13 +222,13 @@ def test_the_next_start_ends_what_a_killed_one_left_running(start):
     first = start(script())
     first.process.kill()
     first.process.wait()
-    assert alive(first.daemon)
+    assert runs(first.daemon)
 
     second = start(script())
 
-    assert not alive(first.daemon)
-    assert not alive(first.node)
-    assert alive(second.node)
+    assert not runs(first.daemon)
+    assert not runs(first.node)
+    assert runs(second.node)
     assert f"Ending the daemon of an earlier run (pid {first.daemon}, SIGTERM)" in second.before
     assert f"swept {first.node}" in second.before
 
@@ -253,10 +238,10 @@ def test_a_second_start_ends_the_first_and_keeps_its_own_nodes(start):
     second = start(script())
     first.ended()
 
-    assert not alive(first.daemon)
-    assert not alive(first.node)
-    assert alive(second.daemon)
-    assert alive(second.node)
+    assert not runs(first.daemon)
+    assert not runs(first.node)
+    assert runs(second.daemon)
+    assert runs(second.node)
 
 
 def test_a_stranger_who_now_has_the_pid_in_the_lock_file_is_left_alone(start, tree: Path):
@@ -279,8 +264,8 @@ def test_end_ends_what_is_left_and_says_nothing_where_nothing_is(start, tree: Pa
     done = run(*script("end"), cwd=tree)
 
     assert done.returncode == 0
-    assert not alive(left.daemon)
-    assert not alive(left.node)
+    assert not runs(left.daemon)
+    assert not runs(left.node)
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["clock", "make_rig"]
 HOUR = 3600.0
 

@@ -12,6 +12,7 @@ import pytest
 from nodemanager.core.model import Job
 from nodemanager.schedulers import wishlist
 from nodemanager.schedulers.wishlist import ENVIRONMENT, WishlistCommand, WishlistError
+from tests.waiting import runs, until
 
 
 def says(*lines: str, code: int = 0, timeout: float = 20.0) -> WishlistCommand:
@@ -123,14 +124,14 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
     with pytest.raises(WishlistError, match=r"took over 0\.5 s"):
         shell(f"sleep 600 & echo $! > {pid_file}; wait", timeout=0.5)()
     assert time.monotonic() - began < 10
-    assert_ends(int(pid_file.read_text(encoding="ascii")))
+    assert_ends(pid_file)
 
 
 def test_a_child_that_keeps_the_pipe_open_does_not_keep_us(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(WishlistError, match=r"took over 0\.5 s"):
         shell(f"sleep 600 & echo $! > {pid_file}; exit 0", timeout=0.5)()
-    assert_ends(int(pid_file.read_text(encoding="ascii")))
+    assert_ends(pid_file)
 
 
 def test_endless_output_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,18 +148,6 @@ def test_the_words_reach_the_command_without_a_shell(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def assert_ends(pid: int) -> None:
-    """The process is gone, or a zombie that its own parent has to reap, within some seconds."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-            state = (
-                Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
-            )
-        except (ProcessLookupError, FileNotFoundError):
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} lives on")
+def assert_ends(pid_file: Path) -> None:
+    pid = int(pid_file.read_text(encoding="ascii"))
+    until(f"the end of process {pid}", lambda: not runs(pid))

@@ -61,7 +61,7 @@ class Aftermath:
         """Whether it should have been taken up: asked after, or ended where its end is known."""
         if intent.kind not in (IntentKind.CREATE, IntentKind.CLAIM):
             return not self._asked_after(manager, intent)
-        incarnation = intent.details.get("incarnation")
+        incarnation = intent.details["order"]["claim"]["incarnation"]
         records = self.world.registry.records()
         claimed = next((one for one in records if one.incarnation == incarnation), None)
         return claimed is None or claimed.last_ping_at is not None

@@ -7,9 +7,7 @@ then is done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodemanager.core import backlog_run
 from nodemanager.core.adoption import not_as_named
@@ -145,9 +143,6 @@ class Adopt:
 
     def flight(self, state: State) -> str:
         return "adopt"
-
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
 
     def start(self, order: AdoptOrder, seen: Seen) -> Step[State]:
         return Step(Looking(order), (AskNode(order.node_id),))

@@ -10,9 +10,8 @@ version, confirms, and writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nodemanager.core.execute.effects import ReadRecord, WriteClaim
 from nodemanager.core.execute.workflow import (
@@ -161,9 +160,6 @@ class Bind:
 
     def flight(self, state: State) -> str:
         return "bind"
-
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
 
     def start(self, order: BindOrder, seen: Seen) -> Step[State]:
         return Step(Reading(order), (ReadRecord(order.uuid),))

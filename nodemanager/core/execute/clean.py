@@ -221,9 +221,6 @@ class Clean:
             return "setup"
         return "unfence" if state.order.not_after == NEVER else "clean"
 
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
-
     def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
         if order.reason is Reason.FENCE_LEFT:
             return _found_fenced(order, seen)

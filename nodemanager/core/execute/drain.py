@@ -6,9 +6,8 @@ the books (`Drains`): a node goes only once it has drained by such a one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.execute.books import DrainTold
@@ -119,9 +118,6 @@ class Drain:
 
     def flight(self, state: State) -> str:
         return "drain"
-
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
 
     def start(self, order: DrainOrder, seen: Seen) -> Step[State]:
         unknown = DrainTold(order.record.uuid, None)

@@ -239,9 +239,6 @@ class Prune:
     def flight(self, state: State) -> str:
         return "prune"
 
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
-
     def start(self, order: PruneOrder, seen: Seen) -> Step[State]:
         return Step(Looking(order), (LookAtRecord(order.uuid),))
 

@@ -7,9 +7,8 @@ breaker has the life, and an earlier try that took effect shows in the record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodemanager.core import false_clean
 from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
@@ -131,9 +130,6 @@ class Restore:
 
     def flight(self, state: State) -> str:
         return "restore"
-
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
 
     def start(self, order: RestoreOrder, seen: Seen) -> Step[State]:
         if order.known is None:

@@ -228,15 +228,6 @@ class SetUp:
     def flight(self, state: State) -> str:
         return "setup"
 
-    def details(self, state: State) -> Mapping[str, Any]:
-        order = state.order
-        return {
-            "incarnation": order.claim.incarnation,
-            "name": order.claim.node_name,
-            "size": order.size.name,
-            "reason": order.reason.value,
-        }
-
     def start(self, order: SetUpOrder, seen: Seen) -> Step[State]:
         reused = order.record
         learn = () if reused is None else (Claimed(reused.uuid, order.size.name),)

@@ -128,9 +128,6 @@ class ShutDown:
         idle = state.order.reason is Reason.IDLE_BEYOND_DEMAND
         return "shutdown:idle" if idle else "shutdown:bad"
 
-    def details(self, state: State) -> Mapping[str, Any]:
-        return {}
-
     def start(self, order: ShutdownOrder, seen: Seen) -> Step[State]:
         asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
         return Step(Looking(order), (LookAtNode(order.node_id, order.record, asks_pins),))

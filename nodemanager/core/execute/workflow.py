@@ -277,10 +277,6 @@ class Workflow(Protocol[S]):
         """What a snapshot calls it."""
         ...
 
-    def details(self, state: S) -> Mapping[str, Any]:
-        """What the journal's entry tells its readers beside the state itself."""
-        ...
-
     def start(self, order: Any, seen: Seen) -> Step[S]:
         """The first step of an order that a plan gave."""
         ...
