@@ -115,6 +115,7 @@ class BacklogRuns:
             self._tell_order("continued", run)
 
     def show(self, message: ShowBacklog) -> None:
+        """Answer with what is held back, and with the run."""
         message.answered(
             Shown(
                 self.seen,
@@ -127,6 +128,7 @@ class BacklogRuns:
         )
 
     def apply(self, message: ApplyBacklog) -> None:
+        """Begin a run of the items that an operator has left in the plan."""
         message.answered(self._apply(message.order))
 
     def _apply(self, order: Order) -> Run | str:
@@ -161,6 +163,7 @@ class BacklogRuns:
         return made
 
     def stop(self, message: StopBacklog) -> None:
+        """Let nothing more go."""
         run = self.held.run
         if run is not None and run.is_open:
             self._context.log.event(
@@ -170,6 +173,7 @@ class BacklogRuns:
         message.answered(self._context.scribe.problem or self.held.run)
 
     def due(self, message: TendBacklog) -> None:
+        """The reminder: more may be let go by the next decision."""
         self._tending = False
         run = self.held.run
         if run is not None and run.is_open and self._context.stopping is None:

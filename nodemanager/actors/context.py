@@ -1,6 +1,6 @@
 """What the parts of the daemon share: its tools, what it knows, and what is under way.
 
-What is known changes in `fold` alone, one fact at a time, as a replay of the journal folds them.
+What is known changes by facts and decisions alone, folded in as a replay of the journal folds them.
 """
 
 from __future__ import annotations
@@ -116,13 +116,13 @@ class Context:
             self.scribe.given_back(back, wall, wall - FREED_KEPT_S)
         if after.generation != before.generation and after.cause in COLLAPSES:
             self.narrator.collapsed(after)
-        self.keep_breaker(after)
+        self._keep_breaker(after)
         self.state = stage.state
         if stage.told:
             self.narrator.false_cleans(stage.told)
             self.decide_soon()
 
-    def keep_breaker(self, breaker: Breaker) -> None:
+    def _keep_breaker(self, breaker: Breaker) -> None:
         """Write the breaker down before it takes effect, and tell how it changed."""
         before = self.state.breaker
         if breaker is before:
@@ -140,7 +140,7 @@ class Context:
 
     def after_decision(self, made: Plan) -> None:
         """Go on from what a plan leaves behind."""
-        self.keep_breaker(made.breaker)
+        self._keep_breaker(made.breaker)
         self.state = after_decision(self.state, made)
         self.plan = made
         self.books = replace(self.books, withdrawn=Counter())

@@ -56,23 +56,6 @@ class LeftoverReleases:
         self._tend_at: float | None = None
         self._deferred_for: Reason | None = None
 
-    def _unknown(
-        self,
-        error: Exception,
-        *,
-        attempt: int,
-        retry_s: float,
-    ) -> None:
-        self._context.log.event(
-            Event.LEFTOVER_UNKNOWN,
-            level=WARNING,
-            error=error,
-            attempt=attempt,
-            retry_s=retry_s,
-        )
-
-    # The search, and the releases.
-
     def due(self, message: TendLeftovers) -> None:
         """The reminder; an older one says nothing."""
         if message.at == self._tend_at:
@@ -131,7 +114,13 @@ class LeftoverReleases:
         if message.error is not None:
             self._finds_failed += 1
             wait_s = min(FIND_EVERY_S, leftovers.retry_delay(self._finds_failed))
-            self._unknown(message.error, attempt=self._finds_failed, retry_s=wait_s)
+            self._context.log.event(
+                Event.LEFTOVER_UNKNOWN,
+                level=WARNING,
+                error=message.error,
+                attempt=self._finds_failed,
+                retry_s=wait_s,
+            )
         else:
             self._finds_failed = 0
             wait_s = FIND_EVERY_S

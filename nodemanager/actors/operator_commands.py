@@ -152,6 +152,7 @@ class OperatorCommands:
     # Holds.
 
     def hold(self, message: HoldId) -> None:
+        """Nothing automatic touches that id until it is released."""
         said = Said(Verb.HOLD, message.by, message.reason, message.answered, message.id)
         known = self._known()
         found = commands.find(message.id, known)
@@ -178,6 +179,7 @@ class OperatorCommands:
         self._did(said, named, text)
 
     def release(self, message: ReleaseId) -> None:
+        """The hold ends."""
         said = Said(Verb.RELEASE, message.by, message.reason, message.answered, message.id)
         named = self._found(said)
         if named is None:
@@ -196,6 +198,7 @@ class OperatorCommands:
     # Nodes that are to go.
 
     def drain(self, message: DrainNode) -> None:
+        """Shut the node down once it is idle (O1)."""
         said = Said(Verb.DRAIN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
@@ -211,6 +214,7 @@ class OperatorCommands:
             self._ask(said, named)
 
     def kill(self, message: KillNode) -> None:
+        """Shut the node down now (O2)."""
         said = Said(Verb.KILL, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
@@ -224,6 +228,7 @@ class OperatorCommands:
             self._ask(said, named)
 
     def run(self, message: RunNode) -> None:
+        """Take a drain or a kill back."""
         said = Said(Verb.RUN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
@@ -254,6 +259,7 @@ class OperatorCommands:
     # Records that are to be freed.
 
     def clean(self, message: CleanByHand) -> None:
+        """Free the record now, but for what an operator may not force (O3)."""
         said = Said(
             Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
         )
@@ -291,6 +297,7 @@ class OperatorCommands:
     # The pool.
 
     def pause(self, message: PausePool) -> None:
+        """Nothing is created, destroyed or freed until the pool is resumed (O4)."""
         said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
         if self.marks.paused is not None:
             self._already(said, None, "the pool is paused already", self.marks.paused)
@@ -308,6 +315,7 @@ class OperatorCommands:
         self._did(said, None, text)
 
     def resume(self, message: ResumePool) -> None:
+        """The pool goes on."""
         said = Said(Verb.RESUME, message.by, message.reason, message.answered)
         standing, self.marks.paused = self.marks.paused, None
         if standing is None:
@@ -320,6 +328,7 @@ class OperatorCommands:
             self._did(said, None, "the pool goes on")
 
     def reset_breaker(self, message: ResetBreaker) -> None:
+        """Close the breaker, and let boot again what rests (B3, B5)."""
         said = Said(Verb.BREAKER_RESET, message.by, message.reason, message.answered)
         if self._scribe.problem is not None:
             self._not_written(said, None)

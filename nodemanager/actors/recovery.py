@@ -74,7 +74,10 @@ class Recovery:
         self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
 
     def _take_breaker(self, stored: Breaker) -> None:
-        """What stood then and what opened since both stand."""
+        """What stood then and what opened since both stand.
+
+        No listing of this run opened it: it is not told as a collapse.
+        """
         context = self._context
         before = context.breaker
         after = breakers.joined(stored, before)
