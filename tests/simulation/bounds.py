@@ -46,14 +46,16 @@ TABLE = (
         "wanted",
         "A node is created that demand or min_nodes lacks and that max_nodes, price and slots "
         "leave room for",
-        "3 rounds + boot_fail_after (a create in doubt, a quota's probe: D6) + the rest of a boot "
-        "loop (B5); + node_stale_after where the store can't compare (U2)",
+        "3 rounds, once what the cloud refused may be asked for again (D6) and a node's end is "
+        "settled (settle + max(2, absent_listings) + 1 rounds: C5); + the rest of a boot loop "
+        "(B5); + node_stale_after where the store can't compare (U2)",
     ),
     (
         "surplus",
         "An idle node beyond demand, min_nodes or max_nodes is shut down",
         "consecutive_idle_count + 1 words (the longer of a round and the ping interval) + "
-        "3 rounds + one turn of shutdown_windows + action_timeout",
+        "3 rounds + one turn of shutdown_windows; after action_timeout where a destroy of the "
+        "storm has not ended its node (D3)",
     ),
     (
         "silent",
@@ -155,16 +157,29 @@ class Bounds:
         rounds = self.rounds(max(2, settings.absent_listings) + backlog)
         return window + settings.settle + rounds + backlog * self.fence + SLACK_S
 
+    @property
+    def settled(self) -> float:
+        """C5: from a node's end on, until the pool counts it no more."""
+        settings = self.settings
+        return settings.settle + self.rounds(max(2, settings.absent_listings) + 1)
+
     def wanted(self, rest: float) -> float:
-        doubt = self.settings.boot_fail_after
-        return self.rounds(3) + doubt + self.locked + rest + SLACK_S
+        """A listing that shows what lacks, demand's own, and one that settles a claim in doubt.
+
+        A create in doubt is none that lacks: its claim stands for a node to be (U9).
+        """
+        return self.rounds(3) + self.locked + rest + SLACK_S
 
     @property
     def surplus(self) -> float:
+        """Enough idle words, one of them from after the plan that first wanted the node no more.
+
+        Set-ups under way do not keep it: what demand wants no more is withdrawn (U10).
+        """
         settings = self.settings
         words = (settings.consecutive_idle_count + 1) * max(self.round_s, self.ping)
         windows = sum(settings.shutdown_windows)
-        return words + self.rounds(3) + windows + settings.action_timeout + SLACK_S
+        return words + self.rounds(3) + windows + SLACK_S
 
     def _turns(self, nodes: int) -> float:
         """The cap of D9: each turn is a destroy, its wait for gone, and both listings."""

@@ -20,20 +20,34 @@ from tests.simulation.world import Pool, World
 if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
+    from tests.simulation.setups import SetUpRules
     from tests.simulation.truth import Truth
 
 
 class Progress:
     """What each pool's nodes are still due."""
 
-    def __init__(self, world: World, truth: Truth, calm: Calm, latch: Latch) -> None:
+    def __init__(
+        self, world: World, truth: Truth, calm: Calm, latch: Latch, setups: SetUpRules
+    ) -> None:
         self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
+        self.setups = setups
         self._failed: Counter[str] = Counter()
         """By pool, nodes in a row that ended without a ping (B5)."""
+        self._ended_at: dict[str | None, float] = {}
+        """By pool, when a node of it ended last."""
+        self._doomed: set[str] = set()
+        """Nodes that a destroy was sent for in the storm."""
         world.cloud.books.ended.append(self._ended)
+        world.weather.sent.append(self._sent)
+
+    def _sent(self, manager: str, method: str, about: str) -> None:
+        if method == "cloud.destroy" and self.calm.begun is None:
+            self._doomed.add(about)
 
     def _ended(self, node: Instance) -> None:
         pool, machine = node.tags.pool, node.machine
+        self._ended_at[pool] = self.world.engine.now
         if pool in self.world.pools and machine is not None and machine.heard_at is None:
             self._failed[pool] += 1
 
@@ -55,6 +69,10 @@ class Progress:
             if failed >= SIZE_LOOP:
                 doublings = min(failed - SIZE_LOOP, 16)
                 rest = min(LONGEST_REST_S, pool.settings.boot_fail_after * 2.0**doublings)
+            # Refusals are the storm's; until its end is settled a node counts as there (C5).
+            ended_at = self._ended_at.get(pool.name, float("-inf"))
+            refused_until = self.setups.refused_until.get(pool.name, 0.0)
+            since = max(since, refused_until, ended_at + bounds.settled)
             what = f"{pool.name} gets one of {count} nodes that it lacks"
             key = f"wanted {pool.name} {len(seen.patients)}"
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
@@ -62,6 +80,9 @@ class Progress:
     def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = health.surplus(self.world, pool, seen)
         if count:
+            if any(one.node.id in self._doomed for one in seen.idle):
+                # What became of that destroy is waited for (D3).
+                since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)

@@ -119,7 +119,7 @@ def _play(world: World, scenario: Scenario) -> None:
     told = Told(world)
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
-    SetUpRules(world)
+    setups = SetUpRules(world)
     Work(world, told)
     fair = Calm(world)
     latch = Latch(world, truth, fair)
@@ -127,7 +127,7 @@ def _play(world: World, scenario: Scenario) -> None:
         fair,
         latch,
         Liveness(world, truth, fair, latch),
-        Progress(world, truth, fair, latch),
+        Progress(world, truth, fair, latch, setups),
         Aftermath(world, told),
     )
     if world.shape.operators_every:

@@ -1,5 +1,7 @@
 """A monitor for set-ups: who may send a create, how often, and what comes of it (U9, U10).
 
+And until when the cloud's own refusals keep a pool from booting (D6).
+
 Who holds a pool's lock is the world's to know (`Pool.holder`), not what a manager looked at. A
 create that was handed to its worker under the lock may leave after it is lost: the way from one to
 the other is the process's own, and may be long where that stands still (see the fault model).
@@ -8,20 +10,33 @@ the other is the process's own, and may be long where that stands still (see the
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import ClaimRecord, CreateNode, RenewClaim
-from nodemanager.errors import RemoteError
+from nodemanager.errors import BadRequest, QuotaExceeded, RemoteError, Throttled
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
-from tests.simulation.world import World
+from tests.simulation.world import Pool, World
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
 CLAIMS = ("store.claim", "store.create")
+LONGEST_REFUSAL_S = 3600.0
 Call = tuple[str, str]
 """A manager, and the record that a create or a claim is about; no record for a new one's claim."""
+Sort = tuple[str, str]
+"""A pool, and the name of a size."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """The create that a worker was handed last, and whether its manager held the lock then."""
+
+    incarnation: str
+    size: str
+    was_held: bool
 
 
 class SetUpRules:
@@ -29,13 +44,17 @@ class SetUpRules:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._creates: dict[Call, tuple[str, bool]] = {}
-        """The incarnation of the create handed last, and whether its manager held the lock then."""
+        self._creates: dict[Call, Create] = {}
         self._claims: dict[Call, bool] = {}
         self._sent_of: Counter[tuple[str, str]] = Counter()
         """By manager and incarnation, the creates that left."""
         self._failed_at: dict[tuple[str, str], float] = {}
         self._made: dict[str | None, Instance] = {}
+        self.refused_until: dict[str, float] = {}
+        """By pool, when what the cloud refused may be asked for again (D6)."""
+        self._resting: dict[Sort, float] = {}
+        self._bad: Counter[Sort] = Counter()
+        """Requests in a row that the cloud called bad."""
         world.handed.append(self._handed)
         world.weather.sent.append(self._sent)
         world.weather.failed.append(self._failed)
@@ -45,8 +64,9 @@ class SetUpRules:
         if not isinstance(message, CarryOut):
             return
         match message.effect:
-            case CreateNode(record=record, claim=claim):
-                self._creates[manager.name, record.uuid] = claim.incarnation, manager.lease
+            case CreateNode(record=record, claim=claim, size=size):
+                create = Create(claim.incarnation, size.name, manager.lease)
+                self._creates[manager.name, record.uuid] = create
             case ClaimRecord(record=None):
                 self._claims[manager.name, ""] = manager.lease
             case ClaimRecord(record=record) | RenewClaim(record=record) if record is not None:
@@ -55,9 +75,9 @@ class SetUpRules:
     def _sent(self, name: str, method: str, about: str) -> None:
         manager = self.world.managers[name]
         if method == "cloud.create":
-            incarnation, was_held = self._creates[name, about]
-            self._created_by(manager, incarnation)
-            if not (was_held or manager.lease):
+            create = self._creates[name, about]
+            self._created_by(manager, create.incarnation)
+            if not (create.was_held or manager.lease):
                 self._wrong("U10", manager, f"sends the create of {about} without the lease")
         elif method in CLAIMS:
             was_held = self._claims.pop((name, about), True)
@@ -81,11 +101,28 @@ class SetUpRules:
 
     def _failed(self, name: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.create":
-            incarnation, _ = self._creates[name, about]
-            self._failed_at[name, incarnation] = self.world.engine.now
+            create = self._creates[name, about]
+            self._failed_at[name, create.incarnation] = self.world.engine.now
+            self._refused(self.world.managers[name].pool, create.size, error)
+
+    def _refused(self, pool: Pool, size: str, error: RemoteError) -> None:
+        """D6: a quota is probed again, and a size that is refused rests."""
+        now, settings, sort = self.world.engine.now, pool.settings, (pool.name, size)
+        if isinstance(error, Throttled) or not error.definite:
+            return
+        rest_s = settings.max_poll_time
+        if isinstance(error, QuotaExceeded):
+            rest_s = settings.boot_fail_after
+        elif isinstance(error, BadRequest):
+            self._bad[sort] += self._resting.get(sort, 0.0) <= now
+            rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (self._bad[sort] - 1)))
+        if not isinstance(error, QuotaExceeded):
+            self._resting[sort] = now + rest_s
+        self.refused_until[pool.name] = max(self.refused_until.get(pool.name, 0.0), now + rest_s)
 
     def _created(self, made: Instance, by: str) -> None:
         """One node for each set-up, which gives the same token each time."""
+        self._bad.pop((made.tags.pool or "", made.tags.size or ""), None)
         before = self._made.setdefault(made.tags.incarnation, made)
         if before is not made and self.world.shape.traits.client_tokens:
             manager = self.world.managers[by]
