@@ -1,1 +1,1 @@
-"""The subcommands of `nodemanager` that look at a pool or tell it something, one file a subject."""
+"""The subcommands of `nodemanager` that show a pool or change it, one file a subject."""

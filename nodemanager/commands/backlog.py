@@ -1,4 +1,4 @@
-"""`nodemanager backlog`: the first day over years of leaked records (SAFETY.md S5)."""
+"""`nodemanager backlog`: frees what leaked before the first start, after a review (S5)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from nodemanager.logline import logfmt, visible
 
 POLL_S = 0.5
 PATIENCE_S = 60.0
-"""So long a daemon that restarts is waited for."""
+"""Seconds to wait for a daemon that restarts."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|sec|min|m|h|hour))?")
 _PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 60}
 
 
-# Generic to the checker alone: click 8.1 can't be subscripted.
+# Generic only to the type checker: click 8.1's class can't be subscripted.
 class Rate(click.ParamType):  # type: ignore[type-arg]
-    """`20/min`, `2/s`, `100/h`, or a number a minute."""
+    """A rate: `20/min`, `2/s`, `100/h`, or a number per minute."""
 
     name = "N/min"
 
@@ -46,7 +46,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
 
 @click.group()
 def backlog() -> None:
-    """What was leaked before the first start: review it as a file, then have it freed.
+    """Free what leaked before the first start: review it as a file, then apply the file.
 
     \b
     nodemanager backlog plan --out leaked.plan
@@ -58,12 +58,14 @@ def backlog() -> None:
 @backlog.command()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here.")
 @click.option("--force", is_flag=True, help="Overwrite the file of --out.")
-@click.option("--json", "as_json", is_flag=True, help="The plan as JSON, with all its evidence.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the plan as JSON, with all its evidence."
+)
 @daemon_flags
 def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> None:
-    """What would be freed, and why: as a file to review, and as a summary.
+    """Show what would be freed and why: as a file to review, and as a summary.
 
-    On a terminal the summary; in a pipe, without --out, the plan itself. Nothing is changed.
+    Prints the summary on a terminal; in a pipe, without --out, the plan itself. Changes nothing.
     """
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
@@ -81,20 +83,20 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
 @backlog.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="How fast at most.")
-@click.option("--no-wait", is_flag=True, help="Leave it to the daemon; `backlog status` tells.")
-@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="The highest rate.")
+@click.option("--no-wait", is_flag=True, help="Don't wait for it; see `backlog status` later.")
+@click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
 @daemon_flags
 def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | None) -> None:
-    """Carry out a plan as it was reviewed: only what is unchanged since, at a set rate.
+    """Carry out a reviewed plan: only what has not changed since, at a limited rate.
 
-    Each item is judged again, and the cloud asked, right before it is written; what changed is
-    left alone and told with the reason. The daemon does it: it goes on when this command is
-    ended, and after a restart. The same file again tells what is done already.
+    The daemon judges each item again and asks the cloud right before it writes. It leaves alone
+    what changed, and reports the reason. It goes on when this command ends, and after a restart.
+    Applying the same file again reports what is done already.
     """
     reviewed = backlog_file.read(file)
     if not reviewed.items:
-        click.echo(f"{file}: every line is left out; nothing to do", err=True)
+        click.echo(f"{file}: every line is commented out; nothing to do", err=True)
         return
     daemon = client(config)
     order = {**reviewed.bound_to, "rate": rate, "items": list(reviewed.items)}
@@ -105,17 +107,17 @@ def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | N
 
 
 @backlog.command()
-@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
 @daemon_flags
 def status(as_json: bool, config: str | None) -> None:
-    """How far the plan has come that is being applied, or was last."""
+    """Show the progress of the plan that is being applied, or of the last one."""
     _report(client(config).backlog_run(items=True), as_json=as_json)
 
 
 @backlog.command()
 @daemon_flags
 def stop(config: str | None) -> None:
-    """Let nothing more go of the plan that is being applied."""
+    """Stop applying the plan: no further item is freed or adopted."""
     run = client(config).stop_backlog()
     left = run["counts"]["stopped"]
     click.echo(f"the plan is ended; {left} of its {run['items_total']} items stay as they are")
@@ -148,7 +150,7 @@ def _tell_next(made: Mapping[str, Any], out: Path | None) -> None:
     if made["freeing"]:
         click.echo(f"{made['freeing']} more are being freed by the daemon itself")
     if not made["items"]:
-        click.echo("nothing waits for a decision of yours")
+        click.echo("nothing waits for your decision")
     elif out is None:
         click.echo("to review and apply it: nodemanager backlog plan --out FILE")
     else:
@@ -163,7 +165,7 @@ def _span(seconds: float) -> str:
 
 
 def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
-    """Until the run has ended; a bar on the terminal meanwhile."""
+    """Wait until the run has ended, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -186,14 +188,14 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
                     bar.update(task, description="waiting for the daemon")
                     continue
                 if run["id"] != run_id:
-                    raise ClientError("another plan is being applied by now; see the log")
+                    raise ClientError("another plan is being applied now; see the log")
                 counts, waits = run["counts"], run.get("waits_for")
                 done = run["items_total"] - counts["waiting"] - counts["let_go"]
                 said = f"waiting: {waits}" if waits else "applying"
                 bar.update(task, completed=done, description=said)
         except KeyboardInterrupt:
             click.echo(
-                "it goes on in the daemon; see `nodemanager backlog status`, end it with "
+                "the daemon goes on; see `nodemanager backlog status`, stop it with "
                 "`nodemanager backlog stop`",
                 err=True,
             )

@@ -1,11 +1,11 @@
 """A backlog plan as a file that people read, edit and comment.
 
-    # comments, and lines that are left out
+    # comments, and items that are commented out
     pool = main
     clean zzzzz-7ekkf-000000000000007 version=3 reason=stale_slot slot=7 ...
 
-`key = value` lines say where the plan was made; each other line is one item. Of an item only what
-it is, its id and its version are read back: the rest is evidence for whoever reviews it.
+`key = value` lines say where the plan was made; each other line is one item. Of an item only the
+verb, the id, the version and the record are read back: the rest is evidence for the reviewer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodemanager.logline import logfmt, visible
 
 FORM = "1"
 BOUND_TO = ("pool", "store", "account")
-"""What a plan is good for: it is refused where any of these is another (L5)."""
+"""What a plan is valid for: a daemon refuses it where any of these differs (L5)."""
 
 DOCS = {reason.value: reason.doc for reason in Reason}
 
@@ -38,7 +38,7 @@ _SAYS = {
 
 
 class PlanFileError(NodeManagerError):
-    """A plan that can't be read: every problem found, each as FILE:LINE."""
+    """A plan that can't be read. `problems` holds every problem, each as FILE:LINE."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -47,7 +47,8 @@ class PlanFileError(NodeManagerError):
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What is read back of a plan. `items` are {deed, id, version}, in the file's order."""
+    """A plan as read from its file. `items` are {deed, id, version}, in the file's order; an
+    adoption has {record}, too, where its line names one."""
 
     bound_to: Mapping[str, str]
     items: tuple[Mapping[str, str], ...]
@@ -59,20 +60,20 @@ _TOLD = (
 )
 
 _ADOPTING = """
-# Nodes that somebody made by hand. Take the # away from a line to adopt its node: our tags are put
-# on it, and from then on it is this pool's to drain and to shut down. `then` says what becomes of
-# it. Only what you choose here is ever tagged (D11).""".splitlines()
+# Nodes that somebody made by hand. Remove the # from a line to adopt its node: it gets our tags,
+# and from then on this pool may drain it and shut it down. `then` says what happens to it next.
+# Only nodes that you choose here are ever tagged (D11).""".splitlines()
 
 # Write.
 
 
 def render(plan: Mapping[str, Any]) -> str:
-    """The file of a plan as GET /api/backlog answers it."""
+    """The file's text for a plan, as GET /api/backlog gives it."""
     return "\n".join((*_head(plan), *_body(plan["items"]), ""))
 
 
 def write(path: Path, plan: Mapping[str, Any]) -> None:
-    """Put the file of a plan there. Raises PlanFileError."""
+    """Write the file of a plan. Raises PlanFileError."""
     try:
         path.write_text(render(plan), encoding="utf-8")
     except OSError as error:
@@ -87,8 +88,8 @@ def _head(plan: Mapping[str, Any]) -> Iterator[str]:
     yield "#"
     yield "#     nodemanager backlog apply THIS_FILE --rate 20/min"
     yield "#"
-    yield "# Each item names the version that was judged. What changed since is left alone. What"
-    yield "# did not is judged again by the same rules, and the cloud asked, before it is written."
+    yield "# Each item names the version that was judged. An item that changed since is left alone."
+    yield "# The others are judged again by the same rules, and the cloud is asked, before a write."
     yield ""
     yield f"form = {FORM}"
     for key in (*BOUND_TO, "made_at", "plan", "mode"):
@@ -116,8 +117,8 @@ def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _line(item: Mapping[str, Any]) -> str:
     if _ID.fullmatch(item["id"]) is None:
-        # It would read back as something else; nothing is done to it.
-        return f"# not written down, for its id is odd: {item['deed']} {item['id']!a}"
+        # It would read back as something else, so it must not be an item.
+        return f"# left out, since its id has special characters: {item['deed']} {item['id']!a}"
     fields = {"version": item["version"], "reason": item["reason"]}
     fields |= {key: item.get(key) for key in _TOLD} | dict(item["measures"])
     return f"{item['deed']} {item['id']} {logfmt(fields)}"
@@ -127,7 +128,7 @@ def _line(item: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> PlanFile:
-    """The plan in that file, as edited. Raises PlanFileError, with every problem it has."""
+    """The plan in that file, as edited. Raises PlanFileError with every problem."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -151,12 +152,12 @@ def read(path: Path) -> PlanFile:
         if items.setdefault((item["deed"], item["id"]), item) is not item:
             problems.append(f"{path}:{number}: {item['id']} is in the plan twice")
     problems += [
-        f"{path}: no line says `{key} = ...`; keep the head of the plan as it was written"
+        f"{path}: the line `{key} = ...` is missing; keep the head of the plan as it was written"
         for key in BOUND_TO
         if key not in header
     ]
     if header.get("form", FORM) != FORM:
-        problems.append(f"{path}: form = {header['form']}, and this program reads {FORM}")
+        problems.append(f"{path}: form = {header['form']}, but this program reads form {FORM}")
     if problems:
         raise PlanFileError(*problems)
     return PlanFile({key: header[key] for key in BOUND_TO}, tuple(items.values()))
@@ -166,7 +167,7 @@ def _item(line: str) -> Mapping[str, str]:
     word, _, rest = line.partition(" ")
     if word not in [deed.value for deed in Deed]:
         known = ", ".join(deed.value for deed in Deed)
-        raise ValueError(f"{word!r} is nothing that a plan does ({known}), nor a comment")
+        raise ValueError(f"{word!r} is neither an action of a plan ({known}) nor a comment")
     id, space, rest = rest.strip().partition(" ")
     fields: dict[str, str] = {}
     at, rest = 0, space + rest
@@ -178,7 +179,7 @@ def _item(line: str) -> Mapping[str, str]:
         if field[1] is not None:
             fields[field[1]] = _plain(field[2])
     if not id or "=" in id or not fields.get("version"):
-        raise ValueError(f"a line is `{word} ID version=VERSION ...`")
+        raise ValueError(f"a line must be `{word} ID version=VERSION ...`")
     item = {"deed": word, "id": id, "version": fields["version"]}
     return {**item, "record": fields["record"]} if fields.get("record") else item
 

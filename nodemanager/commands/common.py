@@ -1,4 +1,4 @@
-"""What the subcommands share: which configuration file is meant, and how it is given."""
+"""Options and paths that the subcommands share: configuration file, journal, daemon."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from nodemanager.journal.opened import is_there
 
 ETC = Path("/etc/nodemanager")
 
-HELP = "The configuration file; else $NODEMANAGER_CONFIG, or the only file in /etc/nodemanager."
+HELP = "The configuration file; default: $NODEMANAGER_CONFIG, or /etc/nodemanager's only file."
 
 _FILE = click.Path(dir_okay=False)
 
 
 def config_option(command: click.decorators.FC) -> click.decorators.FC:
-    """FILE, or --config FILE: for commands whose only argument may be the file."""
+    """FILE, or --config FILE, for commands without another argument."""
     argument = click.argument("file", required=False, type=_FILE)
     option = click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)
     return argument(option(command))
 
 
 def config_flag(command: click.decorators.FC) -> click.decorators.FC:
-    """--config FILE, for commands whose argument is something else."""
+    """--config FILE, for commands with another argument."""
     return click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)(command)
 
 
 def examples(*lines: str) -> str:
-    """A block at the end of a help text that click leaves as it is."""
+    """A block of examples for the end of a help text, which click does not reformat."""
     return "\b\nExamples:\n" + "\n".join(f"  nodemanager {line}" for line in lines)
 
 
 def config_path(config: str | None, file: str | None = None) -> Path:
-    """The one configuration file that is meant. Raises click.UsageError without one."""
+    """The configuration file to use. Raises click.UsageError where there is none or a choice."""
     given = config or file or os.environ.get("NODEMANAGER_CONFIG")
     if given:
         return Path(given)
@@ -46,7 +46,7 @@ def config_path(config: str | None, file: str | None = None) -> Path:
         return found[0]
     if found:
         names = ", ".join(str(path) for path in found)
-        raise click.UsageError(f"which one? give --config FILE; there are {names}")
+        raise click.UsageError(f"there are several files, {names}: choose one by --config FILE")
     raise click.UsageError(
         f"no configuration file: give --config FILE, or put one into {ETC}; "
         "etc/ of the distribution has one for each provider"
@@ -54,31 +54,34 @@ def config_path(config: str | None, file: str | None = None) -> Path:
 
 
 def journal_of(config: Config) -> Path:
-    """The configured journal; a dry run's, where that alone is there (S3)."""
+    """The configured journal, or a dry run's where only that exists (S3)."""
     path = config.journal.path
     dry = path.with_name(f"{path.stem}-dry-run{path.suffix}")
     try:
         return dry if dry.is_file() and not path.is_file() else path
     except OSError:
-        # Whoever opens it says why it can't be read.
+        # The code that opens it reports why it can't be read.
         return path
 
 
 def existing_journal(path: Path, *, given: bool) -> Path:
-    """`path`, which was `given` or configured. Raises JournalError that says what to do."""
+    """`path`, which was `given` or configured, if it exists.
+
+    Otherwise raises JournalError, which says what to do.
+    """
     if is_there(path):
         return path
     hint = (
         "give the file that a daemon wrote, or a copy of it"
         if given
-        else "a daemon writes it from its first start on; give another with --journal FILE, or "
-        "another configuration with --config FILE"
+        else "a daemon makes it at its first start; give another with --journal FILE, or another "
+        "configuration with --config FILE"
     )
     raise JournalError(f"there is no journal {path}: {hint}")
 
 
-URL_HELP = """Ask the daemon at this address, with [Manage] ManagementToken, in place of its Unix
-socket: for one on another machine."""
+URL_HELP = """Use this address and [Manage] ManagementToken instead of the Unix socket, for a daemon
+on another machine."""
 _URL = "nodemanager.url"
 
 
@@ -100,7 +103,7 @@ def daemon_flags(command: click.decorators.FC) -> click.decorators.FC:
 
 
 def client(config: str | None) -> Client:
-    """To the daemon that runs on that configuration file, or at --url."""
+    """A client of the daemon with that configuration file, or of the one at --url."""
     return client_of(load(config_path(config)))
 
 

@@ -1,4 +1,4 @@
-"""`nodemanager completion`: the script that makes a shell complete this command's words."""
+"""`nodemanager completion`: prints the script for completion in a shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 NAME = "nodemanager"
 VARIABLE = "_NODEMANAGER_COMPLETE"
-"""What click itself looks for when a shell asks."""
+"""The variable by which a shell asks click for completions."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,9 +21,9 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that makes SHELL complete subcommands, options and reason codes.
 
-    In bash or zsh `eval` it, from ~/.bashrc or ~/.zshrc to have it always.
+    In bash or zsh, `eval` its output; do so in ~/.bashrc or ~/.zshrc to have it in every shell.
     """
     made = get_completion_class(shell)
     if made is None:
-        raise click.UsageError(f"this version of click knows no {shell}")
+        raise click.UsageError(f"this version of click does not support {shell}")
     click.echo(made(ctx.find_root().command, {}, NAME, VARIABLE).source())

@@ -1,4 +1,4 @@
-"""`nodemanager explain ID`: why one record or node is left alone, and when that changes."""
+"""`nodemanager explain ID`: why a record or node is left alone, and when that changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nodemanager.errors import NodeManagerError
 
 
 class UnknownError(NodeManagerError):
-    """Nothing, or more than one thing, goes by the id that was given."""
+    """The given id names nothing, or more than one thing."""
 
 
 @click.command(
@@ -37,20 +37,20 @@ class UnknownError(NodeManagerError):
 )
 @click.argument("id", shell_complete=complete_id)
 @click.option(
-    "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; from a journal."
+    "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; by the journal."
 )
 @click.option(
     "--since",
     type=given,
     metavar="TIME",
-    help="Tell its history from then on; else of the day before.",
+    help="Show its history from then on; default: of the last day.",
 )
 @click.option(
     "--journal",
     "journal",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Explain from this journal, or copy of one, not from the running daemon.",
+    help="Use this journal, or a copy of one, instead of the running daemon.",
 )
 @show.json_option
 @daemon_flags
@@ -62,12 +62,12 @@ def explain(
     as_json: bool,
     config: str | None,
 ) -> None:
-    """Why ID is left alone, or is not, and from when on it could go.
+    """Explain why ID is left alone or not, and when it could be freed or shut down.
 
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
-    an id. Every rule that is asked of it is shown with what it measured beside its threshold, which
-    of them block, and the earliest moment at which none does, were nothing but the time to change.
-    The running daemon answers; with --at or --journal, or when none runs, the journal is replayed.
+    an id. Shows every rule that was checked, with its measured values and thresholds; the rules
+    that block; and the earliest time at which none will block if only time passes. The running
+    daemon answers; with --at or --journal, or when no daemon runs, the journal is replayed.
     """
     shown: dict[str, Any] | None
     if journal is not None:
@@ -87,7 +87,7 @@ def explain(
 
 
 def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
-    """None when no daemon answers and there is a journal to ask instead."""
+    """The daemon's explanation; None when no daemon answers and its journal exists."""
     try:
         return client_of(config).explain(id, since)
     except NobodyThereError as error:
@@ -95,13 +95,13 @@ def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any]
         try:
             existing_journal(path, given=False)
         except NodeManagerError:
-            raise ClientError(f"{error}; and {path} is not there to read instead") from error
+            raise ClientError(f"{error}; and there is no journal {path} to read instead") from error
         click.echo(f"no daemon answers: this is from its journal, {path}", err=True)
         return None
 
 
 def _from_journal(path: Path, id: str, at: float | None, since: float | None) -> dict[str, Any]:
-    # What it needs takes a while to load, which a completed word must not wait for.
+    # These imports are slow, and shell completion must not wait for them.
     from nodemanager.core.naming import UnknownIdError
     from nodemanager.journal.explained import picture_at, told
 
@@ -115,7 +115,7 @@ def _from_journal(path: Path, id: str, at: float | None, since: float | None) ->
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """Says on a terminal how far the replay is; a segment has at most a few hundred decisions."""
+    """Show the replay's progress on a terminal; a segment has a few hundred decisions at most."""
     out = show.console(stderr=True)
     if not out.is_terminal:
         yield lambda done: None

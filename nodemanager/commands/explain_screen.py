@@ -1,4 +1,4 @@
-"""What `nodemanager explain` prints of an explanation (journal.explained.as_json)."""
+"""The output of `nodemanager explain` for an explanation (journal.explained.as_json)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THRESHOLDS = frozenset(
         "judged",
     }
 )
-"""Measures that others are held against."""
+"""The measures that are thresholds for others."""
 NAMES = {
     "idle_s": "quiet",
     "absent_listings": "listings",
@@ -159,7 +159,7 @@ def _rules(rules: Iterable[Shown], *, terminal: bool) -> Table:
 
 
 def _beside(measures: Shown) -> tuple[str, str]:
-    """What was measured, and what it is held against."""
+    """The measured values, and the thresholds."""
     values = [_measure(k, v) for k, v in measures.items() if k not in THRESHOLDS and v is not None]
     limits = [_measure(k, v) for k, v in measures.items() if k in THRESHOLDS and v is not None]
     return ", ".join(values), ", ".join(limits)
@@ -177,7 +177,7 @@ def _measure(key: str, value: Any) -> str:
 
 
 def _blocking(shown: Shown) -> Text:
-    """Which rules block, the one that decided first."""
+    """The rules that block, with the deciding one first."""
     line = Text().append("blocking: ", "bold")
     blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
     if not blocks:
@@ -189,17 +189,17 @@ def _blocking(shown: Shown) -> Text:
 
 
 def _earliest(shown: Shown, now: float) -> Text:
-    """When it could go, or what there is to wait for."""
+    """The earliest time at which it could be freed or shut down, or what it waits for."""
     when, subject = shown["earliest"], shown["subject"]
     deed = "freed" if subject == "record" else "shut down"
     line = Text().append("earliest: ", "bold")
     if when["in_s"] is not None and when["in_s"] < AT_ONCE_S:
-        words = "with polls that answer" if shown["blocks"] else "that is decided"
+        words = "once polls succeed" if shown["blocks"] else "as decided"
         return line.append("at once", "bold green").append(f", {words}")
     if when["at"] is not None:
         line.append(_moment(when["at"], now), "bold green")
-        return line.append(f" it could be {deed}, were nothing but the time to change")
-    line.append(f"no moment can be named at which it could be {deed}:")
+        return line.append(f" it could be {deed}, if only time passes")
+    line.append(f"unknown, since it can be {deed} only after something else changes:")
     for why in when["why"]:
         line.append("\n  - ").append(show.cell(why))
     if when["not_before"] is not None:

@@ -1,4 +1,4 @@
-"""Completes an ID: what the journal last knew of, without asking anybody over a network."""
+"""The completion of IDs from the journal's last state, without any network request."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nodemanager.journal.story import names_in
 def complete_id(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Uuids, hostnames, slots and nodes that begin so; nothing where that can't be told.
+    """Uuids, hostnames, slots and nodes that begin with `incomplete`; empty on any error.
 
-    A shell shows whatever is printed in the middle of the line that is typed: no error ever is, nor
-    a name that could move the cursor (X9).
+    A shell shows whatever we print in the middle of the user's input. So we print no error, and no
+    name that could move the cursor (X9).
     """
     try:
         journal = ctx.params.get("journal")

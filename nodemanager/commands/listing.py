@@ -1,4 +1,4 @@
-"""`nodemanager nodes` and `nodemanager slots`: what the newest cycle of the running daemon has."""
+"""`nodemanager nodes` and `nodemanager slots`: lists from the running daemon's newest cycle."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STYLES = {
     **dict.fromkeys(("foreign", "other_pool"), "dim"),
 }
 SHORT_TAIL = 6
-"""So many characters of an id are shown behind its last dash, and more where two would be alike."""
+"""The number of characters shown after an id's last dash; more where two ids would look alike."""
 
 
 class Column(NamedTuple):
-    """A heading, and the key of a row that stands below it."""
+    """A column's heading, and its key in a row."""
 
     heading: str
     key: str
@@ -58,7 +58,7 @@ SLOTS_WIDE = (
 
 
 def _options(columns: Sequence[Column]) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """What both lists take."""
+    """The options of both lists."""
     headings = [one.heading for one in columns]
     options = (
         click.option(
@@ -67,23 +67,23 @@ def _options(columns: Sequence[Column]) -> Callable[[click.decorators.FC], click
             type=click.Choice(["table", "wide", "json"]),
             default="table",
             show_default=True,
-            help="wide has more columns, and whole ids.",
+            help="wide has more columns and complete ids.",
         ),
         click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         click.option(
-            "--state", multiple=True, metavar="STATE", help="Only these: STATE[,STATE...]."
+            "--state", multiple=True, metavar="STATE", help="Only these states: STATE[,STATE...]."
         ),
         click.option(
             "--reason",
             multiple=True,
             metavar="REASON",
-            help="Only what has this reason code.",
+            help="Only rows with this reason code.",
         ),
         click.option(
             "--sort",
             metavar="COLUMN",
             callback=_sort_key(headings),
-            help=f"By {', '.join(headings)}; -COLUMN turns it round.",
+            help=f"By {', '.join(headings)}; -COLUMN sorts in reverse.",
         ),
         daemon_flags,
     )
@@ -115,7 +115,7 @@ def _sort_key(headings: Sequence[str]) -> Callable[..., str | None]:
     )
 )
 @click.option("--size", multiple=True, metavar="SIZE", help="Only these sizes: SIZE[,SIZE...].")
-@click.option("--all", "-a", "foreign", is_flag=True, help="Also nodes that are not this pool's.")
+@click.option("--all", "-a", "foreign", is_flag=True, help="Include nodes of other pools.")
 @_options(NODES)
 def nodes(
     size: tuple[str, ...],
@@ -127,11 +127,11 @@ def nodes(
     sort: str | None,
     config: str | None,
 ) -> None:
-    """List the cloud nodes: what each does, since when it is there, and what was decided of it.
+    """List the cloud nodes with their state, their age and the decision about each.
 
-    By slot, unless --sort says otherwise. The state is busy, idle, booting, unpaired, down, unknown
-    or shutdown, as `status` counts them; `explain NODE` tells all behind the reason. Ids are cut on
-    a terminal: every command takes them so.
+    Sorted by slot unless --sort is given. The state is busy, idle, booting, unpaired, down, unknown
+    or shutdown, as `status` counts them; `explain NODE` tells more about the reason. On a terminal
+    ids are shortened: every command takes them so.
     """
     shown = client(config).nodes()
     wanted = {"state": state, "reason": reason, "size": size}
@@ -163,10 +163,11 @@ def slots(
     sort: str | None,
     config: str | None,
 ) -> None:
-    """List the slots that are held: by whom, since when they are quiet, and when they will be free.
+    """List the held slots: their records, how long these are quiet, and when they will be free.
 
-    The state is listed_node (its node is there), claim (a node is to come), leaked (its node is
-    gone, the record not cleaned yet), no_node or other_pool; the reason is what keeps the record.
+    The state is listed_node (its node is listed), claim (a node will come), leaked (its node is
+    gone, but the record is not cleaned yet), no_node or other_pool; the reason is why the record is
+    kept.
     """
     shown = client(config).slots()
     found = _sorted(_filtered(shown["slots"], {"state": state, "reason": reason}), sort, SLOTS)
@@ -189,7 +190,7 @@ def _filtered(rows: Iterable[Row], wanted: Mapping[str, Sequence[str]]) -> list[
 
 
 def _sorted(rows: list[Row], by: str | None, columns: Sequence[Column]) -> list[Row]:
-    """By the slot, or as told; what has no value comes last, either way round."""
+    """The rows by slot, or by the given column; rows without a value always come last."""
     rows = sorted(
         rows, key=lambda one: _rank(one["slot"]) + _rank(one["host"]) + _rank(one["node"])
     )
@@ -202,7 +203,7 @@ def _sorted(rows: list[Row], by: str | None, columns: Sequence[Column]) -> list[
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """compute2 goes before compute10, and nothing goes last."""
+    """A sort key: compute2 comes before compute10, and None comes last."""
     if value is None:
         return (1, ())
     if isinstance(value, (int, float)):
@@ -228,7 +229,7 @@ def _cell(row: Row, key: str, short: Mapping[str, str]) -> Text:
     if value is None:
         return Text("-", style="dim")
     if key.endswith("_s"):
-        # Without its blank, so that a pipe's columns can be counted.
+        # Without a blank, so that a pipe's reader can split columns at blanks.
         return show.cell(span(value).replace(" ", ""))
     if key == "node":
         return show.cell(short.get(value, value))
@@ -238,7 +239,7 @@ def _cell(row: Row, key: str, short: Mapping[str, str]) -> Text:
 
 
 def _foot(found: Sequence[Row], rows: Sequence[Row], what: str, at: float, more: str) -> None:
-    """How many there are: below a table on a terminal; else only where the list is empty."""
+    """Print the counts below a table on a terminal; in a pipe only for an empty list."""
     out = show.console(stderr=True)
     if found and not show.console().is_terminal:
         return
@@ -247,14 +248,14 @@ def _foot(found: Sequence[Row], rows: Sequence[Row], what: str, at: float, more:
     if found or not rows:
         line = f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
     else:
-        line = f"no {what} is like that; there are"
+        line = f"no {what} matches; there are"
     line += f" {told}" if rows and not found else f": {told}" if told else ""
     age = span(max(0.0, time.time() - at))
     show.say(out, show.cell(f"{line}{more}; as of {local(at)}, {age} ago", "dim"))
 
 
 def short_ids(ids: Iterable[str | None]) -> dict[str, str]:
-    """Each id's beginning that no other has: what is shown where whole ones are too wide."""
+    """For each id its shortened form, a beginning that no other id has."""
     whole = sorted({one for one in ids if one})
     alike = [0, *(_common(one, other) for one, other in pairwise(whole)), 0]
     made = {}

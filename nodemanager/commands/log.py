@@ -1,4 +1,4 @@
-"""`nodemanager log`: what was decided and done, from the journal."""
+"""`nodemanager log`: the decisions and actions in the journal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nodemanager.logline import logfmt, timestamp
 
 LOOK_EVERY_S = 1.0
 LAST = 10
-"""How much of what was before `--follow` shows, unless told."""
+"""How many earlier events `--follow` shows by default."""
 
 Filter = Callable[[Told], bool]
 
@@ -66,25 +66,27 @@ def _known_reasons(
 )
 @click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
-    "--since", type=given, metavar="TIME", help="Not before 2h (ago), 14:05, RFC 3339 ..."
+    "--since", type=given, metavar="TIME", help="Only from 2h (ago), 14:05, RFC 3339 ... on."
 )
-@click.option("--until", type=given, metavar="TIME", help="And not after.")
+@click.option("--until", type=given, metavar="TIME", help="Only up to this time.")
 @click.option(
     "--reason",
     multiple=True,
     callback=_reasons,
     shell_complete=_known_reasons,
     metavar="REASON",
-    help="Only what has this reason code; may be given again.",
+    help="Only events with this reason code; may be repeated.",
 )
-@click.option("--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is decided next, until Ctrl-C.")
+@click.option(
+    "--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N events."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
 @click.option(
     "--journal",
     "journal",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A journal, or a copy of one; else the configured one.",
+    help="A journal, or a copy of one; default: the configured one.",
 )
 @show.json_option
 @config_flag
@@ -99,19 +101,19 @@ def log(
     as_json: bool,
     config: str | None,
 ) -> None:
-    """What was decided and done, and why: of ID, or of everything.
+    """Show what was decided and done, and why, for ID or for everything.
 
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
-    an id; its pair's story comes with it. Changed verdicts, what was begun and what became of it,
-    operators' commands and the breaker are told, oldest first, from the journal: of a running
-    daemon, of one that does not run, or of a copy. Times are local on a terminal, UTC elsewhere.
+    an id; the events of its pair are included. Shows changed verdicts, actions and their outcomes,
+    operators' commands and the breaker, oldest first. It reads the journal, whether the daemon runs
+    or not, or a copy of it. Times are local on a terminal, UTC elsewhere.
     """
-    # What it needs takes half a second to load, which a completed word must not wait for.
+    # These imports take half a second, and shell completion must not wait for them.
     from nodemanager.core.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
     if follow and until is not None:
-        raise click.UsageError("--follow goes on for ever, and --until ends it: give one of them")
+        raise click.UsageError("--follow never ends, but --until ends the log: give one of them")
     path = journal if journal is not None else journal_of(load(config_path(config)))
     if follow and last is None and since is None:
         last = LAST
@@ -120,8 +122,8 @@ def log(
     wanted = _filter(until, reason)
     try:
         if not _tell(_wanted(story.news(), wanted, last), tell):
-            # An empty answer may as well be a mistyped reason.
-            click.echo("nothing of that in the journal", err=True)
+            # An empty answer may mean a mistyped reason.
+            click.echo("the journal has no such events", err=True)
         while follow:
             time.sleep(LOOK_EVERY_S)
             _tell(filter(wanted, story.news()), tell)
@@ -162,7 +164,7 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
 
 
 def fields_of(one: Told) -> dict[str, Any]:
-    """What a pipe is told, by the keys of the daemon's own log."""
+    """An event's fields for a pipe, under the keys of the daemon's own log."""
     return {
         "ts": timestamp(one.at),
         "event": one.event,
@@ -186,7 +188,7 @@ STYLES = (
 
 
 def line_of(one: Told) -> Text:
-    """What a terminal is told: when, what, why, of whom, and what was measured."""
+    """An event's line for a terminal: time, event, reason, subject and measures."""
     line = Text(f"{local(one.at)}  ", style="dim")
     line.append(f"{one.event:<21} ", style=_style(one.event) or "not dim")
     line.append(f"{one.reason or '':<22} ", style="not dim bold")

@@ -1,4 +1,4 @@
-"""Commands that tell a running daemon something: holds, drains, kills, cleans, pause, breaker."""
+"""Commands to a running daemon: hold, drain, kill, clean, pause, breaker reset and so on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nodemanager.logline import visible
 
 RUNTIME_FAILURE = 1
 
-_reason = click.option("--reason", default="", metavar="TEXT", help="Why; it goes into the log.")
+_reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
 _why = click.option(
-    "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Must be given."
+    "--reason", required=True, metavar="TEXT", help="Why; written to the log. Must be given."
 )
 
 
@@ -51,7 +51,7 @@ def tell(
 
 @click.group()
 def breaker() -> None:
-    """The latch that stops all freeing and destroying."""
+    """Control the breaker, the latch that stops all freeing and destroying."""
 
 
 @breaker.command("reset")
@@ -68,14 +68,14 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 )
 @click.argument("id", shell_complete=complete_id)
 @_reason
-@click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
+@click.option("--unlisted", is_flag=True, help="Accept an ID that no listing shows.")
 @json_option
 @daemon_flags
 def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
-    """Let nothing automatic touch a node or record, over restarts, until it is released.
+    """Keep everything automatic away from a node or record until `release`, even over restarts.
 
-    ID is a record's uuid, a cloud node's id, a hostname that only one has, or the id of a thing
-    that a node left behind.
+    ID is a record's uuid, a cloud node's id, a hostname that only one record has, or the id of a
+    leftover.
     """
     tell(config, Verb.HOLD, id, reason=reason, unlisted=unlisted, as_json=as_json)
 
@@ -96,10 +96,10 @@ def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
 @json_option
 @daemon_flags
 def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
-    """Shut a node down as soon as it is idle, whatever demand says, and never while it is busy.
+    """Shut a node down as soon as it is idle, whatever the demand, and never while it is busy.
 
-    Another node is booted for it where demand asks for one. `undrain` undoes it. NODE is a cloud
-    node's id, its record's uuid, or its hostname.
+    Another node is booted where the demand needs one. `undrain` undoes it. NODE is a cloud node's
+    id, its record's uuid, or its hostname.
     """
     tell(config, Verb.DRAIN, node, reason=reason, as_json=as_json)
 
@@ -110,7 +110,7 @@ def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 @json_option
 @daemon_flags
 def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
-    """Let a node take work again: undo a drain, or a kill that was not carried out yet."""
+    """Let a node take work again: undo a drain, or a kill that has not been carried out yet."""
     tell(config, Verb.RUN, node, reason=reason, as_json=as_json)
 
 
@@ -121,17 +121,17 @@ def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 )
 @click.argument("node", shell_complete=complete_id)
 @_why
-@click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal.")
 @json_option
 @daemon_flags
 def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
 
-    On a terminal it says which node that is, what it does and how old it is, and asks; elsewhere,
-    as in a script, it needs --yes.
+    On a terminal it shows the node, its state and its age, and asks; elsewhere, as in a script, it
+    needs --yes.
 
-    Refused for what bears no tag of ours (D11), is held, or is not to be told apart (P2), and while
-    breaker, pause, lease or old polls forbid every shutdown.
+    Refused for a node that has no tag of ours (D11), is on hold, or can't be identified (P2), and
+    while breaker, pause, lease or old polls forbid every shutdown.
     """
     meant = node if yes else _confirmed(config, node)
     tell(config, Verb.KILL, meant, reason=reason, as_json=as_json)
@@ -142,9 +142,9 @@ def _can_ask() -> bool:
 
 
 def _confirmed(config: str | None, given: str) -> str:
-    """The id of the node that `given` names, once the terminal has said yes to that very one."""
+    """The id of the node that `given` names, after the user has confirmed that node."""
     if not _can_ask():
-        raise click.UsageError("nobody can be asked here whether that node shall go: give --yes")
+        raise click.UsageError("without a terminal nobody can confirm the kill: give --yes")
     row = client(config).node(given)
     age = "" if row["age_s"] is None else f", {span(row['age_s'])} old"
     named = " ".join(one for one in (row["host"], row["node"] or row["record"]) if one)
@@ -156,14 +156,15 @@ def _confirmed(config: str | None, given: str) -> str:
 
 def _rules() -> str:
     wide = max(map(len, FORCIBLE)) + 2
-    return "\b\nWhat may be broken by name:\n" + "\n".join(
+    return "\b\nRules that --force can break:\n" + "\n".join(
         f"  {rule:<{wide}}{what}" for rule, what in FORCIBLE.items()
     )
 
 
 _NEVER = (
-    "Nothing else may: not a listed node (C4), not the last look at the cloud by tag and id (C11), "
-    "not the conditional write or the fence (C12), nor pool, hold, breaker, lease, pause or polls."
+    "No other rule can be broken: not a listed node (C4), not the check of the cloud by tag and id "
+    "(C11), not the conditional write or the fence (C12), nor pool, hold, breaker, lease, pause or "
+    "polls."
 )
 
 
@@ -185,7 +186,7 @@ _NEVER = (
     "forced",
     multiple=True,
     metavar="RULE",
-    help="Break this rule, and say so in journal and log; may be given again.",
+    help="Break this rule, and note that in journal and log; may be repeated.",
 )
 @_reason
 @json_option
@@ -193,13 +194,13 @@ _NEVER = (
 def clean(
     record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
 ) -> None:
-    """Free a record now, by the same rules as ever (C0 to C12).
+    """Free a record now, by the usual rules (C0 to C12).
 
-    Refused with the rule that forbids it and what was measured. Waits for the outcome. RECORD is a
-    record's uuid or hostname, or the id of the node that had it.
+    A refusal names the rule that forbids it and the measured values. Waits for the outcome. RECORD
+    is a record's uuid or hostname, or the id of its former node.
     """
     if forced and not reason:
-        raise click.UsageError("--force needs --reason TEXT: say why it is no sign of life")
+        raise click.UsageError("--force needs --reason TEXT: say why the rule does not apply")
     tell(config, Verb.CLEAN, record, forced=forced, reason=reason, as_json=as_json)
 
 
@@ -208,9 +209,9 @@ def clean(
 @json_option
 @daemon_flags
 def pause(reason: str, as_json: bool, config: str | None) -> None:
-    """Create, claim, destroy and clean nothing, over restarts, until `resume`.
+    """Create, claim, destroy and clean nothing until `resume`, even over restarts.
 
-    Polling, deciding and logging go on, and what was sent already comes to its end.
+    Polling, deciding and logging go on, and actions that were already sent run to their end.
     """
     tell(config, Verb.PAUSE, reason=reason, as_json=as_json)
 
@@ -228,7 +229,7 @@ def resume(reason: str, as_json: bool, config: str | None) -> None:
 @json_option
 @daemon_flags
 def orders(as_json: bool, config: str | None) -> None:
-    """List the orders that stand: the pause, holds, drains and kills; who gave them, and why."""
+    """List the standing orders (pause, holds, drains and kills), who gave them, and why."""
     status = client(config).standing()
     paused, marks = status.get("pause", {}), status.get("marks", [])
     if as_json:
@@ -237,7 +238,7 @@ def orders(as_json: bool, config: str | None) -> None:
     rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
     rows += [(mark["kind"], mark["id"], mark) for mark in marks]
     if not rows:
-        click.echo("no orders stand")
+        click.echo("no standing orders")
         return
     for kind, id, told in rows:
         who = f"by {told.get('by') or 'somebody'} since {told.get('since')}"

@@ -1,4 +1,4 @@
-"""`nodemanager replay`: what other settings would have done with what a journal recorded."""
+"""`nodemanager replay`: what other settings would have done, by a recorded journal."""
 
 from __future__ import annotations
 
@@ -36,43 +36,43 @@ STEPS = 9
     "windows",
     multiple=True,
     metavar="DURATION",
-    help="Another stale window, as 30m; several are tried one by one.",
+    help="Another stale window, like 30m; several are tried one by one.",
 )
 @click.option(
     "--set",
     "given",
     multiple=True,
     metavar="Section.option=VALUE",
-    help="Another value of any option that decisions are taken by; all are set together.",
+    help="Another value of an option that decisions depend on; all are set together.",
 )
 @click.option(
     "--sweep",
     "span",
     metavar="OPTION=A..B",
-    help="One option over a range, as node_stale_after=5m..4h: gain and cost as curves.",
+    help="One option over a range, like node_stale_after=5m..4h: gain and cost as curves.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(2, 100),
     default=STEPS,
     show_default=True,
-    help="In so many values.",
+    help="The number of values of --sweep.",
 )
 @click.option(
-    "--since", type=times.given, metavar="TIME", help="Leave out what is older: 2h, 14:05."
+    "--since", type=times.given, metavar="TIME", help="Ignore older decisions: 2h, 14:05."
 )
-@click.option("--until", type=times.given, metavar="TIME", help="Leave out what is newer.")
+@click.option("--until", type=times.given, metavar="TIME", help="Ignore newer decisions.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.html",
-    help="Write all of it to one HTML file, with its charts.",
+    help="Write everything to one HTML file, with charts.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes to share the work; as many as there are processors.",
+    help="The number of processes; default: the number of processors.",
 )
 @show.json_option
 @config_flag
@@ -89,26 +89,26 @@ def replay(
     as_json: bool,
     config: str | None,
 ) -> None:
-    """Decide again what JOURNAL recorded, by the same settings or by others.
+    """Decide again what JOURNAL recorded, with the same settings or with others.
 
-    JOURNAL is the file of a running daemon, or a copy; without one, [Journal] path of the
-    configuration file. By the recorded settings every verdict comes out as recorded, or the exit
-    code is 1. Other settings are held against those: which slots would have been free sooner or
-    later, and which cleans would have hit a node that pinged afterwards. Nothing is changed by it.
+    JOURNAL is the file of a running daemon, or a copy; default: [Journal] path of the configuration
+    file. With the recorded settings every verdict must come out as recorded; otherwise the exit
+    code is 1. Other settings are compared with these: which slots would have been free sooner or
+    later, and which cleans would have hit a node that pinged afterwards. Changes nothing.
 
     \b
     cleans      records freed, by a clean or after a shutdown
-    sooner      of these, freed sooner than by the recorded settings
+    sooner      of these, freed sooner than with the recorded settings
     later       freed later
-    not yet     freed by the recorded settings, but here not before the recording ends
-    slot-hours  how much sooner, added up over the slots; less than 0 is later
-    boots       boots that no longer wait for a free slot; less than 0 would wait
+    not yet     freed with the recorded settings, but here not before the recording ends
+    slot-hours  how much sooner, summed over the slots; below 0 is later
+    boots       boots that no longer wait for a free slot; below 0, boots that would wait
     boot-hours  how long these had waited
-    hits        freed though the node pinged afterwards: what it costs
+    hits        freed although the node pinged afterwards: the cost
     """
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")
-    # What reads journals costs every other command, and every TAB, a third of a second.
+    # Imported at the top, these would cost every command, and every TAB, a third of a second.
     from nodemanager.commands.replay_result import result_of
     from nodemanager.journal import sweep as sweeping
     from nodemanager.journal.reading import outline
@@ -164,7 +164,7 @@ def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
 
 @contextmanager
 def _progress(seen: Outline, others: int) -> Iterator[Tick]:
-    """A bar on the terminal that errors go to; nothing in a pipe."""
+    """Show a progress bar where standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

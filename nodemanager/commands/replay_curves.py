@@ -33,7 +33,7 @@ def chart(result: Result, out: Console) -> str:
 
 
 def _sweep_chart(result: Result, plotext: Any) -> bool:
-    """Gain on the left, cost on the right, over the values."""
+    """Draw gain (left axis) and cost (right axis) over the values; False without enough data."""
     ordered = result.in_order
     if len(ordered) < 2:
         return False
@@ -43,7 +43,7 @@ def _sweep_chart(result: Result, plotext: Any) -> bool:
     plotext.plot(places, gains, label="slot-hours (left)", color="green", marker="braille")
     plotext.plot(places, costs, label="hits (right)", color="red", marker="braille", yside="right")
     ticks = whole_ticks(max(costs))
-    # Room for the legend, which is drawn over what is there.
+    # Room for the legend, which plotext draws over the curves.
     plotext.ylim(min(gains), max(gains) + ROOM * (max(gains) - min(gains) or 1.0), yside="left")
     plotext.ylim(0, ticks[-1] * (1 + ROOM), yside="right")
     plotext.yticks(ticks, [str(one) for one in ticks], yside="right")
@@ -59,7 +59,7 @@ def whole_ticks(most: int) -> list[int]:
 
 
 def _time_chart(result: Result, plotext: Any) -> bool:
-    """How many slots more are free than in the recording, over its time."""
+    """Draw how many more slots are free than recorded, over time; False without enough data."""
     walls = result.replayed.walls
     unit, unit_s = unit_of(walls[-1] - walls[0])
     drawn = False
@@ -72,17 +72,17 @@ def _time_chart(result: Result, plotext: Any) -> bool:
         at = [(one - walls[0]) / unit_s for one in xs]
         plotext.plot(at, ys, label=row.tried.label, color=color, marker="braille")
     plotext.xlabel(f"{unit} since the recording began")
-    plotext.ylabel("slots more that are free")
+    plotext.ylabel("additional free slots")
     return drawn
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
-    """What to count so long a time in."""
+    """The unit for a time of that length, and the unit's seconds."""
     return ("hours", 3600.0) if seconds > 3 * 3600.0 else ("minutes", 60.0)
 
 
 def stairs(steps: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
-    """Steps as a line: each value stands until the next."""
+    """The points of a line for steps: each value holds until the next."""
     xs: list[float] = []
     ys: list[int] = []
     for at, value in steps:

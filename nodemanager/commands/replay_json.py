@@ -1,4 +1,4 @@
-"""A replay for machines."""
+"""A replay's result as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodemanager.core.worth import Balance, Outcome
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """The same for machines: times in epoch seconds, lengths in seconds."""
+    """The result as JSON values: times in epoch seconds, durations in seconds."""
     outline, replayed = result.outline, result.replayed
     return {
         "journal": result.path,

@@ -1,4 +1,4 @@
-"""A replay as one HTML page: nothing is fetched, no script runs, readable in light and dark."""
+"""A replay's result as one HTML page without scripts or fetched content, for light and dark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nodemanager.core.worth import Move, free_sooner
 from nodemanager.logline import visible
 
 MOVES = 500
-"""So many moved cleans of each lot of settings are shown."""
+"""The most moved cleans shown for each set of settings."""
 _STYLE = Style(
     background="transparent",
     plot_background="transparent",
@@ -48,7 +48,7 @@ _STYLE = Style(
 
 
 def page(result: Result) -> str:
-    """The whole page; whatever a cloud or a user wrote is escaped."""
+    """The whole page; escapes every text from a cloud or a user."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("nodemanager.commands"),
         autoescape=True,
@@ -98,7 +98,7 @@ def page(result: Result) -> str:
 
 
 def _moves(result: Result, moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
-    """The rows, and how many more there are."""
+    """The first rows, and the number of the others."""
     rows: list[tuple[str, ...]] = [
         (
             visible(move.life.record),
@@ -139,7 +139,7 @@ def _hits(result: Result) -> list[tuple[str, ...]]:
 def _chart_title(result: Result) -> str:
     if result.sweep is not None:
         return f"Gain and cost over {result.heading}"
-    return "Slots more that are free than recorded, over its time"
+    return "Additional free slots, compared with the recording, over time"
 
 
 def _chart(result: Result) -> str:
@@ -194,7 +194,7 @@ def _time_chart(result: Result) -> Any:
 
 
 def _inline(chart: Any) -> str:
-    """The chart's SVG without pygal's script and its comments, which name servers."""
+    """The chart's SVG without pygal's script and without its comments, which name servers."""
     svg = chart.render_tree()
     for parent in list(svg.iter()):
         for child in list(parent):

@@ -1,4 +1,4 @@
-"""What a replay came to, and its numbers, times and hits as they are shown anywhere."""
+"""A replay's result, and its numbers, times and hits as every output shows them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ RECORDED = "recorded"
 WINDOW = "node_stale_after"
 
 NOTES = (
-    "Each hit is the most it can be: before a clean the cloud is asked about that very node (C11), "
-    "and before a destroy the scheduler (D2); no journal has an answer that was not asked for.",
-    "A slot that is free sooner would have been used sooner: what boots on it, and which jobs run "
-    "elsewhere then, is not in the recording. Idle nodes are shut down as recorded.",
-    "A clean or destroy of other settings is taken as done at once and as never failing, and a hit "
-    "as given back at once (U8); till then the breaker would have stopped all freeing.",
+    "Each hit is an upper bound: before a clean the cloud is asked about that very node (C11), and "
+    "before a destroy the scheduler (D2); no journal has an answer that was not asked for.",
+    "A slot that is free sooner would have been used sooner: what boots on it, and which jobs then "
+    "run elsewhere, is not in the recording. Idle nodes are shut down as recorded.",
+    "A clean or destroy with other settings is assumed to happen at once and never to fail, and a "
+    "hit to be restored at once (U8); until then the breaker would have stopped all freeing.",
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One lot of settings, held against the recorded ones."""
+    """One set of settings, compared with the recorded ones."""
 
     tried: Tried
     outcome: Outcome
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """All there is to show. `sweep` is None without one; `recorded` is weighed against itself."""
+    """Everything to be shown; `recorded` is the recorded outcome compared with itself."""
 
     path: str
     outline: Outline
@@ -65,13 +65,13 @@ class Result:
 
     @property
     def decimals(self) -> int:
-        """How many an hour is shown with: a short recording has only parts of one."""
+        """The number of decimals for hours; more for a short recording."""
         most = max((abs(row.balance.slot_s) / 3600 for row in self.rows), default=0.0)
         return 1 if most >= 10 else 2 if most >= 1 else 3
 
     @property
     def in_order(self) -> list[tuple[str, Balance, bool]]:
-        """Label, balance, and whether it is the recorded one; a sweep's by its values."""
+        """Label, balance, and whether it is the recorded one; a sweep's rows sorted by value."""
         rows = [(row.tried.label, row.balance, False) for row in self.rows]
         if self.sweep is None:
             return [(self.recorded_label, self.recorded, True), *rows]
@@ -100,7 +100,7 @@ def result_of(
 
 
 def when(result: Result, at: float, *, terminal: bool) -> str:
-    """On a terminal the time of day alone, where all of the recording is of one day."""
+    """The time; on a terminal only the time of day, if the whole recording is from one day."""
     first, last = (local(one)[:10] for one in (result.outline.first, result.outline.last))
     if terminal and first == last == local(at)[:10]:
         return local(at)[11:]
@@ -147,14 +147,14 @@ def moment_of(result: Result, at: float | None, *, terminal: bool) -> str:
 
 @dataclass(frozen=True)
 class LifeHit:
-    """A life that lived on, and under which values it would have been freed."""
+    """A record's life that went on, and the values under which it would have been freed."""
 
     first: Hit
     labels: tuple[str, ...]
 
 
 def hits_by_life(result: Result) -> list[LifeHit]:
-    """Each life that was hit, once, the one freed longest before its sign of life first."""
+    """Each life that was hit, once; the one freed longest before its sign of life comes first."""
     found: dict[str, tuple[Hit, list[str]]] = {}
     for label, balance, _ in result.in_order:
         for hit in balance.hits:
@@ -168,7 +168,7 @@ def hits_by_life(result: Result) -> list[LifeHit]:
 
 
 def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
-    """When it pinged; or, where no ping is recorded, when it was listed."""
+    """The time of its ping or, where none is recorded, of its listing."""
     if hit.pinged_at is not None:
         return when(result, hit.pinged_at, terminal=terminal)
     return f"listed {when(result, hit.alive_at, terminal=terminal)}"

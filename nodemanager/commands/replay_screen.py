@@ -1,4 +1,4 @@
-"""A replay on the terminal and in a pipe: tables, curves, and what it can't know."""
+"""A replay's result on a terminal and in a pipe: tables, curves and notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nodemanager.commands.times import span, told
 from nodemanager.core.worth import Move
 
 ROWS = 20
-"""So many moved cleans are shown; --json and --report have all."""
+"""The most rows shown in a table; --json has all."""
 
 
 def print_result(result: Result, out: Console) -> None:
@@ -59,7 +59,7 @@ def print_result(result: Result, out: Console) -> None:
 
 
 def _gap(out: Console) -> None:
-    """Between two tables of a pipe; on a terminal each has its title and rules."""
+    """An empty line between two tables in a pipe; on a terminal they have titles and rules."""
     if not out.is_terminal:
         out.file.write("\n")
 
@@ -93,7 +93,7 @@ def _print_differences(result: Result, out: Console) -> None:
             " ".join(one.now) if one.now else "what was measured" if not one.recorded else "-",
         )
     show.say(out, made)
-    say = "The program's rules are not those that decided then: another version recorded it."
+    say = "The program's rules differ from the recorded ones: another version recorded this."
     show.say(out, show.cell(say))
 
 

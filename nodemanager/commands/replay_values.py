@@ -1,4 +1,4 @@
-"""Which other settings a replay is to try: as given, or spread over a range."""
+"""The settings that a replay tries: single values, or values over a range."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ROUND_S = (
     *(HOUR * n for n in (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 15, 18, 21)),
     *(DAY * n for n in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 30)),
 )
-"""Durations that people give."""
+"""Round durations, as people write them."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One lot of other settings. `value` is the one option's that is tried, None where it is more
-    than one option."""
+    """One set of other settings. `value` is that of the option that varies, None where several
+    options do."""
 
     label: str
     variation: Variation
@@ -36,7 +36,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One option over a range; `recorded` is the value that the recording has."""
+    """One option over a range; `recorded` is its recorded value."""
 
     option: Option
     recorded: float
@@ -45,7 +45,7 @@ class Sweep:
 def one_by_one(
     settings: Settings, windows: Sequence[str], given: Sequence[str], poll_s: float | None
 ) -> list[Tried]:
-    """The settings that `given` makes, once for each of the `windows` where there are any.
+    """The settings of `given`, once for each of the `windows` if there are any.
 
     Raises ConfigError with every problem.
     """
@@ -72,7 +72,7 @@ def _short(text: str) -> str:
 def over_range(
     settings: Settings, text: str, given: Sequence[str], steps: int, poll_s: float | None
 ) -> tuple[Sweep, list[Tried]]:
-    """`OPTION=A..B` in `steps` values, the ends and the recorded one among them.
+    """The settings for `OPTION=A..B` in `steps` values, including both ends and the recorded value.
 
     Raises ConfigError with every problem.
     """
@@ -93,7 +93,7 @@ def over_range(
         raise ConfigError(problems)
     low, high = ends
     if not low < high:
-        raise ConfigError([f"--sweep {text}: the range must go from the less to the more"])
+        raise ConfigError([f"--sweep {text}: the range must begin with its lower end"])
     recorded = getattr(settings, option.field)
     values = spread(low, high, steps, of=type(recorded), duration=is_duration(option))
     if recorded is not None and low < recorded < high:
@@ -114,7 +114,7 @@ def _swept(settings: Settings, text: str, name: str) -> Option:
     known = [one.name for one in numbers]
     hint = did_you_mean(name.rpartition(".")[2], known) if option is None else ""
     hint = hint or f"; there are {', '.join(known)}"
-    raise ConfigError([f"--sweep {text}: no option of a range that a replay can vary{hint}"])
+    raise ConfigError([f"--sweep {text}: a replay can't vary such an option over a range{hint}"])
 
 
 def _is_number(value: Any) -> bool:
@@ -126,9 +126,9 @@ def is_duration(option: Option) -> bool:
 
 
 def spread(low: float, high: float, steps: int, *, of: type, duration: bool) -> list[Any]:
-    """Values from `low` to `high`, each by the same factor more than the one before, and round.
+    """Rounded values from `low` to `high` that grow by a constant factor.
 
-    By the same amount where the range begins at 0.
+    Where the range begins at 0 they grow by a constant amount.
     """
     if steps < 2:
         return [low, high]
@@ -155,14 +155,14 @@ def spread(low: float, high: float, steps: int, *, of: type, duration: bool) -> 
 
 
 def shown(option: Option, value: float) -> str:
-    """A value as one would write it, in the largest unit that leaves few digits."""
+    """A value as in a file, a duration in the largest unit that gives a whole number."""
     if not is_duration(option):
         return option.kind.show(option.deciding.to_option(value))
     return duration(value)
 
 
 def duration(seconds: float) -> str:
-    """`5m`, `90m`, `2h`, `45s`: as the configuration reads it again."""
+    """The duration in the configuration's form: `5m`, `90m`, `2h`, `45s`."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
         many = seconds / unit
         if many >= 1 and many == int(many) and (unit < DAY or many >= 2):

@@ -1,7 +1,7 @@
-"""What the commands print: tables and colours on a terminal, plain aligned text in a pipe.
+"""The output of the commands: tables and colours on a terminal, plain aligned text in a pipe.
 
-What a cloud, a node or a user wrote goes through `visible`, so that it can't move a cursor or pass
-for a line of ours.
+Texts from a cloud, a node or a user go through `visible`, so that they can't move the cursor or
+imitate a line of ours.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to print: with the terminal's width and colours (NO_COLOR is heeded), or plain.
+    """A console with the terminal's width and colours (unless NO_COLOR is set), or a plain one.
 
-    In a pipe no line is broken or cut, whatever its length.
+    In a pipe no line is wrapped or cut, whatever its length.
     """
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
@@ -43,9 +43,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*headings: str, title: str | None = None, terminal: bool, right: str = "") -> Table:
-    """A table for `say`: ruled on a terminal, aligned columns alone in a pipe.
+    """A table for `say`: with rules on a terminal, only aligned columns in a pipe.
 
-    `right` names the headings of numbers, comma-separated.
+    `right` names the right-aligned columns, separated by commas.
     """
     made = Table(
         title=title if terminal else None,
@@ -67,7 +67,7 @@ def table(*headings: str, title: str | None = None, terminal: bool, right: str =
 
 
 def say(out: Console, *things: Any) -> None:
-    """Print, without blanks at the ends of lines in a pipe."""
+    """Print; in a pipe, without trailing blanks."""
     if out.is_terminal:
         out.print(*things)
         return
@@ -79,12 +79,12 @@ def say(out: Console, *things: Any) -> None:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A value from elsewhere, every character of it to be seen."""
+    """A value from elsewhere as text, with invisible characters escaped."""
     return Text(visible("" if value is None else str(value)), style=style)
 
 
 def print_json(value: Any, *, a_line: bool = False) -> None:
-    """`value` as JSON, ASCII only; on one line where several follow each other."""
+    """Print `value` as ASCII-only JSON; `a_line` puts it on one line."""
     shown = json.dumps(
         value,
         indent=None if a_line else 2,

@@ -1,4 +1,4 @@
-"""`nodemanager status`: what a running daemon sees and does, on one screen."""
+"""`nodemanager status`: one screen about what a running daemon sees and does."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ SHORTEST_S = 0.2
     is_flag=False,
     flag_value=EVERY_S,
     metavar="[SECONDS]",
-    help=f"Show it anew, every {EVERY_S:g} seconds unless given, until Ctrl-C.",
+    help=f"Refresh it until Ctrl-C; every {EVERY_S:g} seconds unless given.",
 )
 @show.json_option
 @daemon_flags
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
-    """Slots, nodes, polls, breaker and what waits, from the running daemon.
+    """Show slots, nodes, polls, breaker and pending work of the running daemon.
 
-    A slot leaks while a record holds it whose node is gone; each cause is the reason code that
-    keeps these records, with the quietest one's age and when the first will be free.
+    A slot is leaked while its record's node is gone and the record still holds it. Each cause is
+    the reason code that keeps such records, with the longest time that one has been quiet, and the
+    time until the first is free.
     """
     daemon = client(config)
     if watch is None:
@@ -63,7 +64,7 @@ def _print(shown: dict[str, Any], *, as_json: bool, a_line: bool) -> None:
 
 
 def _repeat(daemon: Client, every: float, *, as_json: bool) -> None:
-    """For a pipe: one picture after the other, a line of JSON each or blocks of text."""
+    """Print one status after the other, for a pipe: a line of JSON or a block of text each."""
     first = True
     while True:
         try:
@@ -81,7 +82,7 @@ def _repeat(daemon: Client, every: float, *, as_json: bool) -> None:
 
 
 def _refresh(daemon: Client, every: float) -> None:
-    """For a terminal: in its place, and the last one left behind at the end."""
+    """Refresh the status in place, for a terminal; leave the last one on the screen."""
     out = show.console()
     shown, of, trouble = daemon.status(), time.time(), ""
     try:
@@ -98,9 +99,9 @@ def _refresh(daemon: Client, every: float) -> None:
 
 
 def _framed(shown: dict[str, Any], of: float, trouble: str, every: float) -> RenderableType:
-    """The picture, when it is of, and that it is an old one where nobody answers any more."""
+    """The status, its time, and a warning when it is stale."""
     foot = Text(f"{local(of)}, every {every:g} s; Ctrl-C ends", style="dim")
     if trouble:
-        old = Text(f"what follows is of {local(of)}", style="bold red")
+        old = Text(f"the following is from {local(of)}", style="bold red")
         return Group(show.cell(trouble, "bold red"), old, screen(shown), foot)
     return Group(screen(shown), foot)

@@ -1,4 +1,4 @@
-"""One screen of a daemon's status.json: what it is made of, for a terminal and for a pipe."""
+"""The screen for a daemon's status.json, for a terminal and for a pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 NODE_STATES = ("busy", "idle", "booting", "unpaired", "down", "fail", "shutdown")
 _WORDS = {"fail": "bad", "shutdown": "shutting down"}
 JOBS_SHOWN = 5
-"""So many jobs that can't be had are named."""
+"""The most unsatisfiable jobs that are named."""
 _TROUBLE = frozenset({"down", "fail", "unpaired"})
 HELD_FOR = {
     "listed_node": "with a node",
@@ -34,7 +34,7 @@ Shown = Mapping[str, Any]
 
 
 def screen(status: Shown) -> RenderableType:
-    """The whole of it: a label and its lines for each subject."""
+    """The whole screen: a label and its lines for each subject."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -119,7 +119,7 @@ def _leaks(causes: Sequence[Shown]) -> list[Text]:
 
 
 def _unwindowed(cause: str) -> str:
-    """What frees the slots that wait for something other than time."""
+    """What slots wait for that no passing of time frees."""
     return "judged anew at the next poll" if cause in AT_NEXT_POLL else "no window frees it"
 
 
@@ -206,7 +206,7 @@ def _lease(lease: Shown, mode: str) -> Text:
 
 
 def _waiting(status: Shown) -> Sequence[RenderableType]:
-    """What is under way, and what a cap or a backlog puts off."""
+    """In-flight actions, and the work that a cap or the backlog defers."""
     reasons = status["plan"]["reasons"]
     lines: list[RenderableType] = []
     if status["under_way"]:
@@ -224,7 +224,7 @@ def _waiting(status: Shown) -> Sequence[RenderableType]:
 
 
 def _holds(status: Shown) -> Sequence[RenderableType]:
-    """What operators hold, and their orders that stand, with who and why for who may see it."""
+    """Operators' holds and standing orders; who gave them and why, for readers who may see it."""
     marks = status.get("marks", ())
     if marks:
         return [_mark(one) for one in marks[:MOST_MARKS]] + [Text("...")] * (
@@ -247,10 +247,9 @@ def _mark(mark: Shown) -> Text:
 
 
 def _aligned(rows: Sequence[Sequence[Text]]) -> list[Text]:
-    """A line for each row, its cells below each other.
+    """A line for each row, with aligned cells.
 
-    A cell that is very long moves the rest of its own line alone, so that no other line is broken
-    for it.
+    A very long cell shifts only the rest of its own line, so that no other line has to wrap.
     """
     widths = [
         max((len(one) for one in column if len(one) <= WIDEST), default=0)

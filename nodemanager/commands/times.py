@@ -1,4 +1,4 @@
-"""How a moment is given on the command line, and how moments and spans are shown."""
+"""Times on the command line: how users write them, and how times and durations are shown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _duration = kinds.duration()
 def moment(text: str, now: float) -> float:
     """The epoch seconds that `text` means at `now` (epoch seconds).
 
-    RFC 3339, with a blank for the T, local time without an offset, and with any end left out down
-    to the date; `14:05`, the newest one that is not to come; `2h` or `2h ago`; `now`; `today` and
-    `yesterday`, from midnight on. Raises ValueError, whose text says how one is written.
+    Takes RFC 3339, also with a blank for the T, without an offset (local time), or shortened down
+    to the date; `14:05`, the last time it was that late; `2h` or `2h ago`; `now`; `today` and
+    `yesterday`, from midnight on. Raises ValueError, whose text says how to write a time.
     """
     written = text.strip()
     if written.lower() == "now":
@@ -42,15 +42,15 @@ def moment(text: str, now: float) -> float:
             return now - _duration.parse(ago)
         except ValueError as error:
             raise ValueError(f"{text!r}: {error}") from error
-    raise ValueError(f"{text!r} is no time: {HOW}")
+    raise ValueError(f"{text!r} is not a time: {HOW}")
 
 
 def _dated(written: str) -> float:
     try:
-        # It reads an offset, or none: then astimezone takes this machine's own.
+        # Without an offset in the text, astimezone takes this machine's own.
         return datetime.fromisoformat(written.upper().replace(" ", "T")).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise ValueError(f"{written!r} is no time: {HOW}") from error
+        raise ValueError(f"{written!r} is not a time: {HOW}") from error
 
 
 def _midnight(now: float, days_ago: int) -> float:
@@ -59,17 +59,17 @@ def _midnight(now: float, days_ago: int) -> float:
 
 
 def _last(hour: int, minute: int, second: int, now: float) -> float:
-    # Naive on purpose: the wall time of this machine's zone, whatever its offset is on that day.
+    # Naive on purpose: the local wall time, whatever the zone's offset is on that day.
     here = datetime.fromtimestamp(now)
     try:
         at = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
     except ValueError as error:
-        raise ValueError(f"{hour}:{minute:02d} is no time of a day") from error
+        raise ValueError(f"{hour}:{minute:02d} is not a time of day") from error
     return (at if at <= here else at - timedelta(days=1)).timestamp()
 
 
 def given(text: str) -> float:
-    """The moment that an option's value means: `click.option("--since", type=given)`."""
+    """The time that an option's value means, for `click.option("--since", type=given)`."""
     try:
         return moment(text, time.time())
     except ValueError as error:
@@ -77,17 +77,17 @@ def given(text: str) -> float:
 
 
 def local(at: float) -> str:
-    """Epoch seconds for whoever sits before a terminal: `2026-03-01 14:05:07`, local time."""
+    """Epoch seconds as local time, for a terminal: `2026-03-01 14:05:07`."""
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def told(at: float, *, terminal: bool) -> str:
-    """Local time on a terminal, RFC 3339 in UTC for whatever reads a pipe."""
+    """Epoch seconds as local time on a terminal, as RFC 3339 in UTC in a pipe."""
     return local(at) if terminal else timestamp(at)
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units: `45s`, `3m 20s`, `2h 05m`, `3d 04h`."""
+    """A duration in its two largest units: `45s`, `3m 20s`, `2h 05m`, `3d 04h`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole}s"

@@ -1,1 +1,1 @@
-"""The journal: what was seen and decided, what was about to be done, and what became of it."""
+"""The journal: what was seen and decided, the intents of actions, and their outcomes."""

@@ -1,6 +1,6 @@
-"""The port to the journal: what must be on the disk before and after anything is done.
+"""The port to the journal: what must be on the disk before and after every action.
 
-One suite, tests/journal/test_contract.py, holds every journal to this text.
+One contract suite, tests/journal/test_contract.py, holds every journal to this text.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nodemanager.core.store_clock import StoreClock
 from nodemanager.journal.event import Told
 
 PARKED_AFTER = 5
-"""So many failed recoveries park an intent: it is told of and passed over (R1)."""
+"""The number of failed recoveries after which an intent is parked: reported and skipped (R1)."""
 
 
 class IntentKind(StrEnum):
-    """What is about to be done."""
+    """The kind of an intended action."""
 
     CLAIM = "claim"
     CREATE = "create"
@@ -37,11 +37,11 @@ class IntentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is about to be sent, written down first.
+    """An action that is about to be sent, written to the journal first.
 
-    `key` tells it from every other open intent; `record` and `node` are what it blocks (R1).
-    `details` is all that recovery needs to finish it, as JSON; a text under a key that names a
-    secret is left out. `pre_image` is the record as it is before a clean or fence, secret and all.
+    `key` is unique among the open intents; `record` and `node` are what it blocks (R1). `details`
+    is everything that recovery needs to finish it, as JSON; texts under keys that name secrets are
+    left out. `pre_image` is the record before a clean or fence, with its ping secret.
     """
 
     kind: IntentKind
@@ -55,7 +55,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class OpenIntent:
-    """An intent without an outcome. `opened_at` is epoch seconds; a parked one blocks nothing."""
+    """An intent without an outcome. `opened_at` is epoch seconds. A parked one blocks nothing."""
 
     intent: Intent
     opened_at: float
@@ -65,7 +65,7 @@ class OpenIntent:
 
 
 class Conclusion(NamedTuple):
-    """What became of the open intent of that key."""
+    """The outcome of the open intent with that key."""
 
     key: str
     outcome: str
@@ -74,7 +74,7 @@ class Conclusion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Concluded:
-    """What became of an intent; times are epoch seconds."""
+    """An intent with its outcome; times are epoch seconds."""
 
     intent: Intent
     opened_at: float
@@ -85,10 +85,10 @@ class Concluded:
 
 @dataclass(frozen=True, slots=True)
 class PreImage:
-    """A record as it was before a clean, its ping secret with it (U8). Times are epoch seconds.
+    """A record before a clean, with its ping secret (U8). Times are epoch seconds.
 
-    `outcome` is that of its intent, None while nobody knows whether the write took effect;
-    `reason` is the reason code that it was concluded with.
+    `outcome` is that of its intent, None while it is unknown whether the write took effect.
+    `reason` is the reason code with which the intent was concluded.
     """
 
     record: Record = field(repr=False)
@@ -117,48 +117,49 @@ class Hold:
 class Journal(Protocol):
     """The durable log of one pool's manager.
 
-    Every call but `note` and `tell` is one transaction, on the disk when it returns. A call that
-    can't be carried out raises JournalError and changes nothing; `failure` then says why until a
-    call succeeds. Used by several threads, one write at a time.
+    Every call but `note` and `tell` is one transaction, which is on the disk when the call
+    returns. A failing call raises JournalError and changes nothing; `failure` then says why until
+    a call succeeds. Several threads may use a journal; it does one write at a time.
     """
 
     @property
     def failure(self) -> str | None:
-        """Why the last write failed and what to do about it; None while the journal is healthy."""
+        """Why the last write failed and what to do about it; None while the journal works."""
         ...
 
     def retry(self) -> bool:
-        """Write one small thing now; True once the journal can be written (again)."""
+        """Try a small write; True when the journal can be written (again)."""
         ...
 
     # Intents.
 
     def intend(self, intents: Sequence[Intent]) -> None:
-        """Write down what is about to be done. One whose key is open already replaces that."""
+        """Write intents down. An intent replaces an open one with the same key."""
         ...
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
-        """What became of it; its pre-image gets the same outcome. An unknown key is no error."""
+        """Write an intent's outcome, also for its pre-image. An unknown key is no error."""
         ...
 
     def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
-        """Both at once: what is about to be done, and what became of what led to it."""
+        """Write new intents and the outcomes of those that led to them, in one transaction."""
         ...
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
-        """Count a failed recovery; the intent as it is then, parked after PARKED_AFTER (R1)."""
+        """Count a failed recovery; gives the intent, which is parked after PARKED_AFTER (R1)."""
         ...
 
     def open_intents(self) -> tuple[OpenIntent, ...]:
-        """All without an outcome, oldest first, the parked ones too."""
+        """All intents without an outcome, oldest first, including parked ones."""
         ...
 
     def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:
-        """Outcomes since then (epoch seconds), oldest first; `id` is a record's or a node's."""
+        """The outcomes since `since` (epoch seconds), oldest first; only those of the record or
+        node `id` where it is given."""
         ...
 
     def newest(self, key: str) -> Intent | None:
-        """The newest intent of that key, ended or not, its pre-image with it; one keyed read."""
+        """The newest intent of that key, open or concluded, with its pre-image; an indexed read."""
         ...
 
     # Pre-images.
@@ -166,36 +167,37 @@ class Journal(Protocol):
     def pre_images(
         self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
     ) -> tuple[PreImage, ...]:
-        """Those within retention, newest first; of one record or incarnation where given (U8).
+        """The pre-images within retention, newest first (U8).
 
-        `since` leaves out those taken before it (epoch seconds).
+        Only those of the given record or incarnation, and only those taken since `since` (epoch
+        seconds).
         """
         ...
 
     # What must outlive the process (R4).
 
     def breaker(self) -> Breaker | None:
-        """The breaker as last saved, its times moved to this machine's CLOCK_BOOTTIME.
+        """The breaker as last saved, its times converted to this boot's CLOCK_BOOTTIME.
 
-        One that this program can't read whole is open.
+        A breaker that this program can't read completely is given as open.
         """
         ...
 
     def save_breaker(self, breaker: Breaker) -> None: ...
 
     def store_clock(self) -> StoreClock | None:
-        """The store's clock as last saved, against this boot's CLOCK_BOOTTIME.
+        """The store's clock as last saved, relative to this boot's CLOCK_BOOTTIME.
 
-        After another boot that is told by our wall clock, and only until it is read (T1).
+        After a reboot our wall clock gives the difference, only until the store is read (T1).
         """
         ...
 
     def save_store_clock(self, clock: StoreClock) -> None: ...
 
     def late_writes(self) -> Late:
-        """What may still be written to records, as last saved, on this boot's CLOCK_BOOTTIME.
+        """The writes to records that may still take effect; times are this boot's CLOCK_BOOTTIME.
 
-        After another boot all of it counts from now.
+        After a reboot all these times are the current time.
         """
         ...
 
@@ -206,65 +208,67 @@ class Journal(Protocol):
         ...
 
     def hold(self, hold: Hold) -> None:
-        """Keep a hold; one on the same id is replaced."""
+        """Keep a hold; it replaces one on the same id."""
         ...
 
     def release(self, id: str) -> bool:
-        """Forget a hold; False when there was none."""
+        """Remove a hold; False when there was none."""
         ...
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
-        """The ledger, as it was entered and in the order of release (D4).
+        """The ledger of leftovers, in the order of entry and release (D4).
 
-        Times are moved to this machine's CLOCK_BOOTTIME. Whether an untried one's node is gone is
-        not kept: it is told as WAITING. Those released already are told only when asked.
+        Times are converted to this boot's CLOCK_BOOTTIME. An entry that was never tried is given
+        as WAITING, since the journal does not keep whether its node is gone. `released` includes
+        the entries that are released already.
         """
         ...
 
     def save_leftovers(self, entries: Sequence[Entry]) -> None:
-        """Keep them as they are now: entered, tried once more, or released."""
+        """Keep the current state of these entries: new, tried once more, or released."""
         ...
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
-        """Take out what is no leftover after all: its node was not destroyed (D2)."""
+        """Remove entries that are not leftovers after all: their node was not destroyed (D2)."""
         ...
 
     def recall(self, name: str) -> Any:
-        """The JSON value kept under `name` (a time, a token), or None."""
+        """The JSON value kept under `name`, or None."""
         ...
 
     def remember(self, name: str, value: Any) -> None:
-        """Keep a JSON value; None forgets it."""
+        """Keep a JSON value under `name`; None removes it."""
         ...
 
-    # What the log told.
+    # Logged events.
 
     def tell(self, told: Told) -> None:
-        """Something that the log told. It is on the disk with the next call. Never raises."""
+        """Keep a logged event. The next call writes it to the disk. Never raises."""
         ...
 
     def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
-        """The newest of those events of each `record`, or of each `node`."""
+        """The newest of those events for each record or node; `about` is `record` or `node`."""
         ...
 
     # What was seen and decided.
 
     def begin(self, start: Start) -> None:
-        """What the facts and decisions from here on start from: a new process, or a new run."""
+        """Set the state that the following facts and decisions start from, in a new run."""
         ...
 
     def note(self, fact: Fact) -> None:
-        """A fact that is being folded. It is on the disk with the next decision. Never raises."""
+        """Note a fact that is being folded. The next decision writes it. Never raises."""
         ...
 
     def decided(self, decision: Decision) -> None:
-        """Write the facts noted and this decision. After a failure the next one starts afresh."""
+        """Write the noted facts and this decision. After a failure the next one begins a new
+        segment."""
         ...
 
     # The end.
 
     def tidy(self) -> None:
-        """Drop what is older than `keep` or beyond `max_size`, and shorten the log file."""
+        """Delete what is older than `keep` or beyond `max_size`; shorten the write-ahead log."""
         ...
 
     def close(self) -> None: ...

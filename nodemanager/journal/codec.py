@@ -1,8 +1,8 @@
-"""Core's frozen data as JSON and back, exactly: built once for each type from its annotations.
+"""Exact conversion of core's frozen data to JSON and back, by codecs made from annotations.
 
-A dataclass becomes an object of the fields that differ from their defaults, so that a field added
-later reads as its default from an older journal. Floats are exact (repr); tuples, lists and
-mappings under `Any` come back as what they were.
+A dataclass becomes an object of the fields that differ from their defaults. So a field that was
+added later reads as its default from an older journal. Floats are exact (repr); tuples, lists and
+mappings under `Any` keep their types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class Codec(NamedTuple):
-    """Both ways. `plain` says that values are JSON as they stand."""
+    """The functions to encode and decode a type. `plain`: its values are JSON values already."""
 
     encode: Turn
     decode: Turn
@@ -35,37 +35,37 @@ class Codec(NamedTuple):
 
 
 def dump(value: Any, of: Any = None) -> str:
-    """`value` as JSON text; `of` is its declared type where that is not its class."""
+    """`value` as JSON text; `of` is its declared type where that differs from its class."""
     return to_text(codec_of(of if of is not None else type(value)).encode(value))
 
 
 def load(of: type[T], text: str) -> T:
-    """What `dump` made a text of. Raises ValueError for one that it did not make."""
+    """The value of a text from `dump`. Raises ValueError for any other text."""
     loaded: T = decoded(of, json.loads(text))
     return loaded
 
 
 def decoded(of: Any, data: Any) -> Any:
-    """The value of type `of` that `data` stands for. Raises ValueError where it is none."""
+    """The value of type `of` that `data` encodes. Raises ValueError for bad data."""
     try:
         return codec_of(of).decode(data)
     except (TypeError, KeyError, AttributeError, IndexError) as error:
-        raise ValueError(f"no {getattr(of, '__name__', of)}: {error}") from error
+        raise ValueError(f"not a {getattr(of, '__name__', of)}: {error}") from error
 
 
 class UnknownField(ValueError):
-    """A newer program's field of a dataclass; `data` is the object that has it."""
+    """A field that a newer program added to a dataclass; `data` is the object that has it."""
 
     def __init__(self, of: str, name: str, data: dict[str, Any]) -> None:
-        super().__init__(f"no {of} of this program: it has no {name}")
+        super().__init__(f"this program's {of} has no field {name}")
         self.name = name
         self.data = data
 
 
 def known_part(of: Any, data: Any) -> tuple[Any, tuple[str, ...]]:
-    """The value of type `of`, and the fields of `data` left out that this program doesn't know.
+    """The value of type `of`, and the names of the fields that this program doesn't know.
 
-    They are taken out of `data`, too. Raises ValueError where it is no such value otherwise.
+    Removes those fields from `data`. Raises ValueError where the rest is no such value.
     """
     unknown: list[str] = []
     while True:
@@ -77,7 +77,7 @@ def known_part(of: Any, data: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def to_text(data: Any) -> str:
-    """ASCII, so that whatever a server wrote into a string survives."""
+    """`data` as JSON in ASCII, so that every character of a server's strings survives."""
     return json.dumps(data, separators=(",", ":"))
 
 
@@ -147,7 +147,7 @@ def _tuple(arguments: tuple[Any, ...]) -> Codec:
 
 
 def _named_tuple(cls: Any) -> Codec:
-    """By position: a field more is a new revision of the journal."""
+    """A codec by position: another field needs a new revision of the journal."""
     hints = typing.get_type_hints(cls)
     inners = [codec_of(hints[name]) for name in cls._fields]
     if all(inner.plain for inner in inners):
@@ -168,7 +168,7 @@ def _frozenset(inner: Codec) -> Codec:
 
 
 def _mapping(inner: Codec) -> Codec:
-    """By string keys, in the order of the mapping."""
+    """A codec for string keys that keeps the mapping's order."""
     if inner.plain:
         return Codec(dict, dict)
     encode, decode = inner.encode, inner.decode
@@ -179,7 +179,7 @@ def _mapping(inner: Codec) -> Codec:
 
 
 def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
-    """Codecs of fields are looked up late: a Breaker holds Breakers."""
+    """A codec that looks up its fields' codecs late, since a Breaker holds Breakers."""
     hints = typing.get_type_hints(cls)
     fields = [(one.name, _bind(hints[one.name], bound)) for one in dataclasses.fields(cls)]
     defaults = {one.name: _default(one) for one in dataclasses.fields(cls)}
@@ -197,7 +197,7 @@ def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
             default = defaults[name]
             if one is default:
                 continue
-            # -0.0 == 0.0, False == 0: what is left out must come back as it was.
+            # -0.0 == 0.0 and False == 0, but a field may be left out only for exactly its default.
             if one == default and type(one) is not bool and repr(one) == repr(default):
                 continue
             data[name] = one if codec.plain else codec.encode(one)
@@ -220,7 +220,7 @@ def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
 
 
 class _Nothing:
-    """Equal to no value: the field has no default."""
+    """Stands for a missing default: equal to no value."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -237,7 +237,7 @@ def _default(one: dataclasses.Field[Any]) -> Any:
 
 
 def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:
-    """The hint with its type variables replaced: `tuple[T, ...]` of a `Listing[Record]`."""
+    """The hint with its type variables replaced, as in `tuple[T, ...]` of a `Listing[Record]`."""
     if hint in bound:
         return bound[hint]
     arguments = get_args(hint)
@@ -262,7 +262,7 @@ def _any_out(value: Any) -> Any:
         return {_SET: [_any_out(one) for one in sorted(value, key=repr)]}
     if isinstance(value, Enum):
         return _any_out(value.value)
-    # What is none of ours is kept as what it said: the journal must not fail for a measure.
+    # Other objects are kept as text: the journal must not fail because of a measure.
     return str(value)
 
 
@@ -283,7 +283,7 @@ def _any_in(data: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """`value` less every text under a key that names a secret, however deep."""
+    """`value` without the texts under keys that name secrets, at any depth."""
     if isinstance(value, Mapping):
         return {
             key: without_secrets(one)

@@ -1,8 +1,8 @@
-"""The journal's file: opened, brought up to date, written one transaction at a time.
+"""The journal's SQLite file: opening, schema upgrade, and transactions, one at a time.
 
-SQLite with a write-ahead log and synchronous=FULL: what a transaction wrote is on the disk when it
-returns. Every failure is a JournalError that says what to do; the connection is then given up, so
-that the next call starts from the file as it is.
+It has a write-ahead log and synchronous=FULL, so a transaction is on the disk when it returns.
+Every failure raises a JournalError that says what to do, and closes the connection, so that the
+next call opens the file anew.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from nodemanager.errors import JournalError, StartError
 from nodemanager.revisions import bring_up_to_date
 
 BUSY_S = 2.0
-"""How long a write waits for another process' lock; the daemon decides nothing meanwhile."""
+"""Seconds that a write waits for another process's lock; the daemon decides nothing meanwhile."""
 LOG_LIMIT = 8 * 1024 * 1024
-"""What the write-ahead log is cut back to once it was written into the file, bytes."""
+"""The size in bytes to which the write-ahead log is cut after a checkpoint."""
 
 _FAILURES = (exc.SQLAlchemyError, sqlite3.Error, OSError)
 
 
 class JournalFile:
-    """The SQLite file at `path`, opened by the first transaction and again after a failure."""
+    """The SQLite file at `path`, opened by the first transaction and anew after a failure."""
 
     def __init__(self, path: Path, pool: str, *, busy_s: float = BUSY_S) -> None:
         self.path = path
@@ -43,13 +43,13 @@ class JournalFile:
         self.failure: str | None = None
 
     def open(self, now: float) -> None:
-        """Open it; what is wrong stands in `failure`. Raises StartError for a newer schema."""
+        """Open the file; sets `failure` on an error. Raises StartError for a newer schema."""
         with contextlib.suppress(JournalError), self._lock, self._translated(starting=True):
             self._ready(now)
 
     @contextlib.contextmanager
     def writing(self, now: float) -> Iterator[sa.Connection]:
-        """A transaction that is durable once the block ends without an exception."""
+        """A write transaction, durable once the block ends without an exception."""
         with self._lock, self._translated():
             engine = self._ready(now)
             with engine.begin() as connection:
@@ -64,7 +64,7 @@ class JournalFile:
                 yield connection
 
     def shorten_log(self) -> None:
-        """Bring the write-ahead log into the file, and cut it, unless a reader needs it."""
+        """Write the write-ahead log into the file and truncate it, unless a reader needs it."""
         with self._lock, self._translated():
             if self._engine is not None:
                 with self._plain(self._engine) as cursor:
@@ -80,12 +80,12 @@ class JournalFile:
     # Opening.
 
     def _ready(self, now: float) -> sa.Engine:
-        """The engine on the file that is at the path now."""
+        """The engine for the file that is at the path now."""
         if self._engine is not None and not self._is_there():
             self.close()
             raise JournalError(
-                f"the journal {self.path} was moved or removed under the running daemon; "
-                "what it keeps is written to a new file from now on, unless the old one comes back"
+                f"the journal {self.path} was moved or removed while the daemon runs; from now on "
+                "the daemon writes a new file, unless the old one comes back"
             )
         if self._engine is None:
             self._engine = self._open_engine(now)
@@ -126,7 +126,7 @@ class JournalFile:
             damage = cursor.execute("PRAGMA quick_check(1)").fetchone()
             if damage is not None and damage[0] != "ok":
                 raise sqlite3.DatabaseError("database disk image is malformed")
-            # Takes effect only before the first table.
+            # This takes effect only before the first table is made.
             cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
             mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode is None or mode[0] != "wal":
@@ -144,7 +144,7 @@ class JournalFile:
             )
         elif found != self._pool:
             raise StartError(
-                f"the journal {self.path} is pool {found}'s, and this manager serves "
+                f"the journal {self.path} belongs to pool {found}, but this manager serves "
                 f"{self._pool}: give it a [Journal] path of its own"
             )
 
@@ -175,7 +175,7 @@ class JournalFile:
 
 
 def _make_private(path: Path) -> None:
-    """The file for its owner alone: pre-images hold ping secrets."""
+    """Create the file, or restrict it to its owner: pre-images hold ping secrets."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -204,23 +204,23 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _what_to_do(error: BaseException, path: Path) -> str:
-    """What is wrong, without statement or values, and what helps."""
+    """The cause of an error, without SQL statement or values, and its remedy."""
     cause = getattr(error, "orig", None) or error
     name = str(getattr(cause, "sqlite_errorname", ""))
     said = str(cause).strip().splitlines()
     first = said[0] if said else type(cause).__name__
     if name == "SQLITE_FULL" or getattr(cause, "errno", None) == errno.ENOSPC:
-        return f"the disk is full ({first}); make room, and it goes on by itself"
+        return f"the disk is full ({first}); make room, and the daemon goes on by itself"
     if name.startswith("SQLITE_IOERR"):
-        return f"the disk does not take it ({first}); make room or mend it, and it goes on"
+        return f"the disk fails ({first}); make room or repair it, and the daemon goes on"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"another process holds it ({first}); end that one, and it goes on by itself"
+        return f"another process locks it ({first}); end that one, and the daemon goes on by itself"
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "malformed" in first:
         return (
             f"it is damaged ({first}); restore it, or move {path}, {path.name}-wal and "
-            f"{path.name}-shm away together: then a new one is begun, without the holds, breaker "
-            "and pre-images that were in it"
+            f"{path.name}-shm away together: then the daemon begins a new one, without the holds, "
+            "breaker and pre-images that were in it"
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN", "SQLITE_AUTH")):
-        return f"it can't be written ({first}); see to the rights of [Journal] path"
+        return f"it can't be written ({first}); check the permissions of [Journal] path"
     return first

@@ -1,4 +1,4 @@
-"""A decision as what changed since the one before: the snapshot's fields, and the verdicts."""
+"""The encoding of decisions as changes since the one before, in snapshot and verdicts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MEMBERS = {
 _MEASURES = codec_of(Any)
 _REASONS = {reason.value: reason for reason in Reason}
 BLANK = Snapshot("", 0.0, 0.0, History())
-"""What the first decision of a segment is told against."""
+"""The snapshot that a segment's first decision is compared with."""
 
 Data = dict[str, Any]
 
 
 def encode_snapshot(before: Snapshot, snapshot: Snapshot) -> Data:
-    """All of `snapshot` but its history."""
+    """The changes from `before` to `snapshot`, without the history."""
     data: Data = {name: getattr(snapshot, name) for name in _OWN}
     for name, codec in _CODECS.items():
         was, now = getattr(before, name), getattr(snapshot, name)
@@ -54,7 +54,7 @@ def encode_snapshot(before: Snapshot, snapshot: Snapshot) -> Data:
 
 
 def decode_snapshot(before: Snapshot, data: Data) -> Snapshot:
-    """The snapshot, its history left empty."""
+    """The snapshot after those changes, with an empty history."""
     values: Data = {}
     for name, change in data.items():
         if name in _OWN:
@@ -80,9 +80,9 @@ def _mapping_change(was: Mapping[str, Any], now: Mapping[str, Any], encode: Any)
 
 
 class VerdictChange(NamedTuple):
-    """A record's or node's verdict that is not of the kind and reason it was.
+    """A record's or node's verdict whose kind or reason has changed.
 
-    `subject` is `record` or `node`. `kind` and `reason` are None when it is judged no more.
+    `subject` is `record` or `node`. `kind` and `reason` are None when it is no longer judged.
     """
 
     subject: str
@@ -93,7 +93,7 @@ class VerdictChange(NamedTuple):
 
 
 Standing = dict[tuple[str, str], tuple[Kind, Reason]]
-"""By subject and id, how things stand."""
+"""The current kind and reason of each verdict, by subject and id."""
 
 
 def verdicts_of(made: Plan) -> list[tuple[str, Verdict]]:
@@ -106,7 +106,7 @@ def verdicts_of(made: Plan) -> list[tuple[str, Verdict]]:
 def verdict_changes(
     standing: Standing, verdicts: Iterable[tuple[str, Verdict]]
 ) -> tuple[list[VerdictChange], Standing]:
-    """What differs from how things stood, and how they stand now."""
+    """The changes from `standing` to `verdicts`, and the new standing."""
     changes: list[VerdictChange] = []
     now: Standing = {}
     for subject, (kind, reason, id, measures) in verdicts:
@@ -139,6 +139,6 @@ def decode_changes(data: list[Any]) -> tuple[VerdictChange, ...]:
 
 
 def digest(verdicts: Iterable[tuple[str, Verdict]]) -> int:
-    """What tells these verdicts, measures and all, from any others."""
+    """A checksum of the verdicts with their measures."""
     text = json.dumps([*verdicts], separators=(",", ":"), default=str)
     return zlib.crc32(text.encode("ascii"))

@@ -1,6 +1,6 @@
-"""What must outlive the process: intents, pre-images, holds, leftovers, the breaker, small values.
+"""The queries for what must outlive the process: intents, pre-images, holds, leftovers, values.
 
-Each function is the whole body of one transaction; rows in, api's dataclasses out.
+Each function is the body of one transaction; it converts rows to the dataclasses of `api`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LATE = "late_writes"
 
 
 def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
-    """Enter it, in the place of an open one of the same key: that is tried again."""
+    """Write an intent; it replaces an open one with the same key, which is tried again."""
     open_one = connection.execute(
         sa.select(intents.c.id).where(intents.c.key == intent.key, _IS_OPEN)
     ).scalar()
@@ -187,7 +187,7 @@ def find_pre_images(
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
         PreImage(
-            # What a newer program knew of it besides is nothing to restore from.
+            # A restore can't use fields that only a newer program knows.
             record=known_part(Record, json.loads(row.body))[0],
             key=row.key,
             plan_id=row.plan_id,
@@ -239,7 +239,7 @@ def _entry(row: sa.Row[Any], by_s: float) -> Entry:
 def put_leftovers(
     connection: sa.Connection, entries: Sequence[Entry], *, boottime: float, wall: float
 ) -> None:
-    """One that is known keeps when it was entered."""
+    """Write entries; a known one keeps its time of entry."""
     for entry in entries:
         leftover = entry.leftover
         values = {
@@ -279,7 +279,7 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
 
 
 def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
-    """The breaker, and on which clock its times are: CLOCK_BOOTTIME starts anew with a machine."""
+    """The breaker, with the boot and the clocks that its times refer to."""
     return {
         "breaker": codec_of(Breaker).encode(breaker),
         "boot_id": boot_id,
@@ -289,9 +289,10 @@ def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -
 
 
 def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
-    """The breaker with its times on this boot's clock.
+    """The breaker with its times converted to this boot's clock.
 
-    One that can't be read whole is a newer program's: it is open until an operator resets it.
+    A breaker that can't be read completely comes from a newer program: it is open until an
+    operator resets it.
     """
     breaker: Breaker
     try:
@@ -318,7 +319,7 @@ def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) ->
 def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
-        # What is put in is our columns' names and question marks.
+        # Only our own column names and question marks are formatted in.
         statement = f"INSERT INTO told ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
         values = [
             (*(getattr(one, name) for name in COLUMNS[:-1]), to_text(one.more)) for one in rows
@@ -337,7 +338,7 @@ def last_told(connection: sa.Connection, events: Collection[str], about: str) ->
 
 
 def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
-    """The store's clock against this boot's."""
+    """The store's clock relative to this boot's clock."""
     clock: StoreClock = decoded(StoreClock, data["clock"])
     if boot_id and data["boot_id"] == boot_id:
         return clock
@@ -349,7 +350,7 @@ def late_data(late: Late, boot_id: str) -> dict[str, Any]:
 
 
 def late_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Late:
-    """After another boot they count from now: how long ago that was, only a wall clock tells."""
+    """The late writes; after a reboot with the current time, since CLOCK_BOOTTIME starts anew."""
     late: Late = decoded(Mapping[str, LateWrite], data["writes"])
     if boot_id and data["boot_id"] == boot_id:
         return late

@@ -1,4 +1,4 @@
-"""One event that the log told, as the journal keeps it."""
+"""A logged event as the journal keeps it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event that the log told; `at` is epoch seconds.
+    """One logged event; `at` is epoch seconds.
 
-    `record`, `slot`, `host`, `node` and its `name` are who it is about, those of its pair too;
-    `incarnation` says which life of the record. `more` are all other fields of the line.
+    `record`, `slot`, `host`, `node` and `name` (the node's) identify its subject and the subject's
+    pair; `incarnation` identifies the record's life. `more` has all other fields of the log line.
     """
 
     at: float
@@ -30,9 +30,9 @@ class Told:
 
 
 COLUMNS = tuple(one.name for one in fields(Told))
-"""Those of the table `told`; `more` is JSON there."""
+"""The columns of the table `told`, where `more` is JSON."""
 
 
 def told_from(row: Sequence[Any]) -> Told:
-    """A row of those columns."""
+    """The event of a row with those columns."""
     return Told(**{**dict(zip(COLUMNS, row, strict=True)), "more": json.loads(row[-1])})

@@ -1,6 +1,7 @@
-"""An explanation as JSON, of a decision in memory or of one that the journal replays.
+"""An explanation as JSON, of a decision in memory or of a replayed one.
 
-The running daemon's web thread and the command on a file give the same answer by this.
+The running daemon's web thread and the command that reads a journal both use it, so that they give
+the same answer.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from nodemanager.logline import timestamp
 
 Json = dict[str, Any]
 MOST = 100
-"""So many of the newest things that happened are told."""
+"""The most events of a history; the newest are kept."""
 LOOK_BACK_S = 86400.0
-"""As far back they are looked for, unless told."""
+"""Seconds that a history goes back by default."""
 
 
 def picture_at(
     path: Path, at: float | None = None, *, step: Callable[[int], None] = lambda done: None
 ) -> Picture:
-    """The last decision that the journal at `path` has, or the last before `at` (epoch seconds).
+    """The last decision in the journal at `path`, or the last one before `at` (epoch seconds).
 
-    `step` is told how many decisions were replayed. Raises JournalError where there is none.
+    Calls `step` with the number of replayed decisions. Raises JournalError where there is none.
     """
     wall = _newest(path, at)
     last: Picture | None = None
@@ -46,16 +47,16 @@ def picture_at(
         last = Picture(one.snapshot, one.plan, one.recorded.settings, mode)
         step(done)
     if last is None:
-        raise JournalError(f"the journal {path} has no decision from then")
+        raise JournalError(f"the journal {path} has no decision from that time")
     return last
 
 
 def _newest(path: Path, at: float | None) -> float:
-    """When the last decision before `at` was taken."""
+    """The wall time of the last decision, or of the last one before `at`."""
     with opened(path) as connection:
         first, last = connection.execute("SELECT min(wall), max(wall) FROM entries").fetchone()
         if first is None:
-            raise JournalError(f"the journal {path} has no decision in it yet")
+            raise JournalError(f"the journal {path} contains no decision yet")
         if at is None or at >= last:
             return float(last)
         found = connection.execute(
@@ -63,7 +64,7 @@ def _newest(path: Path, at: float | None) -> float:
         ).fetchone()[0]
     if found is None:
         raise JournalError(
-            f"the journal {path} begins at {timestamp(first)}: nothing is known of before"
+            f"the journal {path} begins at {timestamp(first)}; it has nothing from before"
         )
     return float(found)
 
@@ -80,9 +81,9 @@ def _until(entries: Any, wall: float) -> Any:
 def told(
     picture: Picture, given: str, *, source: str, journal: Path | None, since: float | None = None
 ) -> Json:
-    """Everything about the one thing that `given` names; its history from `journal`, if any.
+    """Everything about the record or node that `given` names; its history from `journal`, if any.
 
-    Raises UnknownIdError, whose text says when the journal last had it.
+    Raises UnknownIdError, whose text says when the journal last mentioned it.
     """
     try:
         explanation = explain(
@@ -104,7 +105,7 @@ def told(
 
 
 def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
-    """What was told of it alone, up to that decision and what that decision itself told."""
+    """The events about the record or node itself, up to and including those of the decision."""
     newest: deque[Told] = deque(maxlen=MOST)
     try:
         for one in Story(path, since, explanation.id).news():
@@ -138,13 +139,13 @@ def _last_heard(path: Path, given: str) -> str | None:
     (last,) = newest
     reason = f", {last.reason}" if last.reason is not None else ""
     return (
-        f"; the journal last told of it at {timestamp(last.at)} ({last.event}{reason}): "
-        f"--at a time before that explains it, `nodemanager log {given}` tells the rest"
+        f"; the journal last mentions it at {timestamp(last.at)} ({last.event}{reason}): "
+        f"--at with an earlier time explains it, `nodemanager log {given}` shows its history"
     )
 
 
 def as_json(explanation: Explanation, source: str) -> Json:
-    """The explanation for machines: times are RFC 3339 in UTC, lengths of time seconds."""
+    """The explanation as JSON values: times are RFC 3339 in UTC, durations are seconds."""
     verdict, wall, when = explanation.verdict, explanation.wall, explanation.earliest
 
     def at(ahead: float | None) -> str | None:
@@ -194,7 +195,7 @@ def _rule(one: Finding) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """The same in what JSON has; what no number can say is null."""
+    """The value in JSON's types; infinite and undefined numbers become null."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):

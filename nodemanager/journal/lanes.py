@@ -1,8 +1,8 @@
-"""A recording decided again under other settings: one lane for each lot of settings.
+"""The replay of a recording under other settings: one lane for each set of settings.
 
-Each lane folds the recorded facts, with what would differ by then put right (core/whatif.py), under
-its own settings, and decides by the daemon's own `plan` wherever the recording did. A lane with the
-recorded settings meets nothing that differs, and comes to the recorded verdicts.
+Each lane folds the recorded facts under its own settings, after correcting what would differ by
+then (core/whatif.py). It decides with the daemon's own `plan` wherever the recording has a
+decision. A lane with the recorded settings corrects nothing and comes to the recorded verdicts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from nodemanager.journal.reading import Decided, Entry
 
 STALE = frozenset({Reason.STALE_SLOT.value, Reason.CLAIM_EXPIRED.value})
 SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL, Cause.UNREADABLE)
-"""Causes that open and close the breaker by what no poll and no plan shows."""
+"""Causes that open and close the breaker because of events that are in no poll and no plan."""
 
 
 class Course:
-    """What the recording itself shows, for all lanes: what was listed, ordered and ended."""
+    """The recording's own course, for all lanes: what was listed, ordered and ended."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -59,7 +59,7 @@ class Course:
         self._offset = 0.0
 
     def wall(self, boottime: float) -> float:
-        """Epoch seconds of that CLOCK_BOOTTIME."""
+        """Epoch seconds for a CLOCK_BOOTTIME."""
         return self._offset + boottime
 
     def take(self, entry: Entry) -> None:
@@ -121,7 +121,7 @@ class Course:
 
 @dataclass
 class _Doings:
-    """What was done here and not in the recording, as a daemon's flights would tell it."""
+    """The actions of this lane that differ from the recording, as a daemon would note them."""
 
     touched: dict[str, float] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class _Doings:
     not_destroyed_at: list[float] = field(default_factory=list)
 
     def forget(self, shown: float) -> None:
-        """Forget what both newest listings began after."""
+        """Forget actions from before `shown`, when the older of the two newest listings began."""
         self.touched = {id: at for id, at in self.touched.items() if at >= shown}
         self.gone = {id: at for id, at in self.gone.items() if at >= shown}
         for name in ("cleaned_at", "destroyed_at", "not_cleaned_at", "not_destroyed_at"):
@@ -139,10 +139,10 @@ class _Doings:
 
 
 class Lane:
-    """The recording under its own settings with `changes` made to them, by field of Settings.
+    """The replay under the recorded settings with `changes`, which are by field of Settings.
 
-    `acts` says that the recorded daemon carried its orders out: what it ordered, too, ends as
-    recorded. Otherwise (a dry run) what is ordered here is taken as done.
+    `acts`: the recorded daemon carried its orders out, so an order that it gave, too, ends as
+    recorded. Otherwise (a dry run) this lane's orders count as done.
     """
 
     def __init__(self, changes: Mapping[str, Any], *, acts: bool) -> None:
@@ -167,7 +167,8 @@ class Lane:
         return self._settings
 
     def _varied(self, recorded: Settings) -> Settings:
-        """Under another window claims would have been made to stand as long as that one says."""
+        """The recorded settings with the changes; with another claim window, claims would have
+        been made for that window."""
         varied = replace(recorded, **self._changes)
         keeps = varied.claim_window == recorded.claim_window
         return replace(varied, claims_keep_window=keeps)
@@ -187,7 +188,7 @@ class Lane:
 
     @property
     def _is_recorded(self) -> bool:
-        """Nothing is otherwise than recorded, nor can be."""
+        """Whether nothing differs from the recording, nor can differ."""
         return not self._changes and not self._world.has_diverged
 
     # Facts.
@@ -200,7 +201,7 @@ class Lane:
             self._joined.clear()
             self._done = _Doings()
             if entry.at < self._now:
-                # Another boot of the machine: its CLOCK_BOOTTIME says nothing of ours.
+                # The machine was rebooted: CLOCK_BOOTTIME began anew.
                 freed = self._world.freed
                 for uuid, one in freed.items():
                     freed[uuid] = replace(one, at=float("-inf"))
@@ -253,7 +254,7 @@ class Lane:
                 self._opened[part.cause.value] += 1
 
     def _told(self, key: str, course: Course, sign: Sign) -> None:
-        """A freed life whose node lives, by what the recording shows of it (U8)."""
+        """Count a hit: a freed life whose node lives, as the recording shows (U8)."""
         for end in list(self._world.ends.values()):
             life = end.life
             if life_key(life.record, life.incarnation) == key and end.by is not By.OTHER:
@@ -270,19 +271,19 @@ class Lane:
         )
 
     def _ended(self, course: Course, wall: float) -> None:
-        """Lives that the newest listing shows no more; one of ours was told of before."""
+        """Note the end of lives that the newest listing no longer shows."""
         held = {one.life.key for one in self._world.held.values()}
         for record in course.ended:
             life = life_of(record)
             key, joined = life.key, self._joined.get(record.uuid)
             if joined is not None and joined[0] == key:
-                # The listing came before word of the clean.
+                # The listing came before the outcome of the clean.
                 self._world.ends.setdefault(key, self._joined.pop(record.uuid)[1])
             elif key not in held:
                 self._world.ends.setdefault(key, End(life, wall, By.OTHER))
 
     def _freed(self, freed: FreedLife, at: float, course: Course) -> bool:
-        """Whether a life that the recording frees is free here, too, by now."""
+        """Whether a life that the recording frees is free in this lane, too."""
         record = course.records.get(freed.record)
         if record is None or not record.holds_anything or record.incarnation != freed.incarnation:
             return True
@@ -311,7 +312,7 @@ class Lane:
         return True
 
     def _goes_on(self, freed: FreedLife, record: Record, course: Course) -> bool:
-        """Whether what freed it was not called for here: then it is held on."""
+        """Whether this lane did not order what freed the life, so that it goes on here."""
         if self._is_recorded:
             return False
         if freed.why in STALE:
@@ -326,7 +327,7 @@ class Lane:
     # Decisions.
 
     def decided(self, entry: Decided, course: Course) -> Plan:
-        """Decide where the recording did, and take what is called for as done."""
+        """Decide where the recording has a decision, and count the lane's orders as done."""
         assert self._settings is not None
         snapshot = self._snapshot(entry.snapshot)
         before = self._state.breaker
@@ -405,8 +406,8 @@ class Lane:
     def _shut_down(
         self, order: ShutdownOrder, record: Record | None, snapshot: Snapshot, course: Course
     ) -> None:
-        """An idle node's shutdown is left to the recording: what it would have gone on with, or
-        another have done for it, is not in it."""
+        """Carry out a shutdown, but not an idle node's, which follows the recording: the
+        recording can't show what work that node would have done otherwise."""
         node_id, now = order.node_id, snapshot.now
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             return
@@ -426,7 +427,7 @@ class Lane:
         self._free(record, End(life, snapshot.wall, By.SHUTDOWN, order.reason), snapshot)
 
     def _keep_nodes(self, made: Plan, course: Course) -> None:
-        """What the recording destroys now, and nothing here calls for, goes on."""
+        """Keep the nodes that the recording destroys now but this lane does not."""
         world, ordered = self._world, {one.node_id for one in made.shutdowns}
         for node_id, reason in course.shutdowns.items():
             if reason is Reason.IDLE_BEYOND_DEMAND:
@@ -444,7 +445,7 @@ def _without(known: Mapping[str, Any], ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
-    """What the recording's breaker was set to, for ours: a reset, or what no poll shows."""
+    """Our breaker after the recorded one was set: by a reset, or for a cause of SET_BY_OTHERS."""
     breaker = fact.breaker
     if breaker.looked_at > recorded.looked_at:
         return breakers.reset(ours, fact.at)
@@ -461,11 +462,11 @@ def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
 def drive(
     entries: Iterable[Entry], lanes: Sequence[Lane], course: Course
 ) -> Iterator[tuple[Decided, list[Plan]]]:
-    """Take all lanes through the recording; after each decision, what each of them made of it."""
+    """Replay the recording in all lanes; gives each recorded decision with every lane's plan."""
     started = False
     for entry in entries:
         if isinstance(entry, BreakerSet):
-            # Lanes hold it against what the recorded breaker was before.
+            # Lanes compare it with the recorded breaker as it was before.
             for lane in lanes:
                 lane.fact(entry, course)
             course.take(entry)

@@ -1,7 +1,7 @@
-"""A listing as what changed since the one before, column by column.
+"""The encoding of a listing as its changes since the one before, column by column.
 
-Most of a listing is as it was a minute ago, and what changed (a ping's stamp, a version) changed
-in many items at once: a column of such values is small once compressed. Ping secrets are left out.
+Most of a listing is the same as a minute ago. What changed (a ping's time, a version) changed in
+many items at once, and a column of such values compresses well. Ping secrets are left out.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _NEW = -1
 
 
 class ListingCodec(Generic[T]):
-    """Listings of one type of item. `before` is the newest complete listing of that source, the
-    same on both sides."""
+    """Encodes and decodes listings of one type of item.
+
+    `before` is the newest complete listing of that source; it must be the same for both calls.
+    """
 
     def __init__(self, item: type[T], id_field: str) -> None:
         hints = typing.get_type_hints(item)
@@ -63,7 +65,7 @@ class ListingCodec(Generic[T]):
         return data
 
     def decode(self, before: Listing[T] | None, data: Data) -> Listing[T]:
-        """Raises ValueError, KeyError or TypeError for what `encode` did not make."""
+        """The listing. Raises ValueError, KeyError or TypeError for data not from `encode`."""
         old = () if before is None else before.items
         changes = self._changes(data.get("changed", {}))
         items: list[T] = []
@@ -89,7 +91,7 @@ class ListingCodec(Generic[T]):
         )
 
     def _replaced(self, item: T, changes: dict[str, Any]) -> T:
-        """What dataclasses.replace gives, in half the time: a day has a million of these."""
+        """The same as dataclasses.replace in half the time; a day has a million of these calls."""
         values = list(self._all_values(item))
         for name, value in changes.items():
             values[self._places[name]] = value
@@ -97,7 +99,7 @@ class ListingCodec(Generic[T]):
         return replaced
 
     def _sources(self, old: Sequence[T], items: Sequence[T]) -> list[int] | None:
-        """For each item its place in `old`, or _NEW; None when all are in their old places."""
+        """For each item its index in `old`, or _NEW; None when all have their old indexes."""
         ids = [self._id(item) for item in items]
         old_ids = [self._id(item) for item in old]
         if ids == old_ids:
@@ -108,7 +110,7 @@ class ListingCodec(Generic[T]):
         return [places[one].pop() if places.get(one) else _NEW for one in ids]
 
     def _changed(self, pairs: list[tuple[T, T]]) -> Data:
-        """By field: [gaps between the numbers of the pairs that differ, their new values]."""
+        """By field: [gaps between the indexes of the pairs that differ, their new values]."""
         if not pairs:
             return {}
         values = self._values
@@ -116,7 +118,7 @@ class ListingCodec(Generic[T]):
         new = zip(*[values(other) for _, other in pairs], strict=True)
         changed: Data = {}
         for name, was, now in zip(self._names, old, new, strict=True):
-            # Most columns did not change at all, and that is quickly seen.
+            # A quick test first: most columns did not change at all.
             if was == now:
                 continue
             numbers = [
@@ -137,7 +139,7 @@ class ListingCodec(Generic[T]):
         return changes
 
     def _table(self, items: Sequence[T]) -> Data:
-        """Whole items by column, less the columns that hold nothing but the default."""
+        """Whole items by column, without the columns that hold only defaults."""
         table: Data = {"rows": len(items)}
         columns = zip(*map(self._values, items), strict=True)
         for name, values in zip(self._names, columns, strict=True):
@@ -178,7 +180,7 @@ def _default(one: dataclasses.Field[Any]) -> Any:
 
 
 def _runs(sources: list[int]) -> list[list[int]]:
-    """[start, count] for each stretch of consecutive places, or of new items."""
+    """[start, count] for each run of consecutive indexes, or of new items."""
     runs: list[list[int]] = []
     for at in sources:
         if runs:

@@ -1,4 +1,4 @@
-"""A journal's file as readers open it: read-only, beside a running daemon or on a copy."""
+"""Read-only access to a journal's file, beside a running daemon or on a copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = "0002"
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file. Raises JournalError where we may not look, or not read it."""
+    """Whether the file exists. Raises JournalError where we lack the permission to read it."""
     try:
         if not path.is_file():
             return False
@@ -31,12 +31,12 @@ def is_there(path: Path) -> bool:
         error = caught
     raise JournalError(
         f"the journal {path} can't be read: {error.strerror}; run this as {_owner(path)}. "
-        "What asks the running daemon (`nodemanager explain ID` without --at) needs no such right"
+        "Commands to the running daemon (`nodemanager explain ID` without --at) don't need this"
     ) from error
 
 
 def _owner(path: Path) -> str:
-    """Who may read it: whoever has it, or has what it is in."""
+    """The user who may read it: its owner, or the owner of the nearest visible directory."""
     for place in (path, *path.parents):
         with contextlib.suppress(OSError, KeyError):
             return f"the user {pwd.getpwuid(place.stat().st_uid).pw_name}"
@@ -45,9 +45,9 @@ def _owner(path: Path) -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, *, needs: str = "0001") -> Iterator[sqlite3.Connection]:
-    """A reader's connection, which never writes: beside a running daemon, or on a copy.
+    """A read-only connection, beside a running daemon or to a copy.
 
-    Raises JournalError for a schema that is older than it `needs`, or newer than known.
+    Raises JournalError for a schema older than `needs`, or newer than this program's.
     """
     if not is_there(path):
         raise JournalError(f"there is no journal {path}")
@@ -57,13 +57,13 @@ def opened(path: Path, *, needs: str = "0001") -> Iterator[sqlite3.Connection]:
         found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         if found is None or found[0] > SCHEMA:
             raise JournalError(
-                f"the journal {path} has schema {found[0] if found else 'none'}, and this "
+                f"the journal {path} has schema {found[0] if found else 'none'}, but this "
                 f"program reads up to {SCHEMA}: upgrade nodemanager"
             )
         if found[0] < needs:
             raise JournalError(
-                f"an older nodemanager wrote the journal {path}, and nobody has brought it up to "
-                "date: a daemon that starts on it does, `nodemanager run --once --dry-run` too"
+                f"an older nodemanager wrote the journal {path}: start a daemon on it, or "
+                "`nodemanager run --once --dry-run`, to bring it up to date"
             )
         yield connection
     except sqlite3.Error as error:
@@ -79,7 +79,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        # A copy in a directory that we may not write to: no shared memory can be made there.
+        # The file may be a copy in a directory where we can't create SQLite's shared memory.
         connection.close()
         connection = sqlite3.connect(f"{where}&immutable=1", uri=True)
     return connection
@@ -94,5 +94,5 @@ def told_as_damage(path: Path) -> Iterator[None]:
 
 
 def unpacked(packed: bytes) -> Any:
-    """The JSON of a body of `entries`, or of the verdicts beside it."""
+    """The JSON of a body or of the verdicts in the table `entries`."""
     return json.loads(zlib.decompress(packed))

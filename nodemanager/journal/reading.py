@@ -1,6 +1,6 @@
-"""Reads a journal, of a running daemon or a copy, as the core objects that were recorded.
+"""The reader of a journal (a running daemon's or a copy) as the recorded core objects.
 
-`read` gives what is written; `replayed` (replay.py) folds it and decides again.
+`read` gives what was written; `replayed` (replay.py) folds it and decides again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SEGMENTS = (
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision as recorded. The snapshot's history is empty: that is what the facts fold to.
+    """A decision as recorded. The snapshot's history is empty: folding the facts gives it.
 
-    `changes` are the verdicts that are not what they were in the decision before (in a segment's
-    first, all); `digest` tells all verdicts, measures and all, from any others.
+    `changes` are the verdicts that changed since the decision before (in a segment's first, all
+    verdicts); `digest` is a checksum of all verdicts with their measures.
     """
 
     snapshot: Snapshot
@@ -52,15 +52,16 @@ Entry = Start | Fact | Decided
 
 
 def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iterator[Entry]:
-    """All that is recorded in the file at `path`, oldest first, each segment behind its Start.
+    """All entries of the journal at `path`, oldest first; each segment begins with its Start.
 
-    `since` and `until` are epoch seconds and choose whole segments: those with anything in
-    between. Raises JournalError for a file that is no journal, a newer program's, or damaged.
+    `since` and `until` are epoch seconds and select whole segments: those with an entry in
+    between. Raises JournalError for a file that is no journal, has a newer schema, or is damaged.
     """
     with opened(path) as connection:
         segments = connection.execute(_SEGMENTS, (since, until)).fetchall()
         for (segment,) in segments:
-            # All of a segment at once: a transaction left open would keep the log from shrinking.
+            # Read a whole segment at once: an open transaction would keep the write-ahead log from
+            # shrinking.
             rows = connection.execute(
                 "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq",
                 (segment,),
@@ -71,12 +72,12 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
 
 @dataclass(frozen=True)
 class Outline:
-    """What a part of a journal holds, told without reading all of it.
+    """A summary of a part of a journal, made without reading all of it.
 
-    `first` and `last` are epoch seconds of its decisions; `settings` are those in force at its end.
-    `size` is in bytes, packed as it is written.
-    `acts` says that the manager carried its orders out: a dry run leaves no intents. `poll_s` is
-    the usual time between two cloud listings, None with less than two.
+    `size` is in bytes as written, compressed. `first` and `last` are the epoch seconds of its
+    decisions; `settings` are those in force at its end. `acts` is False for a dry run, which leaves
+    no intents. `poll_s` is the median of the seconds between cloud listings, None with fewer than
+    two listings.
     """
 
     decisions: int
@@ -89,13 +90,14 @@ class Outline:
 
 
 def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Outline:
-    """The outline of what `read` would give. Raises JournalError as it does, and for nothing."""
+    """The outline of what `read` would give. Raises JournalError as `read` does, and where there
+    is no decision."""
     with opened(path) as connection:
         segments = [segment for (segment,) in connection.execute(_SEGMENTS, (since, until))]
         last = segments[-1] if segments else None
         marks = ",".join("?" * len(segments))
         what = "count(*), sum(length(body)), min(wall), max(wall)"
-        # What is put in is ours, or question marks.
+        # Only our own texts and question marks are formatted in.
         count = f"SELECT {what} FROM entries WHERE kind = ? AND segment IN"  # noqa: S608
         decisions, size, first, end = connection.execute(
             f"{count} ({marks})",
@@ -106,7 +108,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
             "SELECT kind, body FROM entries WHERE segment = ? ORDER BY seq", (last,)
         ).fetchall()
     if not decisions:
-        raise JournalError(f"the journal {path} has no decision of that time")
+        raise JournalError(f"the journal {path} has no decision from that time")
     with told_as_damage(path):
         settings, polls = _settings_and_polls(rows)
     gaps = sorted(later - sooner for sooner, later in itertools.pairwise(polls))
@@ -115,7 +117,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
 
 
 def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[float]]:
-    """The settings at the end of a segment, and when its cloud listings began."""
+    """The settings at the end of a segment, and the start times of its cloud listings."""
     settings: Settings | None = None
     polls: list[float] = []
     for kind, body in rows:

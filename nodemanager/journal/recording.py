@@ -1,7 +1,7 @@
-"""From facts and decisions to the rows of `entries`: one row a decision, in segments.
+"""The recording of facts and decisions as rows of `entries`, one row a decision, in segments.
 
-A segment begins with the whole state that its first fact is folded into. A row that could not be
-written leaves no hole in a segment: what comes after it begins a new one.
+A segment begins with the whole state that its first fact is folded into. A failed write leaves no
+gap in a segment: the next row begins a new one.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ OTHER_FACTS: dict[str, type[Any]] = {
         CommandGiven,
     )
 }
-"""Those that are written as they are; listings are written as changes."""
+"""The facts that are written whole; listings are written as changes."""
 
 
 @dataclass
 class Base:
-    """What changes are told against; the reader goes through the same ones."""
+    """The values that changes refer to; recorder and reader go through the same ones."""
 
     nodes: Nodes | None
     records: Records | None
@@ -98,7 +98,7 @@ class Base:
         return cls(state.history.cloud, state.history.records, blank, {})
 
     def took(self, fact: Fact) -> None:
-        """A complete listing is what the next one is told against; some facts the snapshot has."""
+        """Take a fact over: the next listing's changes refer to the newest complete one."""
         match fact:
             case CloudSeen(listing=listing):
                 if listing.complete:
@@ -114,7 +114,7 @@ class Base:
 
 
 class Recorder:
-    """Turns facts and decisions into rows. Used by one thread at a time."""
+    """Turns facts and decisions into rows. Only one thread may use it at a time."""
 
     def __init__(self) -> None:
         self._start: Start | None = None
@@ -126,7 +126,7 @@ class Recorder:
         self._began_at = 0.0
 
     def begin(self, start: Start) -> None:
-        """Facts and decisions from here on start from there."""
+        """Set the state that the following facts and decisions start from."""
         self._facts.clear()
         self._restart(start)
 
@@ -135,7 +135,7 @@ class Recorder:
             self._facts.append(fact)
 
     def decided(self, decision: Decision) -> list[dict[str, Any]]:
-        """The rows that this decision, and the facts before it, come to."""
+        """The rows for this decision and the facts noted before it."""
         if self._start is None or self._settings is None:
             raise ValueError("a decision before `begin`")
         snapshot = decision.snapshot
@@ -179,14 +179,14 @@ class Recorder:
                 connection.execute(_ENTER, {**row, "segment": self._segment})
 
     def lost(self) -> None:
-        """The rows could not be written: the next decision begins a new segment."""
+        """Note that the rows could not be written: the next decision begins a new segment."""
         self._base = None
 
     def _restart(self, start: Start) -> None:
         self._start, self._base, self._settings = start, None, start.settings
 
     def _after_this(self, decision: Decision, settings: Settings) -> Start:
-        """Where a segment would start from that began now."""
+        """The start of a segment that would begin after this decision."""
         snapshot = decision.snapshot
         assert self._start is not None
         state = after_decision(

@@ -1,4 +1,4 @@
-"""Decides again from what was recorded: the same facts, the same settings, the same verdicts."""
+"""The replay of a recording: the same facts and settings must give the same verdicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodemanager.journal.reading import Decided, Entry
 
 @dataclass(frozen=True)
 class Step:
-    """One decision taken again. `is_same` says that each verdict is what was recorded."""
+    """One decision made again. `is_same`: every verdict is as recorded."""
 
     snapshot: Snapshot
     recorded: Decided
@@ -23,10 +23,10 @@ class Step:
 
 
 def replayed(entries: Iterable[Entry]) -> Iterator[Step]:
-    """Every decision of `entries` again, from its whole snapshot and its recorded settings.
+    """Make every decision of `entries` again, from its snapshot and its recorded settings.
 
-    A segment begins with the state that the one before ended in, so that nothing is folded twice
-    and a gap leaves no trace in what comes after it.
+    Each segment brings its own initial state, so that nothing is folded twice and a gap does not
+    affect what follows.
     """
     state, settings = State(), None
     for entry in entries:

@@ -1,4 +1,4 @@
-"""What the journal forgets: by age, then the oldest decisions by size. Never what is still open."""
+"""The journal's retention: deletes by age, then the oldest decisions by size; no open intents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sqlalchemy as sa
 from nodemanager.journal.schema import entries, intents, leftovers, pre_images, told
 
 ROWS_AT_ONCE = 500
-"""So that one transaction stays small, whatever has piled up."""
+"""The most rows deleted in one transaction, so that it stays small."""
 
 
 def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
-    """Forget some of what ended before then (epoch seconds), or is too much; True: there is more.
+    """Delete some of what ended before `before` (epoch seconds) or exceeds `max_size` (bytes).
 
-    Open intents, holds, the breaker, leftovers not yet released and pre-images younger than that
-    are kept whatever the size.
+    Gives True when there may be more to delete. Keeps open intents, holds, the breaker, unreleased
+    leftovers and younger pre-images whatever the size.
     """
     _forget_ended(connection, before)
     oldest = _segment_to_drop(connection, before, max_size)
@@ -26,7 +26,7 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
         .order_by(entries.c.seq.desc())
         .limit(ROWS_AT_ONCE)
     )
-    # Its start goes last: what a kill leaves of a segment can be read.
+    # The segment's start is deleted last, so that the rest is readable after a kill.
     then = sa.select(sa.func.max(entries.c.wall)).where(entries.c.segment == oldest)
     connection.execute(sa.delete(told).where(told.c.at <= then.scalar_subquery()))
     connection.execute(sa.delete(entries).where(entries.c.seq.in_(some)))
@@ -42,7 +42,7 @@ def _forget_ended(connection: sa.Connection, before: float) -> None:
 
 
 def _segment_to_drop(connection: sa.Connection, before: float, max_size: int) -> int | None:
-    """The oldest segment, when all of it is too old or the file too large; never the newest."""
+    """The oldest segment, if all of it is too old or the file is too large; never the newest."""
     segments = (
         connection.execute(
             sa.select(entries.c.segment)
@@ -64,7 +64,7 @@ def _segment_to_drop(connection: sa.Connection, before: float, max_size: int) ->
 
 
 def size_of(connection: sa.Connection) -> int:
-    """Bytes in use; pages that were freed are not counted."""
+    """The bytes in use, without free pages."""
     pages, free, size = (
         int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
         for name in ("page_count", "freelist_count", "page_size")

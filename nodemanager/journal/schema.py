@@ -1,7 +1,7 @@
-"""The journal's tables. A change here comes with a revision under migrations/versions.
+"""The journal's tables. A change here needs a revision under migrations/versions.
 
-Times are epoch seconds unless a column's name says boottime. JSON is text, made by `codec`; the
-bodies of `entries` are compressed JSON, made by `recording`, the verdicts that changed beside them.
+Times are epoch seconds unless a column's name says boottime. JSON is text, made by `codec`. In
+`entries`, bodies and changed verdicts are compressed JSON, made by `recording`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, Meta
 
 metadata = MetaData()
 
-# One row: whose journal this is.
+# One row: the pool that the journal belongs to.
 about = Table(
     "about",
     metadata,
@@ -87,7 +87,7 @@ kept = Table(
     Column("at", Float, nullable=False),
 )
 
-# What the log told, by what it is about. `more` is all else that the line had, as JSON.
+# Logged events with their subjects. `more` has all other fields of the line, as JSON.
 told = Table(
     "told",
     metadata,
@@ -106,8 +106,8 @@ told = Table(
     Index("told_by_time", "at"),
 )
 
-# Facts and decisions. A segment starts with all that its first fact is folded into, so that it is
-# read, and dropped, on its own.
+# Facts and decisions. A segment begins with the whole state that its first fact is folded into, so
+# that each can be read, and deleted, by itself.
 entries = Table(
     "entries",
     metadata,

@@ -1,4 +1,4 @@
-"""The journal on SQLite: each call is one transaction on `database.JournalFile`."""
+"""The journal in SQLite; each call is one transaction of `database.JournalFile`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from nodemanager.journal.retention import tidy
 
 TIDY_EVERY_S = 600.0
 MOST_TOLD = 100_000
-"""So much of what was told waits for a journal that can't be written."""
+"""The most logged events that wait in memory while the journal can't be written."""
 
 
 class SqliteJournal:
     """The journal in the file at `path`; see api.Journal.
 
-    What is older than `keep` seconds is dropped, and the oldest decisions once the file is above
-    `max_size` bytes. Raises StartError when the file is a newer program's or another pool's; any
-    other trouble with it stands in `failure`.
+    Entries older than `keep` seconds are deleted, and the oldest decisions once the file exceeds
+    `max_size` bytes. Raises StartError when the file has a newer schema or belongs to another
+    pool; `failure` tells any other problem with it.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class SqliteJournal:
 
 
 def this_boot() -> str:
-    """What tells this boot of the machine from any other: CLOCK_BOOTTIME counts from it."""
+    """The id of this boot, whose start CLOCK_BOOTTIME counts from; '' where unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,6 +1,6 @@
-"""A whole State as JSON: where a segment of the journal starts from.
+"""A whole State as JSON, for the start of a segment of the journal.
 
-What follows from a listing alone (who bears which record) is made again from it.
+What follows from a listing alone (which nodes bear which record) is computed again from it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def decode_history(data: Data) -> History:
 
 
 def _encode_listings(history: History) -> Data:
-    """The record listings in play, mostly one and the same: each once, as a change of another."""
+    """The record listings of a history, mostly one and the same: each once, as changes."""
     chain: list[Data] = []
     known: list[Records] = []
     names: Data = {}

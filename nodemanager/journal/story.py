@@ -1,6 +1,6 @@
-"""What happened, as the log told it: read from a journal, of a running daemon or a copy.
+"""The reader of logged events in a journal, a running daemon's or a copy.
 
-`Story.news` gives what was told since it was last asked, oldest first; asked once, the whole story.
+`Story.news` gives the events since the last call, oldest first; the first call gives all.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from nodemanager.journal.event import COLUMNS, Told, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 
 TOLD_SINCE = "0002"
-"""The schema that has what was told."""
+"""The first schema with logged events."""
 AT_ONCE = 1000
-"""A stretch at a time: a transaction left open would keep the log from shrinking."""
+"""Rows per query: an open transaction would keep the write-ahead log from shrinking."""
 
 _IS_NAMED = ":id IN (record, host, node, name, CAST(slot AS TEXT))"
-# What an operator typed, whether or not anything goes by it.
+# An id that an operator typed, whether or not it names anything.
 _IS_TYPED = "event LIKE 'operator.%' AND json_extract(more, '$.id') = :id"
 _LIVES = f"SELECT incarnation FROM told WHERE {_IS_NAMED}"  # noqa: S608 - columns only
-# And what was told of a life before anybody knew its record, its host or its node.
+# Also a life's events from before its record, host or node was known.
 _ABOUT = f" AND ({_IS_NAMED} OR {_IS_TYPED} OR host IS NULL AND incarnation IN ({_LIVES}))"
 
 
 class Story:
-    """Reads the journal at `path`: what was told since then (epoch seconds), or of `id` alone.
+    """Reads the events of the journal at `path` since `since` (epoch seconds).
 
-    `id` is any name of a record or a node, or the beginning of an id. What happened to its pair is
-    told with it.
+    With `id`, any name of a record or node or the beginning of an id, it reads only the events of
+    that and of its pair.
     """
 
     def __init__(self, path: Path, since: float = 0.0, id: str | None = None) -> None:
@@ -40,13 +40,14 @@ class Story:
         self._seen: int | None = None
 
     def news(self) -> Iterator[Told]:
-        """Raises JournalError as `reading.read` does, UnknownIdError where nothing goes by `id`."""
+        """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
+        names nothing."""
         with opened(self.path, needs=TOLD_SINCE) as connection, told_as_damage(self.path):
             newest = connection.execute("SELECT max(id) FROM told").fetchone()[0] or 0
             if self._seen is None and self._id is not None:
                 self._id = _meant(connection, self._id)
             if self._seen is None or self._seen > newest:
-                # The first time, or another file is in its place.
+                # This is the first call, or the file was replaced.
                 self._seen = 0
             while rows := connection.execute(
                 f"SELECT id, {','.join(COLUMNS)} FROM told WHERE id > :seen AND id <= :newest"  # noqa: S608
@@ -67,14 +68,14 @@ class Story:
 
 
 def names_in(path: Path) -> frozenset[str]:
-    """All that a record or a node was called: what a word that is typed may become."""
+    """All names of records and nodes, for the completion of a typed word."""
     with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
         found = {name for one in _things(connection) for name in (*one.names(), one.slot)}
     return frozenset(str(name) for name in found - {None})
 
 
 def _meant(connection: sqlite3.Connection, id: str) -> str:
-    """Whom it names: itself, where anything goes by it, or else the one id that begins so."""
+    """`id` itself where it names anything, else the only id that begins with it."""
     if _is_any(connection, _IS_NAMED, id):
         return id
     try:

@@ -1,7 +1,7 @@
-"""Many lots of settings over one recording, on as many processors as there are.
+"""The replay of one recording under many sets of settings, on several processors.
 
-Each process reads the journal by itself: a snapshot costs more to hand over than to decode. All
-lanes of a process share what is decoded.
+Each process reads the journal by itself: passing a snapshot between processes costs more than
+decoding it. All lanes of a process share the decoded entries.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from nodemanager.memory import collecting
 Changes = Mapping[str, Any]
 """Other settings, by field of Settings."""
 Tick = Callable[[int], None]
-"""Told how many decisions were taken since it was told last."""
+"""Called with the number of decisions made since the last call."""
 
 ALONE = 4_000_000
-"""So many bytes to read, times the lanes to decide them, are not worth another process."""
+"""Below this product of bytes to read and lanes, another process is not worth its start."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A verdict that came out otherwise than recorded; None on the side that has none.
+    """A verdict that differs from the recorded one; None on the side that has no verdict.
 
-    The same kind and reason on both sides differ in what was measured.
+    Where kind and reason are the same on both sides, the measures differ.
     """
 
     plan_id: str
@@ -57,10 +57,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the recorded settings, and each lot of others, made of the recording.
+    """The outcomes of a recording under the recorded settings and each other set of settings.
 
-    `walls` are the decisions' times, epoch seconds. `differing` counts the decisions that did not
-    come out as recorded, `differences` are the first of their verdicts.
+    `walls` are the decisions' times in epoch seconds. `differing` counts the decisions that did
+    not come out as recorded; `differences` are the first of their verdicts.
     """
 
     walls: tuple[float, ...]
@@ -72,7 +72,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Task:
-    """The lanes of one process, by their number; those of `plain` are held against the journal."""
+    """The numbered lanes of one process; the lane `plain` is compared with the journal."""
 
     path: Path
     since: float
@@ -99,14 +99,14 @@ def replay(
     jobs: int | None = None,
     tick: Tick = lambda _: None,
 ) -> Replayed:
-    """Decide all of it again, by the recorded settings and by each of `others`.
+    """Decide the whole recording again, under the recorded settings and under each of `others`.
 
-    `jobs` is how many processes may work at it, by default as many as there are processors. Raises
-    JournalError as `read` does.
+    `jobs` is the number of processes, by default the number of processors. Raises JournalError as
+    `read` does.
     """
     lanes: list[tuple[int, Changes, bool]] = [(0, {}, True)]
     if not outline.acts:
-        # What a dry run ordered, and never did, is taken as done beside the plain recording.
+        # A dry run never did what it ordered: another lane counts its orders as done.
         lanes.append((1, {}, False))
     first = len(lanes)
     lanes += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
@@ -131,14 +131,14 @@ def replay(
 
 
 def steps(outline: Outline, others: int) -> int:
-    """How many decisions `replay` takes."""
+    """The number of decisions that `replay` makes."""
     return outline.decisions * (others + (1 if outline.acts else 2))
 
 
 def _shares(
     lanes: list[tuple[int, Changes, bool]], jobs: int
 ) -> list[list[tuple[int, Changes, bool]]]:
-    """The lanes dealt out. The first is held against the journal, which is work, too."""
+    """The lanes distributed over `jobs` processes."""
     shares: list[list[tuple[int, Changes, bool]]] = [[] for _ in range(min(jobs, len(lanes)))]
     for at, lane in enumerate(lanes):
         shares[at % len(shares)].append(lane)
@@ -179,7 +179,7 @@ def _differences(entry: Decided, made: Plan, course: Course) -> list[Difference]
         for key in keys
         if standing.get(key) != now.get(key)
     ]
-    # Then what was measured differs, and no journal has that of every verdict.
+    # Otherwise only measures differ, and the journal does not have those of every verdict.
     return found or [Difference(plan_id, wall, "plan", "", None, None)]
 
 
@@ -187,7 +187,7 @@ def _differences(entry: Decided, made: Plan, course: Course) -> list[Difference]
 
 
 def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
-    # No fork: whoever calls may have threads.
+    # No fork: the caller may have threads.
     context = multiprocessing.get_context("spawn")
     counter: Synchronized[int] = context.Value("q", 0)
     told = 0
@@ -212,12 +212,12 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
             return [future.result() for future in futures]
         except BrokenProcessPool as error:
             raise JournalError(
-                "a process of the replay was ended from outside; --jobs 1 needs less memory"
+                "a process of the replay was killed from outside; --jobs 1 needs less memory"
             ) from error
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Nobody waits for the others any more."""
+    """End the processes, since nobody waits for their results any more."""
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
@@ -230,9 +230,9 @@ _counter: Synchronized[int] | None = None
 def _begin(counter: Synchronized[int]) -> None:
     global _counter
     _counter = counter
-    # Ctrl-C reaches every process of a terminal; the one that waits for us ends us.
+    # Ctrl-C reaches every process of a terminal; the main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing here forms cycles, and there is much to walk.
+    # A replay forms no reference cycles, and a collection would walk many objects.
     gc.disable()
 
 

@@ -1,7 +1,7 @@
-"""What the log tells, on its way into the journal; `story` reads it.
+"""The way of logged events into the journal; `story` reads them.
 
-One event is told once: its line and its row are made of the same call. A row has, besides what the
-line says, who its pair was then, so that it is found by any name that either of them had.
+Each event is logged once: its line and its row come from the same call. Besides the line's fields a
+row names the subject's pair at that time, so that it is found by any name of either.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ NOT_KEPT = frozenset(
         Event.DAEMON_DUMPED,
     }
 )
-"""What is about no record, node or operator: of polls and plans the decisions have it all."""
+"""Events about no record, node or operator: the recorded decisions have the polls and plans."""
 
 _STANDING = (
     ("record", frozenset({Event.RECORD_KEEP, Event.RECORD_DEFERRED})),
     ("node", frozenset({Event.NODE_KEEP, Event.NODE_FOREIGN})),
     ("node", frozenset({Event.NODE_PAIRED})),
 )
-"""What a restart finds as it was, and of whom: the log says it again, the journal does not."""
+"""Events, and their subjects, that a restarted daemon logs again although nothing changed; the
+journal does not repeat them."""
 _FAMILY = {event: (about, events) for about, events in _STANDING for event in events}
 _COLUMNS = tuple(one.name for one in fields(Told) if one.name not in ("at", "event", "more"))
 
 
 @dataclass(slots=True, eq=False)
 class _Life:
-    """Who belongs together, as far as was told: one life of a record."""
+    """The names that belong together, as far as known: one life of a record."""
 
     record: str | None = None
     slot: int | None = None
@@ -60,12 +61,12 @@ class _Life:
 
 _WHO = tuple(one.name for one in fields(_Life))
 _BINDS = ("incarnation", "node", "record")
-"""What a life is known by, the surest first."""
+"""The names that identify a life, the surest first."""
 _MOST_LIVES = 200_000
 
 
 class Teller:
-    """Hears what the log is told, and hands it to the journal. May be told by any thread."""
+    """Listens to the log and gives its events to the journal; any thread may call it."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -80,11 +81,11 @@ class Teller:
                 for one in self._journal.last_told(events, about):
                     yield (events, getattr(one, about)), (one.event, one.reason, one.record)
         except JournalError:
-            # It is told again, then.
+            # Then the journal repeats them.
             return
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
-        """The log was told of that."""
+        """Take a logged event; a log listener."""
         if event in NOT_KEPT or (level < INFO and event not in KEPT_BELOW_INFO):
             return
         given = {key: value for key, value in fields.items() if value is not None}
@@ -101,7 +102,7 @@ class Teller:
                 self._journal.tell(row)
 
     def _stood(self, event: Event, row: Told) -> bool:
-        """Whether it was so when this process began, and is told for the first time since."""
+        """Whether the event only repeats what held when this process began; True once for each."""
         if not self._standing or event not in _FAMILY:
             return False
         about, events = _FAMILY[event]
@@ -109,7 +110,7 @@ class Teller:
         return before == (row.event, row.reason, row.record)
 
     def _life(self, event: Event, given: dict[str, Any]) -> _Life:
-        """The life that a line is about, with all that it says of it."""
+        """The life that a line is about, updated with the line's names."""
         keys = [(key, str(given[key])) for key in _BINDS if key in given]
         life = next((self._lives[key] for key in keys if key in self._lives), None)
         if (

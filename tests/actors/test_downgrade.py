@@ -103,7 +103,7 @@ def test_a_breaker_of_a_newer_version_is_open_until_an_operator_resets_it(
         pytest.param(
             "store_clock",
             lambda kept: kept["clock"].update(newer=1),
-            "the store's clock can't be read (no StoreClock of this program: it has no newer)",
+            "the store's clock can't be read (this program's StoreClock has no field newer)",
             id="store-clock",
         ),
         pytest.param(

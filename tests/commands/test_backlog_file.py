@@ -89,9 +89,9 @@ def test_a_line_may_be_chosen_shortened_and_commented(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(HEAD + "destroy r1 version=1\n", ":4: 'destroy' is nothing", id="unknown"),
-        pytest.param(HEAD + "clean r1\n", ":4: a line is", id="no-version"),
-        pytest.param(HEAD + "clean version=1\n", ":4: a line is", id="no-id"),
+        pytest.param(HEAD + "destroy r1 version=1\n", ":4: 'destroy' is neither", id="unknown"),
+        pytest.param(HEAD + "clean r1\n", ":4: a line must be", id="no-version"),
+        pytest.param(HEAD + "clean version=1\n", ":4: a line must be", id="no-id"),
         pytest.param(HEAD + "clean r1 version=1 really\n", ":4: 'really' is neither", id="a-word"),
         pytest.param(
             HEAD + "clean r1 version=1\nclean r1 version=2\n", ":5: r1 is in the plan", id="twice"

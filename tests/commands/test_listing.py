@@ -109,7 +109,7 @@ def test_what_is_asked_for_comes_in_the_order_asked_for(
 def test_an_empty_list_says_what_there_is_instead(run: Run) -> None:
     code, printed, error = run("nodes", "--state", "dwon")
     assert (code, printed) == (0, "")
-    assert "no node is like that; there are 2 busy, 1 idle" in error
+    assert "no node matches; there are 2 busy, 1 idle" in error
 
 
 @pytest.mark.parametrize("command", ["nodes", "slots"])

@@ -167,7 +167,7 @@ def test_a_name_that_nobody_has_is_told_from_one_of_which_nothing_is_to_tell(
     assert "nothing goes by 'compute77'" in error
     assert "near it: compute7" in error
     code, printed, error = run("compute7", "--reason", "busy")
-    assert (code, printed, error) == (0, "", "nothing of that in the journal\n")
+    assert (code, printed, error) == (0, "", "the journal has no such events\n")
 
 
 def test_without_a_journal_it_says_which_file_and_what_to_do(run: Run, tmp_path: Path) -> None:

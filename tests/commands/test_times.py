@@ -50,11 +50,11 @@ def test_a_moment_is_a_time_of_the_past_as_people_write_it(text: str, ago: float
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param("soon", "is no time: write 14:05", id="a-word"),
-        pytest.param("90", "is no time: write 14:05", id="without-a-unit"),
-        pytest.param("", "is no time", id="nothing"),
-        pytest.param("25:00", "no time of a day", id="too-late-an-hour"),
-        pytest.param("2026-13-01", "is no time", id="too-late-a-month"),
+        pytest.param("soon", "is not a time: write 14:05", id="a-word"),
+        pytest.param("90", "is not a time: write 14:05", id="without-a-unit"),
+        pytest.param("", "is not a time", id="nothing"),
+        pytest.param("25:00", "not a time of day", id="too-late-an-hour"),
+        pytest.param("2026-13-01", "is not a time", id="too-late-a-month"),
         pytest.param("-2h", "above zero", id="to-come"),
         pytest.param("xh", "not a duration", id="no-number"),
     ],
@@ -66,7 +66,7 @@ def test_what_is_no_time_is_refused_with_how_to_write_one(text: str, why: str) -
 
 def test_an_option_refuses_what_is_no_moment_as_a_usage_error() -> None:
     assert given("2026-03-01T12:05:00Z") == NOW
-    with pytest.raises(click.BadParameter, match="is no time"):
+    with pytest.raises(click.BadParameter, match="is not a time"):
         given("never")
 
 

@@ -94,7 +94,7 @@ def test_what_is_listed_no_more_is_refused_with_its_last_mention(
     last = picture_at(path)
     judged = {verdict.id for made in world.plans for verdict in made.records}
     gone = sorted(judged - set(ids(last)))
-    with pytest.raises(UnknownIdError, match="the journal last told of it at"):
+    with pytest.raises(UnknownIdError, match="the journal last mentions it at"):
         told(last, gone[0], source="test", journal=path)
 
 

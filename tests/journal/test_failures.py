@@ -186,7 +186,7 @@ def test_another_process_lock_is_waited_for_shortly_and_named(opened: Opener, pa
         assert locker.stdin is not None
         assert locker.stdout.readline() == "locked\n"
         began = time.monotonic()
-        with pytest.raises(JournalError, match="another process holds it"):
+        with pytest.raises(JournalError, match="another process locks it"):
             journal.intend([intent(2)])
         assert 1.0 < time.monotonic() - began < 10.0
         locker.stdin.write("\n")
@@ -294,7 +294,7 @@ def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(
 
 def test_one_pools_journal_is_refused_to_another(opened: Opener) -> None:
     opened().close()
-    with pytest.raises(StartError, match=r"pool main's.*gpu"):
+    with pytest.raises(StartError, match=r"belongs to pool main, .*gpu"):
         opened(pool="gpu")
 
 

@@ -83,5 +83,5 @@ def test_what_was_decided_and_done_before_is_told_once(old: Path, opened: Opener
 
 
 def test_until_then_it_is_refused_with_what_to_do(old: Path) -> None:
-    with pytest.raises(JournalError, match="a daemon that starts on it"):
+    with pytest.raises(JournalError, match="start a daemon on it"):
         list(Story(old).news())

@@ -156,7 +156,7 @@ def test_watch_says_when_the_daemon_is_gone_and_goes_on_with_the_next(looked: Lo
         terminal.shows("Ctrl-C ends")
         assert looked.daemon.terminate() == 0
         terminal.shows("no daemon answers")
-        terminal.shows("what follows is of")
+        terminal.shows("the following is from")
         looked.daemon = looked.cluster.start()
         looked.daemon.wait_for("cycle.done")
         # Its plans are of another run.

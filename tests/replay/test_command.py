@@ -240,7 +240,7 @@ def test_a_newer_programs_journal_is_refused(copy: Path, run: Run) -> None:
 def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: Run) -> None:
     code, _, err = run(incident.path, "--until", "1999-01-01")
     assert code == 1
-    assert "has no decision of that time" in err
+    assert "has no decision from that time" in err
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,12 @@ def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: R
         ),
         pytest.param(("--sweep", "node_stale_after=5m"), "write OPTION=A..B", id="no-range"),
         pytest.param(
-            ("--sweep", "node_stale_after=4h..5m"), "from the less to the more", id="backwards"
+            ("--sweep", "node_stale_after=4h..5m"), "begin with its lower end", id="backwards"
         ),
         pytest.param(
-            ("--sweep", "claim_expiry=on..off"), "no option of a range", id="not-a-number"
+            ("--sweep", "claim_expiry=on..off"),
+            "can't vary such an option over a range",
+            id="not-a-number",
         ),
         pytest.param(
             ("--sweep", "node_stale_after=5m..1h", "--node-stale-after", "5m"),

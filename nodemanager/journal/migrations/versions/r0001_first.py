@@ -1,4 +1,4 @@
-"""The first schema: intents, what outlives the process, facts and decisions."""
+"""The first schema: intents, values that outlive the process, facts and decisions."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,7 @@
-"""What the log tells has a table of its own.
+"""A table for logged events.
 
-What was told before is told once more, from the verdicts that changed and from what became of each
-create, destroy and clean. It is found by the ids and hostnames that stand there.
+Earlier events are reconstructed from the changed verdicts and from the outcomes of creates,
+destroys and cleans, with the ids and hostnames that these contain.
 """
 
 import json
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def _verdicts(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Those that were not what they had been; a segment's first decision has all of them."""
+    """The verdicts that changed; a segment's first decision has all verdicts."""
     standing: dict[tuple[str, str], list[str]] = {}
     found = connection.exec_driver_sql(
         "SELECT wall, verdicts FROM entries WHERE verdicts IS NOT NULL ORDER BY seq"
