@@ -86,15 +86,15 @@ class Daemon:
     max_poll_time: float = option(
         kinds.duration(),
         Derived("300, or the longest poll time where that is longer", _max_poll_time),
-        "A poll that fails is tried again later and later, but never later than this.",
+        "After each failure of a poll the wait for the next is longer, up to this.",
         reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
     poll_stale_after: float = option(
         kinds.duration(),
         "600",
-        """An answer older than this is no ground to boot, destroy or free anything. At least two
-        polls; below node_stale_after, of which it is half where the file says otherwise.""",
+        """Boot, destroy or free nothing on an answer older than this. At least two polls. It must
+        be below node_stale_after; otherwise half of node_stale_after is used.""",
         reload=True,
         decides=Decides(),
     )
@@ -131,7 +131,7 @@ class Daemon:
     watchdog: float = option(
         kinds.duration(),
         "600",
-        "The daemon ends itself, to be started again, when a part of it is stuck for this long.",
+        "When a part of the daemon is stuck for this long, the daemon ends, to be restarted.",
     )
     certs_file: Path | None = option(
         kinds.optional(kinds.path()),
@@ -150,21 +150,21 @@ class Daemon:
         kinds.optional(kinds.command()),
         "",
         """A command that prints the demand, one JSON object a line: id, cores, ram_mb, scratch_mb,
-        count, preemptible, instance_type. When it fails, that poll failed; it is no empty
-        queue. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR
-        and SLURM_* alone; "/usr/bin/env NAME=VALUE COMMAND" gives it more.""",
+        count, preemptible, instance_type. When it fails, that poll failed; this never means an
+        empty queue. Its environment has only PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ,
+        TMPDIR and SLURM_*; "/usr/bin/env NAME=VALUE COMMAND" adds more.""",
     )
     state_dir: Path = option(
         kinds.path(),
         Derived("$STATE_DIRECTORY (set by systemd), else /var/lib/nodemanager/POOL", _state_dir),
-        "Where the lock, the tokens that were made and the embedded registry are kept.",
+        "Where the lock, the tokens that the daemon made and the embedded registry are kept.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manage:
     """The management server over TCP, in plain HTTP: status and metrics for browsers and
-    Prometheus, commands from other machines. Commands on this machine need none of it: they go
+    Prometheus, commands from other machines. Commands on this machine do not need it: they go
     over a Unix socket that is always there."""
 
     address: str = option(kinds.text(), "127.0.0.1", "The address it serves on.")
@@ -174,8 +174,8 @@ class Manage:
     management_token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",
-        """Who bears it may see and change everything over TCP. When it is blank, one is made at the
-        first start and kept in the state directory.""",
+        """Whoever has it may see and change everything over TCP. When it is blank, one is made at
+        the first start and kept in the state directory.""",
         name="ManagementToken",
     )
 
@@ -185,7 +185,7 @@ class Logging:
     """The log. Any other key here is the name of a logger, and its value that logger's level."""
 
     file: Path = option(
-        kinds.path(), "/dev/stderr", "Where to; reopened when it was rotated.", name="file"
+        kinds.path(), "/dev/stderr", "The log file; opened anew after it was rotated.", name="file"
     )
     level: LogLevel = option(
         kinds.log_level(), "INFO", "INFO shows every decision; WARNING hides them."

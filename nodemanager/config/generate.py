@@ -27,20 +27,21 @@ A file is in INI form. A value ends where a ``#`` or ``;`` with white space befo
 comment; ``%`` is an ordinary character. A duration is in seconds, or written as ``90s``, ``30m``,
 ``2h`` or ``1d``. An unknown section or option is an error, and so is one that is written twice.
 
-A secret, and any key under ``[Cloud Credentials]``, may be written ``NAME_file = PATH``: it is then
-the content of that file, without the newline at its end. A PATH that does not begin with ``/`` is
-looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the configuration
-file. A value that holds white space and then ``#`` or ``;`` can only be given in this way.
+A secret, and any key under ``[Cloud Credentials]``, may be written ``NAME_file = PATH``. Its value
+is then the content of that file, without the newline at its end. A PATH that does not begin with
+``/`` is looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the
+configuration file. Only in this way can a value have white space followed by ``#`` or ``;``.
 
 Options that are *read again* take effect when the daemon gets a SIGHUP; the others need a restart.
 
-Where two options contradict each other, the file is refused, or read in the safe way with a warning
-that names the value in force:
+If two options contradict each other, the file is refused, or the safe value is used with a warning
+that names it:
 
-* ``node_stale_after`` at or below ``poll_stale_after``: polls are fresh for half of it.
-* ``[Cleaning] settle`` below one poll of the cloud: one poll of the cloud.
-* ``max_poll_time`` below the longest poll time: that poll time.
-* polls fresh for less than two of the longest poll time: refused.
+* ``node_stale_after`` at or below ``poll_stale_after``: ``poll_stale_after`` is half of
+  ``node_stale_after``.
+* ``[Cleaning] settle`` below one poll of the cloud: ``settle`` is one poll of the cloud.
+* ``max_poll_time`` below the longest poll time: ``max_poll_time`` is that poll time.
+* ``poll_stale_after`` below two of the longest poll time: refused.
 * ``min_nodes`` above ``max_nodes``: refused.
 
 """

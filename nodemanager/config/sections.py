@@ -50,7 +50,7 @@ def _journal(draft: Draft) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Arvados:
-    """The Arvados server that keeps the records, where one does (before Arvados 3.0)."""
+    """The Arvados server that keeps the records, if one does (before Arvados 3.0)."""
 
     host: Endpoint | None = option(
         kinds.optional(kinds.endpoint()),
@@ -59,11 +59,11 @@ class Arvados:
         insecure = yes.""",
     )
     token: Secret | None = option(
-        kinds.optional(kinds.secret()), "", "An administrator's token; others don't see all nodes."
+        kinds.optional(kinds.secret()), "", "An administrator's token; others see only some nodes."
     )
     timeout: float = option(kinds.duration(), "15", "How long to wait for one answer.")
     insecure: bool = option(
-        kinds.yes_no(), "no", "Take any certificate, and plain http from anywhere."
+        kinds.yes_no(), "no", "Accept any certificate, and plain http from anywhere."
     )
     jobs_queue: bool = option(
         kinds.yes_no(),
@@ -98,8 +98,8 @@ class Cloud:
         kinds.shutdown_windows(),
         "20, 999999",
         """Minutes since its boot: a node stays for the first number, may be shut down during the
-        second, stays for the third, and so on, round and round. Where the cloud bills by the
-        hour, 54, 5, 1 makes use of the hour that is paid.""",
+        second, stays for the third, and so on; after the last number they repeat. If the cloud
+        bills by the hour, 54, 5, 1 uses most of each paid hour.""",
         reload=True,
         decides=Decides(
             to_field=lambda windows: tuple(length for length in windows if math.isfinite(length))
@@ -178,14 +178,14 @@ class Cleaning:
     absent_listings: int = option(
         kinds.whole(1, unit="listings"),
         "2",
-        "And from this many complete listings in a row.",
+        "A node must also be missing from this many complete listings in a row.",
         reload=True,
         decides=Decides(),
     )
     collapse_fraction: float = option(
         kinds.number(above=0, below=1),
         "0.3",
-        """A listing that suddenly lacks more than this part of what was known is not believed, and
+        """A listing that suddenly lacks more than this fraction of the known items is not believed:
         all freeing and destroying stops.""",
         reload=True,
         decides=Decides(),
@@ -207,31 +207,31 @@ class Cleaning:
     action_timeout: float = option(
         kinds.duration(),
         "900",
-        "What is under way for a node or record, and has no outcome by then, is judged afresh.",
+        "An action on a node or record that has no outcome after this time is judged again.",
         reload=True,
         decides=Decides(fixed="how long actions took is as recorded"),
     )
     max_retry_after: float = option(
         kinds.duration(),
         "1h",
-        """The longest wait that a cloud's or a store's Retry-After may ask for: until then nothing
-        is asked of the cloud.""",
+        """The longest wait that a cloud's or a store's Retry-After may ask for. The cloud is asked
+        nothing until the wait is over.""",
         reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
     visible_after: float | None = option(
         kinds.optional(kinds.duration()),
         "",
-        """How long after its create a node is surely known to the cloud: until then "no such
-        node" proves nothing. Blank is what is known of the provider.""",
+        """How long after its create the cloud surely knows a node: until then "no such node"
+        proves nothing. Blank takes the provider's own value.""",
         reload=True,
         decides=Decides(),
     )
     claim_expiry: bool = option(
         kinds.on_off(),
         "on",
-        """A claimed record that never pinged expires boot_fail_after + 120 s + visible_after after
-        its claim. off: or node_stale_after, whichever is longer.""",
+        """on: a claimed record that never pinged expires boot_fail_after + 120 s + visible_after
+        after its claim. off: it expires after that or node_stale_after, whichever is longer.""",
         reload=True,
         decides=Decides(),
     )
@@ -248,7 +248,7 @@ class Cleaning:
     backlog: Backlog = option(
         kinds.choice(Backlog),
         "hold",
-        """When the first plan of all would free more than max_cleans_per_cycle records: hold frees
+        """If the first plan of all would free more than max_cleans_per_cycle records: hold frees
         none of them and says so, clean frees them.""",
         reload=True,
         decides=Decides(
@@ -260,8 +260,8 @@ class Cleaning:
     prune_after: float | None = option(
         kinds.or_off(kinds.duration(longest=None)),
         "off",
-        """Delete records that have been clean for longer than this, while the pool has more than
-        max_nodes; only in a registry. Never one that was freed within the last week.""",
+        """Delete records that have been clean for longer than this, while the pool has more records
+        than max_nodes; only in a registry, and never one that was freed within the last week.""",
         reload=True,
         decides=Decides(fixed="what is pruned holds no slot"),
     )
@@ -269,26 +269,26 @@ class Cleaning:
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """What the manager writes down: before it creates, destroys or frees anything, and what it saw
-    and decided. It holds the ping secrets of freed records, so it is the owner's alone."""
+    """What the manager writes down before it creates, destroys or frees anything, and what it saw
+    and decided. It holds the ping secrets of freed records, so only its owner may read it."""
 
     path: Path = option(
         kinds.path(),
         Derived("STATE_DIR/journal.db", _journal),
-        """Where it is: on a local disk. A dry run has one of its own beside it, with -dry-run in
-        its name.""",
+        """The journal's file, on a local disk. A dry run has its own beside it, with -dry-run in
+        the name.""",
     )
     keep: float = option(
         kinds.duration(),
         "7d",
-        """How long what has ended is kept: decisions, outcomes, and the records as they were before
+        """How long finished work is kept: decisions, outcomes, and the records as they were before
         they were freed.""",
     )
     max_size: int = option(
         kinds.size(8 << 20),
         "256M",
-        """Above this the oldest decisions go first, whatever their age. Nothing that is still
-        open, held or may have to be given back goes.""",
+        """Above this the oldest decisions are dropped, whatever their age. Open work, holds, and
+        copies of freed records that are within keep are not dropped.""",
     )
 
 
@@ -307,8 +307,8 @@ SECTIONS: tuple[Section, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """A size to use, cheapest first; one section each. What is given here replaces the cloud's own
-    word; a size that the cloud library does not know needs cores, ram and price."""
+    """A size to use, cheapest first; one section each. These values replace the cloud's own. A size
+    that the cloud library does not know needs cores, ram and price."""
 
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
@@ -322,11 +322,11 @@ class Size:
     scratch: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
         "",
-        """Its scratch space, 100000 for 100 GB. Where neither this nor the cloud tells it, or it is
-        0, it is taken to be enough for every job.""",
+        """Its scratch space, 100000 for 100 GB. If neither this nor the cloud gives it, or it is 0,
+        it counts as enough for every job.""",
     )
     price: float | None = option(
-        kinds.optional(kinds.number(least=0)), "", "Its price per hour; 0 means that nobody knows."
+        kinds.optional(kinds.number(least=0)), "", "Its price per hour; 0 means unknown."
     )
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
