@@ -20,9 +20,9 @@ _HEAD = """\
 Events, reasons and keys
 ========================
 
-Every line of the log names one event, and carries keys out of one list; every verdict names one
-reason. These lists are closed: what is not here is not logged. A word in parentheses such as (C5)
-is the id of a safety rule.
+Every log line names one event, and has keys from one list. Every verdict names one reason. These
+lists are closed: nothing else is logged. A word in parentheses such as (C5) is the id of a safety
+rule.
 """
 
 

@@ -28,33 +28,33 @@ _HEAD = """\
 Workflows
 =========
 
-All that the daemon does to a node or a record is done by a *workflow*: a state machine in
-``nodemanager/core/execute/``, one module each. ``nodemanager/actors/runner.py`` runs them: it
+A *workflow* does everything that the daemon does to a node or a record. It is a state machine in
+``nodemanager/core/execute/``, one module each. ``nodemanager/actors/runner.py`` runs workflows: it
 writes a step to the journal, and only then lets the step's effects leave.
 
-A drawing has each state with an arrow for each next state; what the workflow asks for on the way
-stands behind a ``+`` (``nodemanager/core/execute/effects.py``), a workflow that it begins behind
-``begins``. Below an arrow is what has happened. What is not drawn changes nothing.
+A drawing has each state, with an arrow to each next state. A ``+`` marks the effects of the step
+(``nodemanager/core/execute/effects.py``), and ``begins`` a workflow that it begins. Below an arrow
+stand the events that lead there. An event that is not drawn changes nothing.
 
 ==================  =============================================================================
 Word                What it says
 ==================  =============================================================================
-``X answered``      a worker did X, and this came back; what the answer says decides between arrows
+``X answered``      a worker did X and answered; the answer's content decides between arrows
 ``X failed``        a worker could not do X, or nobody knows whether it did
-``refused``         the journal could not take the step that was to come: nothing of it was done
+``refused``         the journal could not write the next step: nothing of that step was done
 ``due``             the time that a ``Wait`` asked for has passed
-``expired``         it has been under way for longer than ``action_timeout``
+``expired``         the workflow has run for longer than ``action_timeout``
 ``news``            a decision was taken on new listings
 ``stopping``        the daemon stops
-``left as X``       a restart finds it in the journal in state X
+``left as X``       a restart finds the workflow in the journal in state X
 ``over``            the end: the workflow is forgotten
 ==================  =============================================================================
 
 *In the journal* says whether a state is on the disk before its effects leave. A restart goes on
-from the newest state that the journal has (``resume``). Where it has none, the workflow is
+from the newest state that the journal has (``resume``). If the journal has none, the workflow is
 forgotten, and a plan that still wants it orders it again.
 
-*Blocks* says whether nothing else is begun for the record or node meanwhile (C8).
+*Blocks* says whether no other workflow begins for the record or node meanwhile (C8).
 """
 
 
