@@ -518,7 +518,9 @@ def start_actors(
         )
         for _ in range(SHUTDOWNS)
     )
-    cleaner = RecordCleanerActor.start(cloud=cloud, store=store, daemon=daemon, on_death=on_death)
+    cleaner = RecordCleanerActor.start(
+        cloud=cloud, store=store, daemon=daemon, clock=clock, on_death=on_death
+    )
     team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
     daemon.tell(Begin(team))
     others: tuple[pykka.ActorRef[Any], ...] = (

@@ -32,6 +32,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(5674, "MAX", id="a-node-of-an-earlier-life-listed-beside"),
         pytest.param(3797, "T3", id="a-destroy-on-its-way-when-the-tags-were-taken"),
         pytest.param(113000100, "PROOF", id="a-create-that-made-two-nodes-far-too-late"),
+        pytest.param(112000847, "C11", id="a-denial-whose-answer-took-long"),
         pytest.param(88000055, "SAFETY", id="a-young-twin-of-a-node-that-was-destroyed"),
         pytest.param(100000162, "C20", id="a-denied-node-whose-destroy-was-never-sent"),
     ],

@@ -12,6 +12,7 @@ from nodemanager.actors.messages import (
     CarryOut,
     Ref,
 )
+from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import (
     DeleteRecord,
@@ -34,12 +35,19 @@ class RecordCleanerActor(RoleActor):
     """Looks, fences where the store can't compare, writes. The daemon decides in between."""
 
     def __init__(
-        self, *, cloud: CloudDriver, store: RecordStore, daemon: Ref, on_death: OnDeath
+        self,
+        *,
+        cloud: CloudDriver,
+        store: RecordStore,
+        daemon: Ref,
+        clock: Clock,
+        on_death: OnDeath,
     ) -> None:
         super().__init__(on_death)
         self._cloud = cloud
         self._store = store
         self._daemon = daemon
+        self._clock = clock
 
     def on_CarryOut(self, message: CarryOut) -> None:
         tell(self._daemon, carried_out(message, self._carry_out))
@@ -68,12 +76,13 @@ class RecordCleanerActor(RoleActor):
 
     def _look(self, effect: LookAtRecord) -> CleanEvidence:
         record = self._store.read(effect.uuid)
+        asked_at = self._clock.boottime()
         tagged = self._cloud.find_by_record(effect.uuid)
         asked = effect.instance_id or (record.instance_id if record is not None else None)
         if asked is None or not effect.asks_id:
-            return CleanEvidence(record, tagged)
+            return CleanEvidence(record, tagged, asked_at=asked_at)
         try:
             by_id = self._cloud.ask(asked)
         except MalformedId:
-            return CleanEvidence(record, tagged, asked_id=True, malformed=True)
-        return CleanEvidence(record, tagged, by_id, asked_id=True)
+            return CleanEvidence(record, tagged, asked_id=True, malformed=True, asked_at=asked_at)
+        return CleanEvidence(record, tagged, by_id, asked_id=True, asked_at=asked_at)

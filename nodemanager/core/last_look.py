@@ -28,7 +28,8 @@ class CleanEvidence:
 
     `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
     `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked, and
-    `malformed` that the cloud calls it no node's id: as if there were none (P1a).
+    `malformed` that the cloud calls it no node's id: as if there were none (P1a). `asked_at` is
+    when the cloud was first asked, CLOCK_BOOTTIME: its answers count as of then.
     """
 
     record: Record | None
@@ -37,6 +38,11 @@ class CleanEvidence:
     asked_id: bool = False
     error: str | None = None
     malformed: bool = False
+    asked_at: float | None = None
+
+    def said_at(self, now: float) -> float:
+        """As of when the cloud's answers count."""
+        return now if self.asked_at is None else min(now, self.asked_at)
 
 
 def confirm_clean(
@@ -59,13 +65,13 @@ def confirm_clean(
     if alive is not None:
         return alive
     if order.is_exception:
-        hidden = _may_have_a_twin(order, record, snapshot, settings)
+        hidden = _may_have_a_twin(order, record, found, snapshot, settings)
         return hidden or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
     unknown = _can_be_told(order, record, found, snapshot, settings)
     if unknown is not None:
         return unknown
     if order.reason is Reason.PINGER_DENIED:
-        return _still_denied(order, record, snapshot, settings)
+        return _still_denied(order, record, found, snapshot, settings)
     return _still_stale(order, record, found, snapshot, settings)
 
 
@@ -147,7 +153,11 @@ def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
 
 
 def _may_have_a_twin(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Verdict | None:
     """C20: a create may have made two nodes, and the cloud denies the other while it is young: no
     other counts as none only visible_after past the first ping, or past the create."""
@@ -158,7 +168,7 @@ def _may_have_a_twin(
         return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
     first = record.first_ping_at
     made_at = claim.at + CREATE_MARGIN_S if first is None else first
-    since_s = clock.age(made_at, snapshot.now)
+    since_s = clock.age(made_at, found.said_at(snapshot.now))
     if since_s > limit_s:
         return None
     return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
@@ -188,7 +198,11 @@ def _can_be_told(
 
 
 def _still_denied(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Verdict:
     """P6: nothing has shown its node meanwhile, and it did not ping for the first time just now."""
     uuid, clock = order.uuid, snapshot.history.clock
@@ -196,7 +210,7 @@ def _still_denied(
     if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
     first = record.first_ping_at
-    since_s = 0.0 if first is None else clock.age(first, snapshot.now)
+    since_s = 0.0 if first is None else clock.age(first, found.said_at(snapshot.now))
     if since_s <= settings.visible_after:
         return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after)
     return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
@@ -224,7 +238,7 @@ def _still_stale(
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     first = record.first_ping_at
     if first is not None:
-        since_s = clock.age(first, snapshot.now)
+        since_s = clock.age(first, found.said_at(snapshot.now))
         if since_s < 0.0:
             # Ahead of a clock that was set back; but it is no younger than the last ping.
             since_s = max(quiet_s or 0.0, float(order.measures.get("idle_s", 0.0)))

@@ -187,6 +187,15 @@ def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
     assert last_look(made)[1] is expected
 
 
+def test_a_denial_is_as_old_as_its_question_however_long_the_answer_took_c11() -> None:
+    short = {"node_stale_after": 100.0}
+    first_ping_at = gone(500.0, settings=short).ago(310.0)
+    made = gone(500.0, settings=short, first_ping_at=first_ping_at)
+    now = made.snapshot().now
+    assert last_look(made, found={"asked_at": now - 5.0})[1] is Reason.STALE_SLOT
+    assert last_look(made, found={"asked_at": now - 15.0})[1] is Reason.DENIED_TOO_EARLY
+
+
 def test_a_denial_of_a_node_that_never_pinged_counts_only_past_its_expiry_c11() -> None:
     made = gone(1000.0, settings={"node_stale_after": 100.0}, claimed=False, first_ping_at=None)
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)

@@ -147,7 +147,7 @@ class Manager:
                 self._actor(NodeShutdownActor, clock=self.clock, **workers)
                 for _ in range(wiring.SHUTDOWNS)
             ),
-            self._actor(RecordCleanerActor, **workers),
+            self._actor(RecordCleanerActor, clock=self.clock, **workers),
         )
         self.daemon.tell(Begin(team))
 
