@@ -31,6 +31,7 @@ ROWS = 20
 
 
 def print_result(result: Result, out: Console) -> None:
+    """Print a whole result; curves only on a terminal."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
     if not result.rows:
