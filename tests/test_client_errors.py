@@ -14,8 +14,8 @@ from nodemanager.client import Client, ClientError
     ("body", "says"),
     [
         pytest.param(
-            {"title": "no run", "description": "no plan was ever applied here"},
-            "no run: no plan was ever applied here",
+            {"title": "no run", "description": "no plan has been applied yet"},
+            "no run: no plan has been applied yet",
             id="in-the-daemons-own-words",
         ),
         pytest.param(

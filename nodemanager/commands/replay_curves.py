@@ -20,6 +20,7 @@ COLORS = ("green", "blue", "magenta", "cyan", "yellow")
 
 
 def chart(result: Result, out: Console) -> str:
+    """The chart as text with ANSI colours, plain where `out` has no colours; empty without data."""
     import plotext
 
     plotext.clear_figure()

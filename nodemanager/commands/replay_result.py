@@ -114,14 +114,17 @@ def hours(seconds: float, decimals: int = 1) -> str:
 
 
 def signed(number: int) -> str:
+    """A signed whole number: `+3`, `-2`, `0`."""
     return f"{number:+d}" if number else "0"
 
 
 def boots_of(balance: Balance) -> int:
+    """The boots gained, less those lost."""
     return balance.boots - balance.boots_lost
 
 
 def signed_span(seconds: float) -> str:
+    """A signed duration: `+2h 05m`."""
     return f"{'+' if seconds >= 0 else '-'}{span(abs(seconds))}"
 
 
@@ -129,6 +132,7 @@ COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-
 
 
 def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
+    """The cells of a row, one for each of COLUMNS."""
     return (
         str(balance.cleans),
         str(balance.earlier),

@@ -31,6 +31,7 @@ ROWS = 20
 
 
 def print_result(result: Result, out: Console) -> None:
+    """Print a whole result; curves only on a terminal."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
     if not result.rows:
@@ -70,11 +71,11 @@ def _headline(result: Result, *, terminal: bool) -> Text:
     many = f"{outline.decisions:,} decision{'s' if outline.decisions != 1 else ''}"
     period = f"{result.path}: {many}, {since} to {until}"
     if not outline.acts:
-        period += " (a dry run: what it ordered is taken as done)"
+        period += " (a dry run: its orders count as done)"
     if not replayed.differing:
-        return show.cell(f"{period}, all the same by the recorded settings")
+        return show.cell(f"{period}, all the same with the recorded settings")
     return show.cell(
-        f"{period}; {replayed.differing:,} of them differ by the recorded settings", "bold red"
+        f"{period}; {replayed.differing:,} of them differ with the recorded settings", "bold red"
     )
 
 

@@ -75,6 +75,7 @@ def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
 
 
 def whole(least: int, most: int | None = None, unit: str = "") -> Kind[int]:
+    """A whole number from `least` to `most`; `unit` is for the docs."""
     of = f" of {unit}" if unit else ""
     upper = "or more" if most is None else f"to {most}"
 
@@ -161,6 +162,7 @@ def on_off() -> Kind[bool]:
 
 
 def choice(of: type[Choice]) -> Kind[Choice]:
+    """One of the enum's values, in any case."""
     names = [member.value for member in of]
 
     def parse(text: str) -> Choice:
@@ -173,6 +175,7 @@ def choice(of: type[Choice]) -> Kind[Choice]:
 
 
 def log_level() -> Kind[LogLevel]:
+    """A level's name in any case; also takes WARN and FATAL."""
     names = [member.value for member in LogLevel]
     aliases = {"WARN": LogLevel.WARNING, "FATAL": LogLevel.CRITICAL}
 
@@ -190,6 +193,8 @@ def log_level() -> Kind[LogLevel]:
 
 
 def text() -> Kind[str]:
+    """A text that is not empty."""
+
     def parse(value: str) -> str:
         if not value:
             raise ValueError("must not be empty")
@@ -199,10 +204,13 @@ def text() -> Kind[str]:
 
 
 def any_text() -> Kind[str]:
+    """A text that may be empty."""
     return Kind("text", lambda value: value)
 
 
 def secret() -> Kind[Secret]:
+    """A secret that is not empty."""
+
     def parse(value: str) -> Secret:
         if not value:
             raise ValueError("must not be empty")
@@ -239,6 +247,8 @@ def path() -> Kind[Path]:
 
 
 def pool_name() -> Kind[str]:
+    """A pool name: at most 63 letters, digits, dots, underscores and dashes."""
+
     def parse(value: str) -> str:
         if _POOL.fullmatch(value) is None:
             raise ValueError(
@@ -279,6 +289,8 @@ def command() -> Kind[tuple[str, ...]]:
 
 
 def dotted_name() -> Kind[str]:
+    """The name of a class with its module."""
+
     def parse(value: str) -> str:
         words = value.split(".")
         if len(words) < 2 or not all(word.isidentifier() for word in words):
@@ -289,6 +301,8 @@ def dotted_name() -> Kind[str]:
 
 
 def listen() -> Kind[Listen]:
+    """An address and port to listen on; an IPv6 address is in brackets."""
+
     def parse(value: str) -> Listen:
         host, separator, port = value.rpartition(":")
         if not separator or _WHOLE.fullmatch(port) is None or not 0 <= int(port) <= 65535:

@@ -103,6 +103,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """One section: its name in files, its attribute of Config, its text for the docs."""
+
     name: str
     attribute: str
     doc: str

@@ -61,7 +61,7 @@ def confirm_clean(
     if alive is not None:
         return alive
     if order.is_exception:
-        hidden = _may_have_a_twin(order, record, snapshot, settings)
+        hidden = _may_have_a_twin(order, record, found, snapshot, settings)
         return hidden or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
     unknown = _can_be_told(order, record, found, snapshot, settings)
     if unknown is not None:
@@ -149,7 +149,11 @@ def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
 
 
 def _may_have_a_twin(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Verdict | None:
     """C20: a create may have made two nodes, and the cloud denies the other while it is young: no
     other counts as none only visible_after past the first ping, or past the create."""
@@ -160,7 +164,7 @@ def _may_have_a_twin(
         return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
     first = record.first_ping_at
     made_at = claim.at + CREATE_MARGIN_S if first is None else first
-    since_s = clock.age(made_at, snapshot.now)
+    since_s = clock.age(made_at, _denied_at(found, snapshot))
     if since_s > limit_s:
         return None
     return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)

@@ -97,6 +97,7 @@ Standing = dict[tuple[str, str], tuple[Kind, Reason]]
 
 
 def verdicts_of(made: Plan) -> list[tuple[str, Verdict]]:
+    """The plan's verdicts with their subjects, records first."""
     return [
         *(("record", verdict) for verdict in made.records),
         *(("node", view.verdict) for view in made.views),

@@ -86,6 +86,7 @@ def _write_pre_image(connection: sa.Connection, intent_id: int, record: Record, 
 def conclude(
     connection: sa.Connection, key: str, outcome: str, details: Mapping[str, Any], now: float
 ) -> None:
+    """Write the outcome of the open intent with that key, if there is one."""
     connection.execute(
         sa.update(intents)
         .where(intents.c.key == key, _IS_OPEN)
@@ -98,6 +99,7 @@ def conclude(
 
 
 def count_failure(connection: sa.Connection, key: str, error: str) -> OpenIntent | None:
+    """Count a failed recovery of the open intent with that key; gives it, or None."""
     connection.execute(
         sa.update(intents)
         .where(intents.c.key == key, _IS_OPEN)
@@ -308,6 +310,7 @@ def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: f
 
 
 def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
+    """The store's clock, with the boot and the clocks that its times refer to."""
     return {
         "clock": codec_of(StoreClock).encode(clock),
         "boot_id": boot_id,
@@ -346,6 +349,7 @@ def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: flo
 
 
 def late_data(late: Late, boot_id: str) -> dict[str, Any]:
+    """The late writes, with the boot that their times refer to."""
     return {"boot_id": boot_id, "writes": _LATE.encode(late)}
 
 

@@ -87,6 +87,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def told_as_damage(path: Path) -> Iterator[None]:
+    """Translate decoding errors in the block to a JournalError."""
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, zlib.error) as error:

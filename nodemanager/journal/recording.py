@@ -211,6 +211,7 @@ class Recorder:
 
 
 def encode_fact(fact: Fact, base: Base) -> Any:
+    """The fact as JSON values; listings as changes from `base`, and errors without secrets."""
     match fact:
         case CloudSeen():
             return [NODES.encode(base.nodes, fact.listing), fact.account]

@@ -1,6 +1,7 @@
-"""Records kept by an Arvados server that has the `nodes` resource (2.x and before).
+"""The record store on an Arvados server that has the `nodes` resource (2.x and before).
 
-The API compares nothing: every write here re-reads the record first, writes, and reads back.
+Its API has no conditional writes. So every write here reads the record first, writes, and reads it
+back.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _PREFIX = re.compile(r"[a-z0-9]{5}")
 class ArvadosRecordStore:
     """The `nodes` resource at `base_url` (scheme, host, port) as a record store.
 
-    `token` must be an administrator's. `timeout` in seconds bounds each request; a listing takes
-    one request for each thousand records and one more, a write three. `insecure` takes any
-    certificate, and plain http beyond loopback; `ca_file` (PEM) takes the place of the system's
-    authorities.
-    `slots` is how many the server gives out, which it does not tell. `ping_url` is where the nodes
-    reach it, `base_url` where None. Raises StartError for plain http that is not allowed.
+    `token` must be an administrator's. `timeout` in seconds limits each request; a listing needs
+    one request per thousand records and one more, a write three. `insecure` accepts any
+    certificate, and plain http beyond loopback; `ca_file` (PEM) replaces the system's authorities.
+    `slots` is the number of the server's slots, which it does not tell. `ping_url` is the address
+    that nodes use, `base_url` where it is None. Raises StartError for plain http that is not
+    allowed.
     """
 
     provider = "arvados"
@@ -98,28 +99,30 @@ class ArvadosRecordStore:
         )
 
     def store_id(self) -> str:
-        """Our registry's own id where its document tells one, else the cluster's uuid prefix."""
+        """Our registry's own id where its document has one, else the cluster's uuid prefix."""
         document = self._client.document()
         prefix, own = document.get("uuidPrefix"), document.get("nodemanagerStoreId")
         if isinstance(prefix, str) and _PREFIX.fullmatch(prefix):
             self._prefix = prefix
         elif not own:
-            raise StoreError("Arvados discovery: the document has no uuidPrefix to know it by")
+            raise StoreError("Arvados discovery: the document has no uuidPrefix to identify it by")
         return str(own) if own else f"arvados-{prefix}"
 
     def slots(self) -> int | None:
         return self._slots
 
     def store_time(self, *, writes: bool = True) -> StoreTime:
-        """From the Date header, which tells whole seconds: the middle of the one it names.
+        """The store's clock, from the Date header: the middle of the second that it names.
 
-        Nothing is written, whatever `writes` allows.
+        Never writes, whatever `writes` allows.
         """
         before = self._clock.boottime()
         date = date_of(self._client.call("list", limit=0, count="none").date)
         after = self._clock.boottime()
         if date is None:
-            raise StoreError("Arvados nodes.list: the answer has no Date to tell the time by")
+            raise StoreError(
+                "Arvados nodes.list: the answer has no Date header to read a clock from"
+            )
         error_s = (after - before + _DATE_STEP_S) / 2
         return StoreTime(date + _DATE_STEP_S / 2, (before + after) / 2, error_s)
 
@@ -141,7 +144,7 @@ class ArvadosRecordStore:
         return _one(item, uuid)
 
     def create(self, claim: Claim) -> Record:
-        """A new record with claim and slot, or the one that an earlier try made after all."""
+        """A new record with claim and slot, or the one that an earlier attempt did make."""
         with before_writing():
             made = self._made_before(claim)
         if made is None:
@@ -149,7 +152,7 @@ class ArvadosRecordStore:
             try:
                 answer = self._client.call("create", slot_asked=True, body={"node": attributes})
             except NoFreeSlot:
-                # As in claim(): the record is there by now.
+                # As in claim(), the server has made the record before it refused a slot.
                 self._unmake(claim)
                 raise
             require_administrator([answer.body])
@@ -162,19 +165,19 @@ class ArvadosRecordStore:
         return made
 
     def claim(self, record: Record, claim: Claim) -> Record:
-        """Write the claim on the record, and see that it stands."""
+        """Write the claim to the record and check that it is there."""
         now = self._unmoved(record)
         renewed = now.incarnation == claim.incarnation
         wire.refuse_unfit(now, claim, renewed=renewed)
         attributes: dict[str, Any] = {"properties": wire.claimed(now.properties, claim)}
         if not renewed:
-            # Without a secret the server makes a new one. A renewed claim's node has its own.
-            # A late write may have put back what a clean had emptied.
+            # Without a secret the server makes a new one; a renewed claim's node keeps its secret.
+            # The other keys may be there because a late write restored what a clean had removed.
             attributes["info"] = _without_secrets(now.info, wire.WORKER_STATE, wire.INSTANCE_ID)
         try:
             self._write(now.uuid, attributes, slot_asked=True)
         except NoFreeSlot:
-            # The server saves the fields before it looks for a slot.
+            # The server saves the fields before it looks for a slot, so undo that.
             self._write(now.uuid, {"properties": now.properties, "info": now.info})
             raise
         after = self._read(now.uuid)
@@ -183,7 +186,7 @@ class ArvadosRecordStore:
         return after
 
     def clean(self, record: Record, reason: str) -> Record:
-        """Free the record, and see that it stays free. The node was fenced before (C12)."""
+        """Free the record and check that it stays free. Call `fence` before (C12)."""
         now = self._unmoved(record)
         info = _without_secrets(now.info)
         attributes = {
@@ -202,7 +205,7 @@ class ArvadosRecordStore:
         return after
 
     def fence(self, record: Record) -> Record:
-        """Lock the node out; its own secret is kept in info, so that the record tells of it."""
+        """Lock the node out; its own secret is kept in info, which shows that there is a fence."""
         now = self._unmoved(record)
         info = _without_secrets(now.info)
         known = _text(now.info, wire.FENCED_SECRET) or now.ping_secret
@@ -215,10 +218,10 @@ class ArvadosRecordStore:
         return after
 
     def unfence(self, record: Record, ping_secret: str | None) -> Record:
-        """Put the node's secret back where a fence still stands; no other field is touched.
+        """Restore the node's secret where there still is a fence; change no other field.
 
-        `record` may be the fenced one or, when the fence's answer was lost, the one judged.
-        Raises Conflict where someone else made a new secret since: a clean, a claim.
+        `record` may be the fenced one or, when the fence's answer was lost, the one judged before.
+        Raises Conflict where a clean or claim has made a new secret since.
         """
         with before_writing():
             now = self._read(record.uuid)
@@ -226,7 +229,7 @@ class ArvadosRecordStore:
         if fenced is None and (ping_secret is None or _opens(ping_secret, now)):
             return now
         if fenced is None and not _opens(record.ping_secret, now):
-            raise Conflict(f"record {now.uuid} is behind no fence")
+            raise Conflict(f"record {now.uuid} has no fence")
         info = _without_secrets(now.info)
         info[wire.PING_SECRET] = fenced or ping_secret
         self._write(now.uuid, {"info": info})
@@ -236,31 +239,31 @@ class ArvadosRecordStore:
         return after
 
     def drain(self, record: Record, *, on: bool) -> Record:
-        raise StoreRefused("Arvados' answers to pings tell a node nothing")
+        raise StoreRefused("Arvados' answers to pings can't tell a node to drain")
 
     def late_pings(self) -> tuple[LatePing, ...]:
-        """None: the server refuses a freed life's ping by its old secret, and forgets it.
+        """Always empty: the server refuses a freed life's ping, which has an old secret, and
+        does not remember it.
 
-        What shows all the same, a node listed alive or a freed record that was pinged, the
-        manager sees in its listings.
+        The manager's listings still show a node that lives, or a freed record that was pinged.
         """
         return ()
 
     def delete(self, record: Record) -> None:
         raise StoreRefused(
-            "Arvados can't delete a record on a condition, so that a claim that came meanwhile "
-            "would go with it: records are pruned in a registry only (C12)"
+            "Arvados has no conditional delete, so a claim that came meanwhile could be deleted, "
+            "too: records are pruned in a registry only (C12)"
         )
 
     def restore(self, record: Record, before: Record) -> Record:
-        """Write the record back, and see that it stands. Its slot is asked for first.
+        """Write the record back and check it, after a check that its slot is free.
 
         A server with a unique index refuses a slot that was taken in between.
         """
-        # Judged behind a fence that an earlier try had left, it has the fence's own secret.
+        # A pre-image taken behind the fence of an earlier attempt has the fence's own secret.
         secret = _text(before.info, wire.FENCED_SECRET) or before.ping_secret
         if before.uuid != record.uuid or secret is None or before.problems:
-            raise StoreRefused(f"what is known of record {record.uuid} before is not whole")
+            raise StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
         now = self._unmoved(record)
         if now.holds_anything:
             raise StoreRefused(f"record {now.uuid} holds something again")
@@ -288,9 +291,9 @@ class ArvadosRecordStore:
         listed = wire.collect(_record, pages)
         for other in listed.items:
             if other.slot_number == before.slot_number and other.uuid != before.uuid:
-                raise SlotTaken(f"slot {before.slot_number} is record {other.uuid}'s by now")
+                raise SlotTaken(f"slot {before.slot_number} now belongs to record {other.uuid}")
         if pages.problems or not listed.complete:
-            raise StoreError(f"whether slot {before.slot_number} is free can't be seen")
+            raise StoreError(f"can't tell whether slot {before.slot_number} is free")
 
     def ping_url(self, record: Record) -> str:
         if record.ping_secret is None:
@@ -298,7 +301,7 @@ class ArvadosRecordStore:
         return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
 
     def probe(self) -> bool:
-        """Ping a record that can't be, as a node would; only this API's 404 is an answer (D8)."""
+        """Ping an impossible uuid, as a node would; only this API's own 404 counts (D8)."""
         nobody = f"{self._prefix}-7ekkf-{'0' * 15}"
         try:
             status, body = self._client.post(
@@ -309,7 +312,7 @@ class ArvadosRecordStore:
         return status == 404 and errors_of(body) is not None
 
     def close(self) -> None:
-        """No connection outlives its request."""
+        """Do nothing: no connection outlives its request."""
 
     def _ping_path(self, uuid: str) -> str:
         return f"{self._ping_base}/arvados/v1/nodes/{uuid}/ping"
@@ -325,7 +328,7 @@ class ArvadosRecordStore:
         return record
 
     def _unmoved(self, record: Record) -> Record:
-        """The record as it is now, if it still is at the version judged; else Conflict."""
+        """The current record if it still has `record.version`; else raises Conflict."""
         with before_writing():
             now = self._read(record.uuid)
         if now.version != record.version:
@@ -333,9 +336,9 @@ class ArvadosRecordStore:
         return now
 
     def _made_before(self, claim: Claim) -> Record | None:
-        """The record of the claim's incarnation, if an earlier create came through.
+        """The record of the claim's incarnation, if an earlier create succeeded.
 
-        It can't be older than the first claim by much, so that the newest records are enough.
+        It can't be much older than the first claim, so this reads only the newest records.
         """
         since = claim.at - _CREATED_WITHIN_S
         filters: list[Any] = [["created_at", ">=", wire.stamp(since)]] if since > 0 else []
@@ -344,7 +347,7 @@ class ArvadosRecordStore:
         made = [item for item in listed.items if item.incarnation == claim.incarnation]
         if not made and (pages.problems or not listed.complete):
             why = (*pages.problems, *listed.problems)[0]
-            raise StoreError(f"whether the record was made before can't be seen: {why}")
+            raise StoreError(f"can't tell whether the record was made before: {why}")
         return min(made, key=lambda item: (item.first_ping_at is None, item.uuid), default=None)
 
     def _unmake(self, claim: Claim) -> None:
@@ -360,10 +363,11 @@ def _record(item: object) -> Record:
 
 
 def _version(item: Mapping[str, Any]) -> str:
-    """Moves with every ping and every field.
+    """A version that changes with every ping and every field.
 
-    Not the etag: Arvados makes it of attributes whose times it may round to seconds, and of those
-    that a call happened to load, so that two pings may share one and two calls differ.
+    The etag is not enough. Arvados computes it from times that it may round to seconds, so two
+    pings may share one; and from the attributes that a call happened to load, so two calls may
+    differ.
     """
     told = _ENCODE([item.get(name) for name in _JUDGED])
     digest = hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
@@ -395,7 +399,7 @@ def _text(info: Mapping[str, Any], key: str) -> str | None:
 
 
 def _opens(secret: str | None, record: Record) -> bool:
-    """Whether `secret` is the one that the record's pings need."""
+    """Whether `secret` is the record's ping secret."""
     if secret is None or record.ping_secret is None:
         return False
     return hmac.compare_digest(secret.encode(), record.ping_secret.encode())

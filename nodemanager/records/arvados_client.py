@@ -1,4 +1,4 @@
-"""Calls of the Arvados API through arvados-python-client, each with one try and one time-out."""
+"""Calls of the Arvados API through arvados-python-client, without retries, with a time-out."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ NO_RESOURCE = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one call gave: the JSON object, and the answer's Date header as it came."""
+    """The answer to one call: the JSON object, and the unparsed Date header."""
 
     body: dict[str, Any]
     date: str | None
 
 
 class ArvadosClient:
-    """The calls the record store needs, safe to use from many threads.
+    """The calls that the record store needs, safe to use from many threads.
 
-    Raises StoreError and its kinds alone. `timeout` in seconds bounds each request. Requests go to
-    `base_url` only, whatever address the server's own document names: the token goes with them.
+    Raises only StoreError and its subclasses. `timeout` in seconds limits each request. Requests
+    carry the token, so they go only to `base_url`, whatever address the server's own document
+    names.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class ArvadosClient:
         self._timeout = timeout
         self._insecure = insecure
         self._ca_file = ca_file or arvados.util.ca_certs_path()
-        # httplib2 is not made for threads: one client for each.
+        # httplib2 is not thread-safe, so each thread has a client of its own.
         self._local = threading.local()
 
     def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> Answer:
-        """`nodes.METHOD`; `count` is left out where the server does not know it."""
+        """Call `nodes.METHOD`; drops `count` where the server does not know it."""
         what = f"Arvados {self._host} nodes.{method}"
         if "uuid" in parameters:
             what += f" {parameters['uuid']}"
@@ -73,7 +74,7 @@ class ArvadosClient:
         return self._execute(client.users, "current", {}, what).body.get("is_admin") is True
 
     def document(self) -> dict[str, Any]:
-        """The discovery document as it is now."""
+        """The current discovery document."""
         what = f"Arvados {self._host} discovery"
         with translated(what):
             headers, content = self._http().request(self._base + _DISCOVERY)
@@ -85,13 +86,13 @@ class ArvadosClient:
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or not isinstance(body.get("resources"), dict):
-            raise StoreError(f"{what}: that is no discovery document; see [Arvados] host")
+            raise StoreError(f"{what}: the answer is no discovery document; see [Arvados] host")
         if not _methods(body):
             raise StoreRefused(f"{what}: {NO_RESOURCE}")
         return body
 
     def post(self, url: str, form: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
-        """Status and body of a POST that bears no token, as a node sends it."""
+        """Status and body of a POST without a token, as a node sends it."""
         with translated("ping"):
             headers, content = self._http(timeout).request(
                 url,
@@ -147,7 +148,7 @@ class ArvadosClient:
 
 
 def _methods(document: Any) -> dict[str, Any]:
-    """The `nodes` resource's methods by name; empty where there is no such resource."""
+    """The methods of the `nodes` resource by name; empty where the server has no such resource."""
     try:
         methods = document["resources"]["nodes"]["methods"]
     except (KeyError, TypeError):

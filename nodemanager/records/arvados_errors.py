@@ -1,6 +1,6 @@
-"""What an answer of the Arvados API that is no success means, as one of our own errors.
+"""The translation of the Arvados API's errors to ours.
 
-No URL gets into a text: a ping's query bears its secret.
+No message contains a URL, since a ping's query contains its secret.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from googleapiclient.errors import HttpError
 from nodemanager import redact
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 
-# Refusals that say nothing of the request itself: the same may succeed later.
+# Refusals for which the same request may succeed later.
 _NOT_NOW = frozenset({408, 409, 423, 425, 429})
 _MOST_TEXT = 200
 
 
 @contextmanager
 def translated(what: str, *, of_record: bool = False, slot_asked: bool = False) -> Iterator[None]:
-    """Raise what the Arvados client raises inside as StoreError or one of its kinds.
+    """Translate what the Arvados client raises in the block to StoreError or a subclass.
 
-    `what` says in the error's text what was tried. Where one record was asked for, a 404 in the
-    API's own form is NoSuchRecord; where a slot was, a 422 that speaks of slots is NoFreeSlot.
+    `what` names the request in the error's text. With `of_record`, a 404 in the API's own form is
+    NoSuchRecord; with `slot_asked`, a 422 whose text mentions slots is NoFreeSlot.
     """
     try:
         yield
@@ -48,12 +48,12 @@ def translated(what: str, *, of_record: bool = False, slot_asked: bool = False) 
     except OSError as error:
         raise StoreError(f"{what}: {_text(error)}") from None
     except (httplib2.HttpLib2Error, http.client.HTTPException) as error:
-        raise StoreError(f"{what}: {type(error).__name__}: the answer was cut or none") from None
+        raise StoreError(f"{what}: {type(error).__name__}: the answer was cut off") from None
     except (GoogleError, ValueError, KeyError, RecursionError) as error:
         told = StoreError(f"{what}: an answer that is not Arvados' ({type(error).__name__})")
         raise told from None
     except (TypeError, AttributeError) as error:
-        # What the discovery document does not declare, the client does not have.
+        # The client lacks methods and parameters that the discovery document does not declare.
         raise StoreRefused(f"{what}: the server's API lacks it ({_text(error)})") from None
 
 
@@ -70,7 +70,7 @@ def refusal(
     said = errors_of(content)
     text = f"{what}: {status}" + (f" {said}" if said else "")
     if status in (401, 403):
-        return StoreRefused(f"{text}; [Arvados] token must be a valid one, an administrator's")
+        return StoreRefused(f"{text}; [Arvados] token must be a valid administrator's token")
     if status == 404 and of_record and said is not None:
         return NoSuchRecord(text)
     if status == 422 and slot_asked and said is not None and "slot" in said.lower():
@@ -83,7 +83,7 @@ def refusal(
 
 
 def errors_of(content: bytes) -> str | None:
-    """What the API says went wrong, short and without secrets; None for what is not the API's."""
+    """The API's error messages, shortened and without secrets; None for another server's answer."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -95,7 +95,7 @@ def errors_of(content: bytes) -> str | None:
 
 
 def retry_after(headers: Mapping[str, str], wall: Callable[[], float] = time.time) -> float | None:
-    """Seconds to wait, from a Retry-After of seconds or of a date."""
+    """Seconds to wait by a Retry-After header with seconds or a date; None without one."""
     given = str(headers.get("retry-after", "")).strip()
     if given.isascii() and given.isdigit():
         return float(given[:9])
@@ -107,7 +107,7 @@ def retry_after(headers: Mapping[str, str], wall: Callable[[], float] = time.tim
 
 
 def date_of(header: Any) -> float | None:
-    """Epoch seconds of an HTTP date, whole ones; None for what is none."""
+    """Whole epoch seconds of an HTTP date; None for any other text."""
     try:
         return email.utils.parsedate_to_datetime(str(header)).timestamp()
     except (ValueError, TypeError, OverflowError):

@@ -1,8 +1,8 @@
-"""The HTTP under the Arvados client: each request is sent once, and ends in time.
+"""The HTTP layer of the Arvados client: sends each request once, with a time limit for all of it.
 
-httplib2 0.32 alone sends a request again when the connection ends before an answer, whatever its
-RETRIES says and also for a create; keeps connections that the server may have closed by then; and
-bounds each read of the socket, not the answer.
+httplib2 0.32 itself repeats a request, even a create, when the connection ends before an answer,
+whatever its RETRIES says. It also keeps connections that the server may have closed, and limits
+each read of the socket but not the whole answer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LEAST_S = 0.001
 
 
 class OneShotHttp(httplib2.Http):  # type: ignore[misc]  # httplib2 has no types
-    """A new connection for each request, nothing sent twice, no redirect followed.
+    """An httplib2.Http with a new connection per request, without repeats and redirects.
 
-    `timeout` in seconds bounds a request from connect to the last byte. Certificates are checked
-    against `ca_file` (PEM) unless `insecure`. No proxy of the environment is used.
+    `timeout` in seconds limits a request from connect to the last byte. Certificates are checked
+    against `ca_file` (PEM) unless `insecure`. The environment's proxies are not used.
     """
 
     def __init__(self, *, timeout: float, insecure: bool, ca_file: str) -> None:
@@ -55,14 +55,14 @@ class OneShotHttp(httplib2.Http):  # type: ignore[misc]  # httplib2 has no types
 
 
 class _Once:
-    """What our two kinds of connection share; one lives for one request."""
+    """Mix-in for our two connection classes; a connection lives for one request."""
 
     _ends_at = 0.0
     sock: Any
 
     @property
     def timeout(self) -> float:
-        """The seconds that are left, for whichever step asks."""
+        """The seconds that are left for the request."""
         return max(_LEAST_S, self._ends_at - time.monotonic())
 
     @timeout.setter
@@ -78,7 +78,7 @@ class _Once:
         try:
             answer: http.client.HTTPResponse = super().getresponse()  # type: ignore[misc]  # as above
         except (http.client.BadStatusLine, http.client.ResponseNotReady) as error:
-            # These two httplib2 takes for a stale connection, and sends the request again.
+            # httplib2 takes these two for a stale connection and would send the request again.
             raise ConnectionResetError("the connection ended without an answer") from error
         return answer
 
@@ -103,7 +103,7 @@ class _Https(_Once, httplib2.HTTPSConnectionWithTimeout):  # type: ignore[misc] 
 
 
 class _Until(io.RawIOBase):
-    """A socket's bytes; before each read `bound` sets how long that one may take."""
+    """A socket's bytes; calls `bound` before each read, to set its time limit."""
 
     def __init__(self, raw: Any, bound: Callable[[], None]) -> None:
         super().__init__()

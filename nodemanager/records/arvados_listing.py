@@ -1,4 +1,4 @@
-"""A listing of the `nodes` resource that is whole, or says that it is not (SAFETY.md L2)."""
+"""A listing of the `nodes` resource that detects when it is incomplete (SAFETY.md L2)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NOT_ADMINISTRATOR = (
 
 @dataclass
 class Pages:
-    """The items of one listing, page by page by uuid, and what was wrong with the pages.
+    """The items of one listing, read page by page by uuid, and the problems of the pages.
 
-    A page may be shorter than asked for: the end is a page with nothing on it. What a server does
-    that ignores the filter or the order shows as uuids that don't rise, or as too few items.
+    A page may be shorter than asked for: only an empty page is the end. A server that ignores the
+    filter or the order shows by uuids that don't rise, or by too few items.
     """
 
     client: ArvadosClient
@@ -43,7 +43,7 @@ class Pages:
             rising = _rising(page, last)
             if rising is None:
                 self.problems.append(f"uuids do not rise after {last or 'the start'}")
-                # What is new on it was seen all the same (C5).
+                # The page's new items still count as seen (C5).
                 yield from (item for item in page if _uuid(item) not in seen)
                 return
             yield from page
@@ -56,7 +56,7 @@ class Pages:
     def _page(self, last: str) -> tuple[list[Any], int | None]:
         filters = [*self.filters, *([["uuid", ">", last]] if last else [])]
         asked: dict[str, Any] = {"limit": PAGE, "order": ["uuid asc"]}
-        # The first page's count is what the whole is held against; the others need none.
+        # The whole listing is compared with the first page's count; the others need none.
         asked |= {"count": "none"} if last else {"count": "exact"}
         body = self.client.call("list", filters=filters, **asked).body
         items, counted = body.get("items"), body.get("items_available")
@@ -66,25 +66,25 @@ class Pages:
 
 
 def require_administrator(items: list[Any]) -> None:
-    """StoreRefused where an item lacks every field that only administrators are shown."""
+    """Raise StoreRefused where an item lacks every field that only administrators see."""
     for item in items:
         if isinstance(item, dict) and not any(name in item for name in _ADMINISTRATORS_ONLY):
             raise StoreRefused(f"Arvados: {_NOT_ADMINISTRATOR}")
 
 
 def ask_for_administrator(client: ArvadosClient) -> None:
-    """The same asked of the server, for when there are no items to tell by."""
+    """Raise StoreRefused where the server says that the token is not an administrator's."""
     if client.is_administrator() is False:
         raise StoreRefused(f"Arvados: {_NOT_ADMINISTRATOR}")
 
 
 def _rising(page: list[Any], last: str) -> str | None:
-    """The page's greatest uuid; None where they don't rise from `last` on, or none can be read."""
+    """The page's greatest uuid; None where its uuids don't rise from `last`, or are unreadable."""
     begun = last
     for item in page:
         uuid = _uuid(item)
         if uuid is None:
-            # It makes the listing incomplete where it is read; the others still page on.
+            # Reading such an item makes the listing incomplete; the others still allow paging.
             continue
         if uuid <= last:
             return None

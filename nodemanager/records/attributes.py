@@ -1,4 +1,4 @@
-"""What a client may write to a record, checked before it reaches the database."""
+"""The check of attributes that a client writes to a record, before they reach the database."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_SLOT = 2**31 - 1
 
 
 def writable(attributes: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
-    """Column values for `attributes`; StoreRefused for one that is unknown or of a wrong type.
+    """Column values for `attributes`; raises StoreRefused for an unknown name or a wrong type.
 
-    What the server alone makes (href, etag, status, modified_at ...) is passed over: clients
-    send back the whole record that they read.
+    Ignores attributes that only the server makes (href, etag, status, modified_at ...), since
+    clients send back the whole record that they read.
     """
     values: dict[str, Any] = {}
     for name, value in attributes.items():

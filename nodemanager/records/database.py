@@ -1,7 +1,7 @@
-"""The registry's database: opening it, bringing its schema up to date, and its transactions.
+"""The registry's database: opening, schema upgrade, and transactions.
 
-SQLite and PostgreSQL behave alike behind this: a write transaction is durable when it returns,
-and every failure is a StoreError that quotes neither statement nor values.
+SQLite and PostgreSQL behave alike behind it. A write transaction is durable when it returns, and
+every failure is a StoreError that quotes neither statement nor values.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from nodemanager.revisions import bring_up_to_date
 
 _log = log.get(__name__)
 
-# Serialises whatever allots slots, on PostgreSQL; SQLite has one writer anyway.
+# The PostgreSQL lock for transactions that allot slots; SQLite has only one writer anyway.
 _LOCK_KEY = 0x6E6F6465_6D616E01
 
 
 class Database:
-    """One database of the registry, used by several threads at once.
+    """The registry's database, for several threads at once.
 
-    `timeout` (seconds) bounds connecting, waiting for a lock and running a statement. Raises
-    StartError when the database can't be used.
+    `timeout` (seconds) limits each of connecting, waiting for a lock and running a statement.
+    Raises StartError when the database can't be used.
     """
 
     def __init__(self, url: str, clock: Clock, *, timeout: float = 15.0) -> None:
@@ -46,8 +46,8 @@ class Database:
         if self.is_sqlite:
             _make_private(Path(str(self._url.database)))
         self._engine = self._make_engine()
-        # SQLAlchemy leaves as it is what the driver raises while a new connection is set up, and
-        # from a cursor of the driver's own.
+        # SQLAlchemy does not translate the driver's errors from the set-up of a connection and
+        # from the driver's own cursors.
         self._failures = (exc.SQLAlchemyError, self._engine.dialect.loaded_dbapi.Error)
         self._read_engine = self._engine
         if not self.is_sqlite:
@@ -67,15 +67,15 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state of the database."""
+        """A read transaction that sees one state of the database."""
         with self._translated(), self._read_engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
     def writing(self, *, allots: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that is durable once the block ends without an exception.
+        """A write transaction, durable once the block ends without an exception.
 
-        `allots` says from the start that it may allot a slot or move an address between rows.
+        `allots` must be True if it may allot a slot or move an address between rows.
         """
         with self._translated(), self._queued(), self._write_engine.begin() as connection:
             if allots:
@@ -83,15 +83,15 @@ class Database:
             yield connection
 
     def serialise(self, connection: sa.Connection) -> None:
-        """Wait until no other transaction that allots is under way."""
+        """Wait until no other transaction that allots is running."""
         if not self.is_sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
 
     def now_ns(self, connection: sa.Connection) -> int:
-        """The store's clock, nanoseconds since the epoch: the server's own where there is one.
+        """The store's clock in nanoseconds since the epoch: PostgreSQL's own, else this machine's.
 
-        Several registry processes, on several machines, may share a PostgreSQL database; those on
-        one SQLite file share a machine, hence its clock.
+        Registry processes on several machines may share a PostgreSQL database; those on one SQLite
+        file share a machine and its clock.
         """
         if self.is_sqlite:
             return round(self._clock.wall() * 1e6) * 1000
@@ -107,7 +107,7 @@ class Database:
             yield
             return
         if not self._writer.acquire(timeout=self._timeout):
-            raise StoreError("the registry's database is busy: other writes took too long")
+            raise StoreError("the registry's database is busy: other writes take too long")
         try:
             yield
         finally:
@@ -197,7 +197,7 @@ def _checked(url: str) -> sa.URL:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file for its owner alone: it holds the ping secrets."""
+    """Create the file for its owner only: it holds the ping secrets."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -210,7 +210,7 @@ def _make_private(path: Path) -> None:
 
 
 def _put_right(path: Path) -> None:
-    """What an older version or another program made for others to read is its owner's again."""
+    """Restrict existing files to their owner, as an older version did not, and log that."""
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         try:
             mode = stat.S_IMODE(file.stat().st_mode)
@@ -221,14 +221,15 @@ def _put_right(path: Path) -> None:
             continue
         except OSError as error:
             raise StartError(
-                f"the registry's database {file} may be used by others, and holds the nodes' ping "
-                f"secrets; `chmod 0600` it ({error.strerror})"
+                f"other users can read or write the registry's database {file}, which holds the "
+                f"nodes' ping secrets; `chmod 0600` it ({error.strerror})"
             ) from error
         _log.event(
             Event.CONFIG_WARNING,
             level=log.WARNING,
-            message=f"{file} could be used by others (mode {mode:04o}), and holds the nodes' ping "
-            "secrets: it is its owner's alone now. Whoever may have read it can ping as your nodes",
+            message=f"other users could read or write {file} (mode {mode:04o}), which holds the "
+            "nodes' ping secrets: only its owner can now. Anybody who has read it can ping as your "
+            "nodes",
         )
 
 
@@ -238,20 +239,20 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     # FULL: with WAL, NORMAL may lose an acknowledged ping when the power fails.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    # `like` tells capitals apart, as PostgreSQL's does.
+    # Makes `like` case-sensitive, as in PostgreSQL.
     cursor.execute("PRAGMA case_sensitive_like=ON")
     cursor.close()
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get("nodemanager_writes")
-    # By the driver itself: SQLAlchemy takes longer over a statement than SQLite over this one.
+    # Through the driver itself: SQLAlchemy's overhead exceeds SQLite's time for this statement.
     driver: Any = connection.connection.driver_connection
     driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _first_line(error: BaseException) -> str:
-    """The driver's own words, without statement and values."""
+    """The first line of the driver's message, without statement and values."""
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines() if not isinstance(cause, UnicodeError) else []
     return lines[0] if lines else type(cause).__name__

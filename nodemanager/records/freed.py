@@ -1,8 +1,8 @@
 """Lives of records that a clean ended: rows of the `freed` table (SAFETY.md U8).
 
-A node whose record was freed while it lived goes on pinging with the secret it was born with. That
-ping is refused like any other with a wrong secret; here it is remembered. Each function runs
-inside the caller's transaction.
+A node whose record was freed while it lived goes on pinging with its old secret. The ping is
+refused like any other with a wrong secret, and remembered here. Each function runs inside the
+caller's transaction.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nodemanager.records import rows, wire
 from nodemanager.records.schema import freed
 
 KEPT_S = 7 * 86400
-"""How long a freed life is remembered, seconds of the store's clock."""
+"""Seconds of the store's clock for which a freed life is remembered."""
 
 
 def remember(connection: sa.Connection, row: rows.Row, now_ns: int) -> None:
-    """Remember the life that ends with `row`, and forget those that ended long ago.
+    """Remember the life that ends with `row`, and delete those that ended over KEPT_S ago.
 
-    Without a secret it can't ping, and there is nothing to know it by.
+    A life without a secret can't ping and can't be recognised, so it is not remembered.
     """
     connection.execute(sa.delete(freed).where(freed.c.freed_at < now_ns - KEPT_S * 10**9))
     record = rows.record_of(row)
@@ -43,12 +43,12 @@ def forget(connection: sa.Connection, uuid: str, secret_digest: str) -> None:
 
 
 def restored(connection: sa.Connection, uuid: str, secret: str) -> None:
-    """That life goes on: its pings are no longer late."""
+    """Note that the life goes on, so that its pings are no longer late."""
     forget(connection, uuid, _digest(secret))
 
 
 def is_known(connection: sa.Connection, uuid: str, secret: str) -> bool:
-    """Whether a life of that record, ended by now, pinged with this secret."""
+    """Whether a freed life of that record had this secret."""
     query = sa.select(freed.c.secret_digest).where(freed.c.uuid == uuid)
     digest = _digest(secret)
     known = [hmac.compare_digest(one, digest) for one in connection.execute(query).scalars()]
@@ -64,7 +64,7 @@ def pinged(
     instance_id: str | None,
     address: str | None,
 ) -> None:
-    """Remember a ping of a freed life; a later one takes its place."""
+    """Remember a ping of a freed life; it replaces an earlier one."""
     told = {"pinged_at": now_ns, "instance_id": instance_id, "ip_address": address}
     connection.execute(
         sa.update(freed)

@@ -1,6 +1,6 @@
-"""What a ping says and does, in one place: read from its parameters, held against the row.
+"""The reading of a ping's parameters, the check against its row, and the resulting columns.
 
-Pure functions of a row, so that many pings can be judged in one transaction.
+Pure functions of a row, so that one transaction can handle many pings.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nodemanager.records.view import view
 _TOTALS = ("total_cpu_cores", "total_ram_mb", "total_scratch_mb")
 _LEADING_NUMBER = re.compile(r"\s*(\d{1,15})")
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]*")
-"""What every cloud's ids are made of; whether it is an id of its own only that cloud can say."""
+"""The form of every cloud's node ids; only the cloud itself can say whether an id is valid."""
 _MAX_WORD = 255
 
 
 class WrongSecret(StoreRefused):
-    """A ping that does not bear the record's secret."""
+    """A ping without the record's secret."""
 
 
 class WrongInstance(StoreRefused):
@@ -33,7 +33,7 @@ class WrongInstance(StoreRefused):
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One as it came: for which record, with what parameters, from which address."""
+    """One ping as received: the record's uuid, the parameters, the caller's address."""
 
     uuid: str
     params: Mapping[str, Any]
@@ -42,17 +42,16 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pinged:
-    """What a ping did. `taken_from` lists the records that lost their address to this one."""
+    """The result of a ping. `taken_from` lists the records that lost their address to this one."""
 
     node: dict[str, Any]
     taken_from: tuple[str, ...] = ()
 
 
 def told(row: rows.Row, ping: Ping) -> dict[str, Any]:
-    """The columns of `row` that the ping writes, but for its time, address and slot.
+    """The columns that the ping writes, without its time, address and slot.
 
-    Raises WrongSecret, WrongInstance, and StoreRefused for what can't be understood or must not be
-    believed.
+    Raises WrongSecret, WrongInstance, and StoreRefused for malformed parameters.
     """
     properties, info = rows.objects(row)
     _check_secret(info, word(ping.params, "ping_secret"))
@@ -61,12 +60,12 @@ def told(row: rows.Row, ping: Ping) -> dict[str, Any]:
 
 
 def is_first(row: rows.Row) -> bool:
-    """Whether it may take an address or a slot, which other rows have to do with."""
+    """Whether a ping may give the row an address or a slot, which may affect other rows."""
     return row["ip_address"] is None or not row["slot_number"]
 
 
 def answer_to(row: rows.Row, now_ns: int) -> dict[str, Any]:
-    """What the node is told, and then its record as it is shown (D12).
+    """The answer to a ping: the drain order, then the record's view (D12).
 
     `drain` comes first, so that a shell script finds it at the start of the answer.
     """
@@ -75,7 +74,7 @@ def answer_to(row: rows.Row, now_ns: int) -> dict[str, Any]:
 
 
 def address_of(ping: Ping) -> str:
-    """The address that the node tells, or that it called from."""
+    """The address that the ping names, or else the caller's."""
     text = word(ping.params, "local_ipv4") or ping.caller
     try:
         address = ipaddress.ip_address(text.strip())
@@ -95,7 +94,7 @@ def _check_secret(info: Mapping[str, Any], given: str | None) -> None:
 
 
 def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
-    """Put what a ping says into info and properties; our own keys there stay."""
+    """Put a ping's parameters into info and properties; keeps our own keys there."""
     _say_whose(properties, info, params)
     for key in wire.WORDS:
         info.pop(key, None)
@@ -119,21 +118,21 @@ def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, 
 def _say_whose(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
     own = rows.own_node(properties)
     if own is not None:
-        # Its claim says whose it is, whatever was written over what pings said.
+        # The claim decides which node it is, whatever pings or clients have written.
         info[wire.INSTANCE_ID] = own
     instance = word(params, "instance_id") or word(params, "ec2_instance_id")
     if not instance:
         return
     if not _INSTANCE.fullmatch(instance):
-        raise WrongInstance("instance_id is no cloud's id of a node")
+        raise WrongInstance("instance_id has not the form of a node's id")
     known = info.setdefault(wire.INSTANCE_ID, None)
     if known is not None and known != instance:
-        raise WrongInstance("this record is another instance_id's")
+        raise WrongInstance("this record belongs to another instance_id")
     info[wire.INSTANCE_ID] = instance
 
 
 def word(params: Mapping[str, Any], name: str) -> str | None:
-    """A parameter as text; JSON bodies may bring numbers."""
+    """A parameter as text; in a JSON body it may be a number."""
     value = params.get(name)
     if value is None:
         return None
@@ -149,7 +148,7 @@ def word(params: Mapping[str, Any], name: str) -> str | None:
 
 
 def word_or_none(params: Mapping[str, Any], name: str) -> str | None:
-    """The same, where a value that can't be used is no reason to refuse."""
+    """A parameter as text; None for an unusable value."""
     try:
         return word(params, name)
     except StoreRefused:

@@ -1,7 +1,7 @@
-"""What a list call may ask for - filters, order, limit, offset, select - as SQL.
+"""The parameters of a list call (filters, order, limit, offset, select) as SQL.
 
-Anything it does not know is refused, never passed over: a filter that is ignored would make a
-listing look whole.
+Unknown parameters are refused and never ignored: with an ignored filter a listing would look
+complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NEVER_NULL = frozenset({"uuid", "created_at", "modified_at"})
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """One list call, as the request's parameters say it, already decoded from JSON."""
+    """The parameters of one list call, decoded from JSON."""
 
     filters: Any = None
     order: Any = None
@@ -72,7 +72,7 @@ class ListQuery:
         return [_ordered(name, descending) for name, descending in order.items()]
 
     def page(self) -> tuple[int, int]:
-        """Limit and offset; a limit above the most there is means the most."""
+        """Limit and offset; a limit above MAX_LIMIT counts as MAX_LIMIT."""
         limit = DEFAULT_LIMIT if self.limit is None else _whole("limit", self.limit)
         offset = 0 if self.offset is None else _whole("offset", self.offset)
         return min(limit, MAX_LIMIT), offset
@@ -87,7 +87,7 @@ class ListQuery:
 
 
 def selected(select: Any) -> tuple[str, ...]:
-    """The fields to show, all where `select` is None."""
+    """The fields to show; all where `select` is None."""
     if select is None:
         return FIELDS
     if not isinstance(select, list) or not all(isinstance(name, str) for name in select):
@@ -99,7 +99,7 @@ def selected(select: Any) -> tuple[str, ...]:
 
 
 def plain_text(name: str, value: str) -> str:
-    """`value`, if both databases can hold it."""
+    """`value`, if both databases can hold it; else raises StoreRefused."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -119,7 +119,7 @@ def _condition(item: Any) -> Condition:
     operator = operator.lower()
     if operator in _COMPARE:
         if operand is None and operator not in ("=", "!="):
-            raise StoreRefused(f"{name} {operator} null says nothing")
+            raise StoreRefused(f"{name} {operator} null has no meaning")
         return _COMPARE[operator](column, _operand(name, operand))
     if operator in ("like", "ilike"):
         return _like(name, column, operator, operand)
@@ -136,7 +136,7 @@ def _in(name: str, column: Any, operator: str, operand: Any) -> Condition:
     if None in values:
         wanted = sa.or_(wanted, column.is_(None))
     elif operator == "not in":
-        # Null is not among the values; SQL alone would say it is unknown.
+        # Null is not among the values, but SQL would call the comparison unknown.
         return sa.or_(sa.not_(wanted), column.is_(None))
     return wanted if operator == "in" else sa.not_(wanted) & column.is_not(None)
 

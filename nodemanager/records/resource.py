@@ -1,6 +1,6 @@
-"""The `nodes` resource as the HTTP face serves it: each operation one transaction.
+"""The `nodes` resource that the registry's HTTP server offers; each operation is one transaction.
 
-The contract is that of the Arvados server, 2.0 era; what is answered is the administrator's view.
+It follows the contract of the Arvados server 2.0 and answers with the administrator's view.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from nodemanager.records.view import view
 
 _SOON_S = 1.0
 KEEPS_ADDRESS_S = 300
-"""A record that pinged within so many seconds keeps its address, whoever else names it."""
+"""A record that pinged within this many seconds keeps its address even if another claims it."""
 
 Outcomes = list[Pinged | Exception | None]
-"""Of pings: what each did, or why it did not; None for one that has to be done alone."""
+"""For each ping its result or its error; None for one that must be handled alone."""
 
 
 class NodesResource:
@@ -58,7 +58,7 @@ class NodesResource:
             return view(row, self._db.now_ns(connection))
 
     def list(self, query: ListQuery) -> dict[str, Any]:
-        """One page, with `items_available` unless count is none."""
+        """One page, with `items_available` unless `count` is `none`."""
         conditions, (limit, offset) = query.conditions(), query.page()
         wanted = sa.select(nodes).where(*conditions).order_by(*query.ordering())
         shown, counts = query.shown(), query.counts()
@@ -112,11 +112,11 @@ class NodesResource:
             return view(row, self._db.now_ns(connection))
 
     def ping(self, ping: Ping) -> Pinged:
-        """A sign of life from the node that bears the record's secret.
+        """Take a ping, the sign of life of the node with the record's secret.
 
-        The answer follows the commit. With no slot free what it told is kept all the same, and
-        NoFreeSlot raised. One with the secret of a life that was freed is refused like any other
-        wrong one, and remembered (U8).
+        Returns after the commit. Where no slot is free, writes the ping and then raises NoFreeSlot.
+        A ping with the secret of a freed life is refused like any wrong secret, and remembered
+        (U8).
         """
         try:
             return self._pinged(ping)
@@ -125,17 +125,18 @@ class NodesResource:
             raise
 
     def ping_all(self, pings: Sequence[Ping]) -> Outcomes:
-        """What became of each of `pings`, of different records, committed together.
+        """Take `pings` of different records in one transaction; gives the result of each.
 
-        None is for one that `ping` has to do alone: a first ping, one of a row that somebody
-        writes to, or all of them where they can't be written together. A WrongSecret is still to
-        be remembered (`remember_late`). Raises StoreError when the database fails.
+        None is for a ping that `ping` must handle alone: a first ping, one of a row that somebody
+        is writing, or all of them where they can't be written together. For a WrongSecret the
+        caller must call `remember_late`. Raises StoreError when the database fails.
         """
         begun = time.monotonic()
         try:
             return self._pinged_together(pings)
         except Exception:
-            # Perhaps because of one of them. A database that hangs must not be waited for again.
+            # One of the pings may be the cause, so each is tried alone; but don't wait again for a
+            # database that hangs.
             if time.monotonic() - begun > _SOON_S:
                 raise
             return [None] * len(pings)
@@ -154,7 +155,8 @@ class NodesResource:
                 try:
                     changed[number] = (row, self._told(row, ping))
                 except StoreRefused as error:
-                    # Its traceback knows this frame, which knows it: only a collection frees those.
+                    # The traceback and this frame refer to each other, a cycle that only the
+                    # garbage collector would free.
                     outcomes[number] = error.with_traceback(None)
                 except Exception as error:
                     outcomes[number] = error
@@ -166,13 +168,13 @@ class NodesResource:
         return outcomes
 
     def remember_late(self, ping: Ping) -> None:
-        """Note a ping with another secret than the record's, if a life that was freed had it."""
+        """Remember a ping with a wrong secret, if that was the secret of a freed life."""
         params = ping.params
         secret = word_or_none(params, "ping_secret")
         if not secret:
             return
         with self._db.reading() as connection:
-            # Whoever guesses secrets must not keep the one writer busy.
+            # Read first: clients that guess secrets must not keep the only writer busy.
             if not freed.is_known(connection, ping.uuid, secret):
                 return
         instance = word_or_none(params, "instance_id") or word_or_none(params, "ec2_instance_id")
@@ -186,7 +188,7 @@ class NodesResource:
     def _pinged(self, ping: Ping) -> Pinged:
         uuid = ping.uuid
         with self._db.reading() as connection:
-            # Nor whoever guesses uuids.
+            # Read first: clients that guess uuids must not keep the only writer busy.
             if rows.find(connection, uuid) is None:
                 raise NoSuchRecord(f"no record {uuid}")
         with self._db.writing() as connection:
@@ -194,7 +196,7 @@ class NodesResource:
             if row is None:
                 raise NoSuchRecord(f"no record {uuid}")
             if is_first(row):
-                # Before the row's own lock, so that two first pings can't wait for each other.
+                # Taken before the row's own lock, so that two first pings can't deadlock.
                 self._db.serialise(connection)
             row = rows.get(connection, uuid)
             values = self._told(row, ping)
@@ -217,7 +219,7 @@ class NodesResource:
     def _give_slot(
         self, connection: sa.Connection, row: rows.Row
     ) -> tuple[rows.Row, NoFreeSlot | None]:
-        """The row with a slot, or as it is with the refusal to raise once it is saved."""
+        """The row with a slot; or the unchanged row and the error to raise after the commit."""
         try:
             values = rows.with_slot(connection, self._naming, row)
         except NoFreeSlot as full:

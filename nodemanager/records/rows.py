@@ -1,4 +1,4 @@
-"""Rows of the `nodes` table: read, insert, change, allot a slot. Every SQL write is here.
+"""The rows of the `nodes` table: read, insert, change, allot a slot; contains every SQL write.
 
 Each function runs inside the caller's transaction.
 """
@@ -24,7 +24,7 @@ from nodemanager.records.view import crunch_worker_state
 
 Row = Mapping[str, Any]
 _COLUMNS = tuple(column.name for column in nodes.columns)
-# What every ping runs is text: SQLAlchemy takes longer to compile a statement than to run it.
+# Statements of every ping are text, since SQLAlchemy would take longer to compile than to run them.
 _UNLOCKED = f"SELECT {', '.join(_COLUMNS)} FROM nodes WHERE uuid IN (%s) ORDER BY uuid"  # noqa: S608
 _SIGN = (
     "UPDATE nodes SET last_ping_at = %s, modified_at = %s, version = %s"
@@ -36,7 +36,7 @@ _JSON = ("properties", "info")
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the store gives to a record: slots 1 to `slots`, and names made from them."""
+    """The slots (1 to `slots`) and the names made from them that the store gives to records."""
 
     slots: int
     hostname: str
@@ -48,12 +48,12 @@ class Naming:
 
 
 def new_secret() -> str:
-    """What opens a record to pings: 192 random bits."""
+    """A new ping secret of 192 random bits."""
     return secrets.token_urlsafe(24)
 
 
 def record_of(row: Row) -> Record:
-    """The row as the manager's record; what can't be read is named in its `problems`."""
+    """The row as the manager's Record; its `problems` name unreadable fields."""
     version = row["version"]
     readable = isinstance(version, int)
     fields = {**row, "crunch_worker_state": crunch_worker_state(row)}
@@ -67,7 +67,7 @@ def _epoch(nanoseconds: Any) -> float:
 
 
 def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row | None:
-    """The row of that uuid, locked against other writers when it is to be written."""
+    """The row of that uuid; `to_write` locks it against other writers."""
     query = sa.select(nodes).where(nodes.c.uuid == uuid)
     if to_write:
         query = query.with_for_update()
@@ -75,8 +75,9 @@ def find(connection: sa.Connection, uuid: str, *, to_write: bool = False) -> Row
 
 
 def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, Row]:
-    """The rows of those uuids, locked against other writers; without those locked already."""
-    # Of few lengths, for statements that the driver has prepared: the last uuid is named again.
+    """The rows of those uuids, locked against other writers; without those already locked."""
+    # The last uuid is repeated to get one of few lengths, so that the driver can reuse prepared
+    # statements.
     length = 1 << (len(uuids) - 1).bit_length()
     given = [*uuids, *[uuids[-1]] * (length - len(uuids))]
     text = _UNLOCKED % ", ".join(["%s"] * length)
@@ -95,7 +96,7 @@ def _row(found: Sequence[Any]) -> dict[str, Any]:
 
 
 def _cursor(connection: sa.Connection) -> contextlib.closing[Any]:
-    """The driver's own, in the connection's transaction. Its errors are the driver's own, too."""
+    """The driver's own cursor, in the connection's transaction; it raises the driver's errors."""
     return contextlib.closing(connection.connection.cursor())
 
 
@@ -108,7 +109,7 @@ def _is_sqlite(connection: sa.Connection) -> bool:
 
 
 def get(connection: sa.Connection, uuid: str) -> Row:
-    """The same to write; NoSuchRecord when there is none."""
+    """The row of that uuid, locked to write; raises NoSuchRecord when there is none."""
     row = find(connection, uuid, to_write=True)
     if row is None:
         raise NoSuchRecord(f"no record {uuid}")
@@ -116,7 +117,8 @@ def get(connection: sa.Connection, uuid: str) -> Row:
 
 
 def get_at(connection: sa.Connection, record: Record) -> Row:
-    """The row of `record`, to write, if it still is at the version judged; else Conflict."""
+    """The row of `record`, locked to write, if it still has `record.version`; else raises
+    Conflict."""
     row = get(connection, record.uuid)
     if str(row["version"]) != record.version:
         raise Conflict(f"record {record.uuid} is at version {row['version']}, not {record.version}")
@@ -124,12 +126,13 @@ def get_at(connection: sa.Connection, record: Record) -> Row:
 
 
 def find_incarnation(connection: sa.Connection, incarnation: str) -> Row | None:
+    """A row with that incarnation, or None."""
     query = sa.select(nodes).where(nodes.c.incarnation == incarnation).limit(1)
     return _only(connection, query)
 
 
 def insert(db: Database, connection: sa.Connection, naming: Naming, values: Row) -> Row:
-    """A new row of `values`, with a ping secret of its own where they bring none."""
+    """Insert a row with `values`, and with a new ping secret unless they have one."""
     now = db.now_ns(connection)
     row: dict[str, Any] = {column.name: None for column in nodes.columns}
     row |= {"uuid": _new_uuid(naming.uuid_prefix), "domain": naming.domain, "properties": {}}
@@ -144,10 +147,9 @@ def insert(db: Database, connection: sa.Connection, naming: Naming, values: Row)
 def change(
     db: Database, connection: sa.Connection, row: Row, values: Row, *, sign_of_life: bool = False
 ) -> Row:
-    """Write those of `values` that differ from `row`, which must still be as it was read.
+    """Write the `values` that differ from `row`; raises Conflict if the row has changed since.
 
-    The version moves with every change, and with a sign of life that changes nothing;
-    modified_at only when a field does.
+    The version changes with every change and every sign of life, modified_at only with a field.
     """
     changed = {name: value for name, value in values.items() if not _same(name, row, value)}
     if not changed and not sign_of_life:
@@ -169,7 +171,7 @@ def change(
 
 
 def tell_drain(connection: sa.Connection, row: Row, order: str | None) -> Row:
-    """Put the order into the answers to its pings, or take it out; no version moves (D12)."""
+    """Set the order for the answers to pings, or remove it; the version stays the same (D12)."""
     connection.execute(sa.update(nodes).where(nodes.c.uuid == row["uuid"]).values({"drain": order}))
     return {**row, "drain": order}
 
@@ -177,9 +179,9 @@ def tell_drain(connection: sa.Connection, row: Row, order: str | None) -> Row:
 def change_all(
     connection: sa.Connection, changes: Sequence[tuple[Row, Row]], now_ns: int
 ) -> list[Row]:
-    """Write many signs of life at `now_ns`, each a row of its own with its new values.
+    """Write many signs of life at `now_ns`, given as rows with their new values.
 
-    As `change` does, with one statement for all whose JSON stays as it is.
+    Does what `change` does, with a single statement for all rows whose JSON stays the same.
     """
     after: list[Row] = []
     steady: list[tuple[Any, ...]] = []
@@ -204,16 +206,16 @@ def change_all(
 
 
 def version_of(row: Row) -> int:
-    """Raises StoreRefused for a row that has none to write by."""
+    """The row's version; raises StoreRefused for a row without a valid one."""
     version = row["version"]
     if not isinstance(version, int):
-        raise StoreRefused(f"record {row['uuid']} has no version to write by")
+        raise StoreRefused(f"record {row['uuid']} has no valid version")
     return version
 
 
 def _check_written(written: int, expected: int) -> None:
     if written != expected:
-        raise Conflict("a record is no longer at the version that was read")
+        raise Conflict("a record no longer has the version that was read")
 
 
 def _only(connection: sa.Connection, query: sa.Select[Any]) -> Row | None:
@@ -228,10 +230,10 @@ def delete(connection: sa.Connection, uuid: str) -> None:
 def take_address(
     db: Database, connection: sa.Connection, uuid: str, address: str, quiet_since_ns: int
 ) -> list[str]:
-    """Take `address` from every record but `uuid` that has not pinged since then.
+    """Take `address` from every record but `uuid` that has not pinged since `quiet_since_ns`.
 
-    Gives the uuids of those that lost it. One that pings keeps it: a node says itself which address
-    is its own, and could take anybody's.
+    Gives the uuids of the records that lost it. A record that pings keeps its address, because a
+    node may name any address as its own.
     """
     pinging = nodes.c.last_ping_at > quiet_since_ns
     query = (
@@ -248,10 +250,10 @@ def take_address(
 
 
 def free_slot(connection: sa.Connection, naming: Naming) -> int:
-    """The smallest free of 1..slots; NoFreeSlot. Only inside a transaction that allots.
+    """The smallest free slot of 1..slots. Only inside a transaction that allots.
 
-    One statement: cleans don't wait for those that allot, and one between two looks could hide
-    the slots above the one that it freed.
+    Raises NoFreeSlot. It is one statement, because cleans don't wait for transactions that allot: a
+    clean between two statements could hide the slots above the one that it freed.
     """
     above = nodes.alias("above")
     taken = sa.exists().where(above.c.slot_number == nodes.c.slot_number + 1)
@@ -270,7 +272,7 @@ def free_slot(connection: sa.Connection, naming: Naming) -> int:
 
 
 def refuse_taken(connection: sa.Connection, before: Record) -> None:
-    """SlotTaken when another record holds the slot of `before`."""
+    """Raise SlotTaken when another record holds the slot of `before`."""
     if before.slot_number is None:
         return
     query = sa.select(nodes.c.uuid).where(
@@ -278,11 +280,14 @@ def refuse_taken(connection: sa.Connection, before: Record) -> None:
     )
     holder = connection.scalar(query)
     if holder is not None:
-        raise SlotTaken(f"slot {before.slot_number} is record {holder}'s by now")
+        raise SlotTaken(f"slot {before.slot_number} now belongs to record {holder}")
 
 
 def values_of(connection: sa.Connection, before: Record) -> dict[str, Any]:
-    """The columns that make a freed row what `before` says it was, with the secret it had."""
+    """The columns that restore a freed row to `before`, with its secret.
+
+    The address is left out where another record has it now.
+    """
     taken = sa.select(nodes.c.uuid).where(
         nodes.c.ip_address == before.ip_address, nodes.c.uuid != before.uuid
     )
@@ -300,12 +305,13 @@ def values_of(connection: sa.Connection, before: Record) -> dict[str, Any]:
 
 
 def _nanoseconds(seconds: float | None) -> int | None:
-    """To the microsecond, which is all that a float holds."""
+    """Nanoseconds, rounded to microseconds, which is a float's precision."""
     return None if seconds is None else round(seconds * 1e6) * 1000
 
 
 def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, Any]:
-    """What gives the row a slot, and a hostname where it has none; nothing if it has a slot."""
+    """The columns that give the row a slot, and a hostname if it has none; empty if it has a
+    slot."""
     held = row["slot_number"]
     if held is not None and (not isinstance(held, int) or held > 0):
         return {}
@@ -315,7 +321,7 @@ def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, 
 
 
 def objects(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Copies of properties and info; an empty one where the row has no object there."""
+    """Copies of properties and info; empty where the row has no object there."""
     properties, info = row["properties"], row["info"]
     return (
         dict(properties) if isinstance(properties, dict) else {},
@@ -354,7 +360,7 @@ def _incarnation(properties: Any) -> str | None:
 
 
 def own_node(properties: Any) -> str | None:
-    """The node that the record's claim names (P1a)."""
+    """The node id that the record's claim names, or None (P1a)."""
     claim = _claim(properties)
     return None if claim is None else claim.get("node_id") or None
 

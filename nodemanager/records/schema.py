@@ -1,7 +1,7 @@
-"""The registry's tables. A change here comes with a revision under migrations/versions.
+"""The registry's tables. A change here needs a revision under migrations/versions.
 
-Times are whole nanoseconds since the epoch, so that they compare exactly and in SQL. JSON is kept
-as text: what somebody wrote by hand and is no JSON must not hide the other rows of a listing.
+Times are whole nanoseconds since the epoch, so that they compare exactly, also in SQL. JSON is kept
+as text, so that a row with malformed JSON, written by hand, does not hide a listing's other rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _decoder = json.JSONDecoder(parse_constant=_refuse)
 
 
 def decoded(value: Any) -> Any:
-    """What JSON text says. Text that is no JSON comes back as it is: a string, no object."""
+    """The value of a JSON text; text that is no JSON is returned unchanged, as a string."""
     if not isinstance(value, str | bytes):
         return value
     try:
@@ -37,7 +37,7 @@ def _whole(text: str) -> Any:
         found, end = _decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # it has one
     except StopIteration:
         end = -1
-    # There may be white space around what somebody else wrote; or it is no JSON.
+    # The slower decoder also takes white space around the value, and raises for malformed JSON.
     return found if end == len(text) else _decoder.decode(text)
 
 
@@ -74,15 +74,15 @@ nodes = Table(
     Column("info", JsonText, nullable=False),
     # Derived from properties on every write, for finding a repeated create.
     Column("incarnation", Text),
-    # The order to take no more work that answers to pings give (D12); no version moves with it.
+    # The drain order that answers to pings tell (D12); a change of it does not change the version.
     Column("drain", Text),
     Index("nodes_by_slot", "slot_number", unique=True),
     Index("nodes_by_address", "ip_address"),
     Index("nodes_by_incarnation", "incarnation"),
 )
 
-# Lives that a clean ended (U8): what a ping of theirs is known by, and the newest that came. The
-# secret itself is the manager's to keep, with the pre-image.
+# Lives that a clean ended (U8), with a digest by which their pings are recognised, and the newest
+# such ping. Only the manager keeps the secret itself, with the pre-image.
 freed = Table(
     "freed",
     metadata,
@@ -98,7 +98,7 @@ freed = Table(
     Index("freed_by_ping", "pinged_at"),
 )
 
-# One row: who this store is, and the last stamp it made for a manager (T1, L5).
+# One row: the store's id, and the last heartbeat of a manager (T1, L5).
 store = Table(
     "store",
     metadata,

@@ -1,4 +1,4 @@
-"""The registry as the manager's record store, straight on its database (records/api.py)."""
+"""The registry as the manager's record store, directly on its database (records/api.py)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PROBE_TIMEOUT = 5.0
 
 
 class SqlRecordStore:
-    """Records in SQLite or PostgreSQL.
+    """A record store in SQLite or PostgreSQL.
 
-    `database_url` is SQLAlchemy's; `slots` how many slots there are (1 up); `hostname` a pattern
-    with `%(slot_number)d`; `public_url` where nodes reach the HTTP face, without a path (it may
-    be set later, once a port is known); `ca_file` what that face's certificate is checked
-    against, the system's authorities where it is None; `timeout` in seconds bounds every call.
-    `resource` is the same data as the HTTP face serves it. Raises StartError.
+    `database_url` is SQLAlchemy's; `slots` is the number of slots (numbered from 1); `hostname` is
+    a pattern with `%(slot_number)d`. `public_url` is the URL of the HTTP server for nodes, without
+    a path; it may be set later, once the port is known. `ca_file` (PEM) is used to check that
+    server's certificate, or the system's authorities where it is None. `timeout` in seconds limits
+    every call. `resource` offers the same data to the HTTP server. Raises StartError.
     """
 
     provider = "registry"
@@ -74,21 +74,21 @@ class SqlRecordStore:
             connection.execute(sa.insert(store).values(row | {"heartbeats": 0}))
 
     def store_id(self) -> str:
-        """Random, made with the database, and the same for as long as it lives (L5).
+        """The store's random id, made with the database and never changed (L5).
 
-        Read anew each time: a database may be swapped under a running program.
+        Read at each call, since the database may be replaced while the program runs.
         """
         with self._db.reading() as connection:
             found = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
         if found is None:
-            raise StoreError("the database no longer says which registry it is")
+            raise StoreError("the database no longer has its registry's id")
         return str(found)
 
     def slots(self) -> int | None:
         return self._naming.slots
 
     def store_time(self, *, writes: bool = True) -> StoreTime:
-        """The stamp of a heartbeat written now, or without `writes` the database's clock (T1)."""
+        """The time stamp of a new heartbeat or, without `writes`, the database's clock (T1)."""
         before = self._clock.boottime()
         with self._db.writing() if writes else self._db.reading() as connection:
             at = self._db.now_ns(connection)
@@ -100,7 +100,7 @@ class SqlRecordStore:
         return StoreTime(wire.epoch(at), (before + after) / 2, (after - before) / 2, beats)
 
     def list_records(self) -> Listed[Record]:
-        """Every row, by uuid, as one state of the database showed it (L2)."""
+        """Every row, ordered by uuid, from one state of the database (L2)."""
         with self._db.reading() as connection:
             return wire.collect(rows.record_of, self._all_rows(connection))
 
@@ -144,7 +144,7 @@ class SqlRecordStore:
                 info[wire.PING_SECRET] = rows.new_secret()
                 info = wire.without_word(info)
             if claim.node_id is not None:
-                # Whatever an earlier ping said of itself.
+                # This replaces an id that an earlier ping named.
                 info[wire.INSTANCE_ID] = claim.node_id
             values = {
                 "properties": wire.claimed(properties, claim),
@@ -156,7 +156,7 @@ class SqlRecordStore:
             return rows.record_of(row)
 
     def clean(self, record: Record, reason: str) -> Record:
-        """Free the record by compare-and-set (C12). Without a secret it answers no ping."""
+        """Free the record by compare-and-set (C12). Without a secret it takes no pings."""
         with self._db.writing() as connection:
             row = rows.get_at(connection, record)
             freed.remember(connection, row, self._db.now_ns(connection))
@@ -178,9 +178,9 @@ class SqlRecordStore:
             return rows.record_of(row)
 
     def restore(self, record: Record, before: Record) -> Record:
-        """Give the record back as it was, by compare-and-set; its slot must still be free (U8).
+        """Restore the record by compare-and-set; its slot must still be free (U8).
 
-        An address that another record bears by now stays that record's.
+        It does not get its address back where another record has it now.
         """
         _refuse_unfit_to_restore(record, before)
         assert before.ping_secret is not None
@@ -204,13 +204,13 @@ class SqlRecordStore:
             rows.delete(connection, record.uuid)
 
     def drain(self, record: Record, *, on: bool) -> Record:
-        """By compare-and-set on the incarnation and on the order that stands (D12)."""
+        """Set or remove the order, by compare-and-set on incarnation and current order (D12)."""
         order = secrets.token_hex(8) if on else None
         with self._db.writing() as connection:
             row = rows.get(connection, record.uuid)
             held = rows.record_of(row)
             if held.incarnation != record.incarnation or held.drain != record.drain:
-                raise Conflict(f"record {record.uuid} is another's, or was told otherwise")
+                raise Conflict(f"record {record.uuid} has another claim or another order")
             row = rows.tell_drain(connection, row, order)
             return rows.record_of(row)
 
@@ -238,10 +238,10 @@ class SqlRecordStore:
         return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
 
     def probe(self) -> bool:
-        """Ping a record that can't be, through the address the nodes use (D8).
+        """Ping an impossible uuid through the address that nodes use (D8).
 
-        True only for an answer of this API: a proxy's own 404, a 503 of a registry that can't
-        reach its database, a refused certificate are none.
+        True only for this API's own answer: not for a proxy's 404, for a 503 of a registry that
+        can't reach its database, or for an untrusted certificate.
         """
         nobody = f"{self._naming.uuid_prefix}-7ekkf-{'0' * 15}"
         try:
@@ -271,7 +271,7 @@ def _refuse_unfit_to_restore(record: Record, before: Record) -> None:
     if before.uuid != record.uuid:
         raise StoreRefused(f"record {record.uuid} can't become {before.uuid}")
     if before.ping_secret is None or before.problems:
-        raise StoreRefused(f"what is known of record {record.uuid} before is not whole")
+        raise StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
 
 
 def _naming(slots: int, hostname: str, domain: str, uuid_prefix: str) -> rows.Naming:

@@ -1,4 +1,4 @@
-"""A row as the `nodes` resource shows it to an administrator, derived fields and all."""
+"""A row as the `nodes` resource shows it to an administrator, with derived fields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIELDS = (
 
 
 def view(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
-    """Every field of FIELDS. A value nobody can read is shown as it is, never left out."""
+    """Every field of FIELDS. A malformed value is shown unchanged, never left out."""
     uuid = row["uuid"]
     administrator = f"{str(uuid)[:5]}-tpzed-000000000000000"
     return {
@@ -77,7 +77,7 @@ def status(row: Mapping[str, Any], now_ns: int) -> str:
 
 
 def crunch_worker_state(row: Mapping[str, Any]) -> str:
-    """busy, idle or down, by the slot and info.slurm_state alone."""
+    """busy, idle or down, only by the slot and info.slurm_state."""
     info = row["info"]
     if row["slot_number"] is None or not isinstance(info, dict):
         return "down"

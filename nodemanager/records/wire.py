@@ -1,7 +1,7 @@
-"""The JSON shape of the `nodes` resource: the one place that knows it.
+"""The JSON format of the `nodes` resource.
 
-Read by the Arvados adapter over HTTP and, row by row, by the SQL store, so that a record means the
-same whichever way it came. What is ours lives in `properties` (pings rewrite only `total_*` there)
+Both the Arvados adapter (over HTTP) and the SQL store (row by row) read records with it, so that a
+record means the same in both. Our own data is in `properties`, where pings change only `total_*`,
 and in `info`.
 """
 
@@ -19,22 +19,22 @@ from nodemanager.errors import StoreRefused
 POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"
 CLOUD_NODE = "cloud_node"
-"""Size and price of the record's node, where Arvados Node Manager put them."""
+"""The property for the size and price of the record's node, as in Arvados Node Manager."""
 HOLD = "nodemanager_hold"
 PING_SECRET = "ping_secret"  # noqa: S105 - a key's name
 FENCED_SECRET = "fenced_ping_secret"  # noqa: S105 - a key's name
-"""Under this key of info stands, behind a fence, the secret that the node knows."""
+"""The key of info that holds the node's own secret while there is a fence."""
 INSTANCE_ID = "ec2_instance_id"
 WORKER_STATE = "worker_state"
 LAST_ACTION = "last_action"
 DRAIN_HOOK = "drain_hook"
 DRAIN_ORDER = "drain_order"
-"""Under this key of info stands the order that the node says it has carried out (D12)."""
+"""The key of info for the drain order that the node reports as carried out (D12)."""
 DRAINED = "drained"
 WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
-"""What a node says of its own doing with each ping."""
+"""The keys of info for a node's own state, which each ping reports."""
 FAIL = "fail"
-"""A node that says so of itself."""
+"""The state that a node reports when it has failed."""
 
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
@@ -50,11 +50,11 @@ _MARKS = "*~#%$@+-^!"
 
 
 class Unreadable(ValueError):
-    """An item that can't even be identified, so that anything may be missing (L2)."""
+    """An item without a readable uuid, so that the listing is incomplete (L2)."""
 
 
 def epoch(nanoseconds: int) -> float:
-    """Epoch seconds of whole nanoseconds: the nearest float, as dividing by 1e9 is not."""
+    """Epoch seconds of whole nanoseconds: the nearest float, which dividing by 1e9 may miss."""
     return nanoseconds / 1_000_000_000
 
 
@@ -70,12 +70,12 @@ def _second(seconds: int) -> str:
 
 
 def stamp(seconds: float) -> str:
-    """The same of epoch seconds, to the microsecond, which is all that a float holds."""
+    """The time stamp of epoch seconds, to the microsecond, which is a float's precision."""
     return stamp_ns(round(seconds * 1e6) * 1000)
 
 
 def parse_stamp_ns(text: object) -> int:
-    """Whole nanoseconds since the epoch; ValueError for anything that is no UTC stamp."""
+    """Whole nanoseconds since the epoch; raises ValueError for anything but a UTC time stamp."""
     match = _STAMP.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError("is not a time like 2020-01-31T23:59:59.000000000Z")
@@ -84,20 +84,21 @@ def parse_stamp_ns(text: object) -> int:
 
 @lru_cache(maxsize=1024)
 def _whole_s(text: str) -> int:
-    """Whole seconds since the epoch of `YYYY-MM-DDTHH:MM:SS`; ValueError where no day has it."""
+    """Whole epoch seconds of `YYYY-MM-DDTHH:MM:SS`; raises ValueError for an impossible time."""
     moment = datetime.datetime.fromisoformat(f"{text}+00:00")
     return (moment - _EPOCH) // datetime.timedelta(seconds=1)
 
 
 def parse_stamp(text: object) -> float:
-    """Epoch seconds; ValueError for anything that is no UTC stamp."""
+    """Epoch seconds; raises ValueError for anything but a UTC time stamp."""
     return epoch(parse_stamp_ns(text))
 
 
 def worker_state(raw: str) -> WorkerState:
-    """What a node's own word means (T6).
+    """The meaning of the state that a node reports (T6).
 
-    Slurm's marks count: `idle*` does not respond, which is not life; `idle~` is powered down.
+    Slurm's suffixes count: `idle*` does not respond, so it is no sign of life; `idle~` is powered
+    down.
     """
     text = raw.strip().lower()
     base = text.rstrip(_MARKS)
@@ -112,12 +113,12 @@ def worker_state(raw: str) -> WorkerState:
 
 
 def without_word(info: Mapping[str, Any]) -> dict[str, Any]:
-    """`info` less what a node said of its own doing: another life begins."""
+    """`info` without the states that a node reported, for the record's next life."""
     return {key: value for key, value in info.items() if key not in WORDS}
 
 
 def claim_json(claim: Claim) -> dict[str, Any]:
-    """`properties.nodemanager_claim`; `at` stays epoch seconds, so that it comes back exactly."""
+    """The JSON of `properties.nodemanager_claim`; `at` is epoch seconds, so that it is exact."""
     said = {
         "pool": claim.pool,
         "manager": claim.manager,
@@ -136,7 +137,7 @@ def claim_json(claim: Claim) -> dict[str, Any]:
 
 
 def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """A record's properties with that claim among them."""
+    """A record's properties with that claim."""
     with_claim = {**properties, POOL: claim.pool, CLAIM: claim_json(claim)}
     if claim.size is not None:
         with_claim[CLOUD_NODE] = {"size": claim.size, "price": claim.price}
@@ -144,17 +145,17 @@ def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
 
 
 def refuse_unfit(held: Record, claim: Claim, *, renewed: bool) -> None:
-    """Raises StoreRefused where the record can't take the claim (T3, U3)."""
+    """Raise StoreRefused where the record can't take the claim (T3, U3)."""
     if held.problems:
         raise StoreRefused(f"record {held.uuid} can't be read: {held.problems[0]}")
     if held.pool not in (None, claim.pool):
-        raise StoreRefused(f"record {held.uuid} is of pool {held.pool} (T3)")
+        raise StoreRefused(f"record {held.uuid} belongs to pool {held.pool} (T3)")
     if held.holds_anything and not renewed:
         raise StoreRefused(f"record {held.uuid} still holds something: clean it first (U3)")
 
 
 def checked_claim(value: object) -> dict[str, Any]:
-    """A claim's JSON as it is, or ValueError that names what is wrong with it."""
+    """A claim's JSON, checked; raises ValueError with what is wrong."""
     if not isinstance(value, dict):
         raise ValueError("is not an object")
     for key in ("pool", "manager", "node_name", "incarnation"):
@@ -172,7 +173,7 @@ def checked_claim(value: object) -> dict[str, Any]:
 
 
 def _check_newer_keys(claim: Mapping[str, Any]) -> None:
-    """Raises ValueError for a key that a claim need not have, and has wrong."""
+    """Raise ValueError for an optional key with a wrong value."""
     for key in ("size", "node_id"):
         if not isinstance(claim.get(key), str | None):
             raise ValueError(f"has no text under {key}")
@@ -184,7 +185,7 @@ def _check_newer_keys(claim: Mapping[str, Any]) -> None:
 
 
 def parse_claim(value: object) -> Claim:
-    """The claim, or ValueError that names what is wrong with it."""
+    """The claim; raises ValueError with what is wrong."""
     said = checked_claim(value)
     window = said.get("window")
     return Claim(
@@ -202,16 +203,16 @@ def parse_claim(value: object) -> Claim:
 
 
 def _is_window(value: object) -> bool:
-    """Seconds that a claim may stand: 0 would free it at once, and a year would be for ever."""
+    """Whether `value` is a plausible claim window in seconds: above 0 and not too long."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 < cast("float", value) <= _LONGEST_WINDOW_S
 
 
 def parse(item: object) -> Record:
-    """The record that one JSON item of the API describes.
+    """The record of one JSON item of the API.
 
-    A part that can't be read becomes a line in `Record.problems`. Raises Unreadable when not even
-    the uuid is there. The version is the item's etag, or its modified_at where it has none.
+    An unreadable field becomes a line in `Record.problems`. Raises Unreadable without a readable
+    uuid. The version is the item's etag, or its modified_at where it has none.
     """
     if not isinstance(item, Mapping):
         raise Unreadable("an item is not an object")
@@ -221,9 +222,9 @@ def parse(item: object) -> Record:
 
 
 def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:
-    """Read each item of a listing with `parse_one`, and gather what could not be read.
+    """Read each item of a listing with `parse_one` and collect the problems.
 
-    An item without a readable uuid, and a repeated uuid, make it incomplete (L2).
+    An item without a readable uuid, or with a repeated one, makes the listing incomplete (L2).
     """
     records: dict[str, Record] = {}
     problems: list[str] = []
@@ -245,7 +246,7 @@ def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[
 
 
 def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float]) -> Record:
-    """The record that `fields`, under the API's names, make; `when` reads one of its times."""
+    """The record of `fields`, which have the API's names; `when` reads one of their times."""
     uuid = fields.get("uuid")
     if not isinstance(uuid, str) or not UUID.fullmatch(uuid):
         raise Unreadable("its uuid can't be read")
@@ -294,21 +295,21 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
 
 
 def _said_state(said: str | None, drained: str | None) -> WorkerState | None:
-    # Drained by our order it is idle, and takes no work; by somebody else's, who knows.
+    # Drained by our order, it is idle and takes no work; by another's order, we don't know.
     if drained:
         return WorkerState.IDLE
     return worker_state(said) if said else None
 
 
 def _derived(raw: object) -> WorkerState:
-    """The API's own word: its `down` only means that nobody told it anything (T6)."""
+    """The state that the API derives; its `down` only means that it has no information (T6)."""
     if raw in (WorkerState.BUSY, WorkerState.IDLE):
         return WorkerState(str(raw))
     return WorkerState.UNKNOWN
 
 
 class _Fields:
-    """Reads one item's fields and notes what is wrong with each."""
+    """Reads one item's fields and collects their problems."""
 
     def __init__(self, fields: Mapping[str, Any], when: Callable[[Any], float]) -> None:
         self._fields = fields

@@ -1,6 +1,7 @@
-"""The registry's HTTP face: the `nodes` resource as the Arvados server (2.0 era) spoke it.
+"""The registry's HTTP application: the `nodes` resource in the format of Arvados server 2.0.
 
-One token, the administrator's. A request's path may be logged, its query never: it bears secrets.
+There is only one token, the administrator's. A request's path may be logged, but never its query,
+which contains secrets.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ _RETRY_AFTER_S = "5"
 
 NAME = "registry"
 THREADS = 3
-"""For what is no ping."""
+"""The number of threads for requests other than pings."""
 
 
 def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = None) -> AsgiApp:
-    """The ASGI application over `store`; `token` is the one that may do everything.
+    """The ASGI application over `store`; `token` allows everything.
 
     `refusals` counts wrong tokens and secrets. Raises StartError for a token that is empty or
-    can't travel in a header.
+    can't be sent in a header.
     """
     if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
         raise StartError("[Registry] token must be printable ASCII without spaces")
@@ -74,7 +75,7 @@ def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = Non
 
 
 class _MethodOverride:
-    """A list too long for a URL comes as a POST that says it is a GET."""
+    """Applies X-HTTP-Method-Override: a list query too long for a URL comes as a POST."""
 
     async def process_request(self, req: Request, resp: Response) -> None:
         said = req.get_header("X-HTTP-Method-Override") or ""
@@ -83,7 +84,7 @@ class _MethodOverride:
 
 
 class _Token:
-    """Lets nobody without the token near the records; pings bring their own secret."""
+    """Refuses requests without the token, but for discovery and for pings, which have a secret."""
 
     def __init__(self, token: str, refusals: Refusals) -> None:
         self._token = token.encode()
@@ -104,7 +105,7 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The records. Their database is not to be waited for on the event loop."""
+    """The records, and the workers that wait for their database instead of the event loop."""
 
     blocking: NodesResource
     workers: Workers
@@ -182,7 +183,7 @@ class _Ping:
         _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
 
     async def answer(self, ping: Ping) -> bytes:
-        """The body of its answer. Raises what NodesResource.ping does."""
+        """The body of the answer to a ping. Raises what NodesResource.ping does."""
         try:
             done = await self._writer.ping(ping)
         except WrongSecret:
@@ -207,7 +208,7 @@ def _json(body: Any) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError:
-        # A whole number beyond 64 bits, or half a surrogate pair, that somebody wrote.
+        # A client may have written a number beyond 64 bits or half a surrogate pair.
         return json.dumps(body).encode()
 
 
@@ -221,7 +222,7 @@ def _answer(resp: Response, body: Any) -> None:
 
 
 def _fail(resp: Response, status: int, message: str) -> str:
-    """The contract's error body; gives its token, for the log."""
+    """Answer with the API's error body; gives its error token, for the log."""
     token = f"{int(time.time())}+{secrets.token_hex(4)}"
     resp.status = falcon.code_to_http_status(status)
     _answer(resp, {"errors": [message], "error_token": token})

@@ -1,4 +1,4 @@
-"""The discovery document: what a client is told of the API. Parameters it lacks don't exist."""
+"""The discovery document, by which a client knows the API's methods and parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OBJECTS = frozenset({"properties", "info"})
 def document(root_url: str, store_id: str) -> dict[str, Any]:
     """The document for a client that reached the server as `root_url`.
 
-    `nodemanagerStoreId` is ours: what tells this store from any other.
+    `nodemanagerStoreId`, the store's unique id, is our addition.
     """
     return {
         "kind": "discovery#restDescription",

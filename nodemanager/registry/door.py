@@ -1,7 +1,7 @@
-"""The way of most requests, past the framework: a ping that comes whole and is answered.
+"""A fast path around the framework for most requests: successful pings that arrive complete.
 
-falcon takes as long to look at a request as all the rest does that the event loop has to do for a
-ping. Whatever is no such ping, and whatever is refused, goes through falcon as ever.
+falcon takes as much time for a request as all the rest of the event loop's work for a ping. All
+other requests, and refused pings, go through falcon as usual.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nodemanager.registry import params
 
 JSON = "application/json; charset=utf-8"
 FAILED = "nodemanager.failed"
-"""In a request's scope: why its ping failed, for falcon to answer."""
+"""The key in a request's scope for the error of its ping, which falcon must answer."""
 _PATH = re.compile(rf"/arvados/v1/nodes/({wire.UUID.pattern})/ping")
 
 
 class PingDoor:
-    """The application `app`, where `answer` gives the answer to a ping at once."""
+    """The application `app` with a fast path: `answer` gives the answers to pings."""
 
     def __init__(self, app: AsgiApp, answer: Callable[[Ping], Awaitable[bytes]]) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class PingDoor:
 def _told(
     scope: Scope, headers: Mapping[bytes, bytes], first: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The parameters of a request that is here as a whole, else None."""
+    """The parameters of a complete request; None for an incomplete one."""
     body = first.get("body", b"")
     whole = first["type"] == "http.request" and not first.get("more_body", False)
     if not whole or len(body) > params.MAX_BODY:
@@ -63,7 +63,7 @@ def _told(
 
 
 def _again(first: Mapping[str, Any], receive: Receive) -> Receive:
-    """What `receive` gives, the message that was taken from it included."""
+    """A `receive` that gives the message `first` again before the others."""
     came = [first]
 
     async def receiving() -> Mapping[str, Any]:

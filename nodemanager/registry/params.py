@@ -1,4 +1,4 @@
-"""What a request asks, whichever way it was sent: query string, form or JSON body."""
+"""The parameters of a request, from query string, form or JSON body."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MAX_FIELDS = 2000
 
 
 async def read(req: falcon.asgi.Request) -> dict[str, Any]:
-    """The query's parameters and the body's, which win. Raises falcon.HTTPError, a 4xx."""
+    """The parameters of query and body; the body's win. Raises falcon.HTTPError, a 4xx."""
     return merged(req.query_string, req.content_type or "", await _body(req))
 
 
 def merged(query: str, content_type: str, body: bytes) -> dict[str, Any]:
-    """The same of a request's parts."""
+    """The parameters of a request's parts; see `read`."""
     params = _form(query) if query else {}
     if not body.strip():
         return params
@@ -36,9 +36,9 @@ def merged(query: str, content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def attributes(params: Mapping[str, Any], options: frozenset[str]) -> dict[str, Any]:
-    """The record's attributes, from a bare body or from one under `node`.
+    """The record's attributes, from under `node` or directly from the body.
 
-    In a bare body `options` are the request's own parameters, not the record's.
+    In the latter case `options` are the names of the request's own parameters.
     """
     if "node" not in params:
         return {name: value for name, value in params.items() if name not in options}
@@ -51,7 +51,7 @@ def attributes(params: Mapping[str, Any], options: frozenset[str]) -> dict[str, 
 
 
 def json_param(params: Mapping[str, Any], name: str) -> Any:
-    """A parameter that is JSON, as text in a query or form, and decoded in a JSON body."""
+    """A JSON parameter: a text in a query or form, an already decoded value in a JSON body."""
     value = params.get(name)
     if not isinstance(value, str):
         return value
@@ -59,13 +59,14 @@ def json_param(params: Mapping[str, Any], name: str) -> Any:
 
 
 def order_param(params: Mapping[str, Any]) -> Any:
-    """`order` may also be plain text: `modified_at desc, uuid`."""
+    """The parameter `order`, which may be JSON or plain text: `modified_at desc, uuid`."""
     value = params.get("order")
     plain = isinstance(value, str) and not value.lstrip().startswith(("[", '"'))
     return value if plain else json_param(params, "order")
 
 
 def flag(params: Mapping[str, Any], name: str) -> bool:
+    """A yes-no parameter, False where it is missing; raises a falcon 400 for another value."""
     value = params.get(name)
     if value in (None, "", False, 0, "false", "0", "no"):
         return False
@@ -75,11 +76,11 @@ def flag(params: Mapping[str, Any], name: str) -> bool:
 
 
 def decode(text: str) -> Any:
-    """JSON, strictly: no NaN, no Infinity."""
+    """The value of a strict JSON text, without NaN and Infinity; raises a falcon 400."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise falcon.HTTPBadRequest(description="that is not JSON") from error
+        raise falcon.HTTPBadRequest(description="a value is not JSON") from error
 
 
 def _refuse(constant: str) -> Any:
@@ -88,22 +89,22 @@ def _refuse(constant: str) -> Any:
 
 def _form(text: str) -> dict[str, Any]:
     if "%" not in text and text.count("&") < _MAX_FIELDS:
-        # In C. What is percent-encoded it takes for UTF-8 whether it is or not.
+        # A fast parser in C, but it takes percent-encoded bytes for UTF-8 without a check.
         found = falcon.uri.parse_query_string(text, keep_blank=True)
         return {name: said if isinstance(said, str) else said[-1] for name, said in found.items()}
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError as error:
-        raise falcon.HTTPBadRequest(description="that is not form-encoded UTF-8") from error
+        raise falcon.HTTPBadRequest(description="the form is not form-encoded UTF-8") from error
     return dict(pairs)
 
 
 async def _body(req: falcon.asgi.Request) -> bytes:
     if (req.content_length or 0) > MAX_BODY:
-        raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
+        raise falcon.HTTPContentTooLarge(description=f"a body may have at most {MAX_BODY} bytes")
     body: bytes = await req.stream.read(MAX_BODY + 1)
     if len(body) > MAX_BODY:
-        raise falcon.HTTPContentTooLarge(description=f"a body may have {MAX_BODY} bytes")
+        raise falcon.HTTPContentTooLarge(description=f"a body may have at most {MAX_BODY} bytes")
     return body
 
 

@@ -1,6 +1,6 @@
-"""Pings that arrive together are written together.
+"""The batching of pings: those that arrive together are committed together.
 
-A commit waits for the disk, and costs the same for one ping as for a hundred.
+A commit waits for the disk and costs the same for one ping as for a hundred.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from nodemanager.workers import Workers
 
 MOST = 256
 GATHERS_S = 0.002
-"""After a commit the clients that it answered ask again: so long the next one waits for as many."""
+"""Seconds that a commit waits for as many pings as the last one answered, since those clients may
+send their next pings now."""
 
 Outcome = Pinged | Exception | None
 
 
 class PingWriter:
-    """One thread that commits the pings of a moment in one transaction; `workers` do the others.
+    """Commits waiting pings together in one thread; `workers` handle those that must be alone.
 
-    Used by one event loop.
+    For use by one event loop.
     """
 
     def __init__(self, nodes: NodesResource, workers: Workers) -> None:
@@ -35,7 +36,7 @@ class PingWriter:
         self._count = 0
 
     async def ping(self, ping: Ping) -> Pinged:
-        """What it did, once that is on the disk. Raises what NodesResource.ping does."""
+        """The result of a ping, once it is on the disk. Raises what NodesResource.ping does."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((ping, future))
         if self._writing is None:
@@ -51,12 +52,13 @@ class PingWriter:
             try:
                 raise outcome
             finally:
-                # The error knows this frame, which knows the error: only a collection frees those.
+                # The error and this frame refer to each other, a cycle that only the garbage
+                # collector would free.
                 del outcome, future
         return outcome
 
     async def _write(self) -> None:
-        """Write until nobody waits; what arrives meanwhile is the next batch."""
+        """Write batches until no ping waits; pings that arrive meanwhile form the next batch."""
         answered = 1
         try:
             while self._waiting:
@@ -68,7 +70,7 @@ class PingWriter:
                     outcomes = await self._thread.run(self._nodes.ping_all, pings)
                 except Exception as error:
                     outcomes = [error] * len(batch)
-                # Who is answered now may ask again, and those that came meanwhile wait.
+                # The next batch may have the clients answered now and those that wait already.
                 answered = len(batch) + len(self._waiting)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     if not future.done():
@@ -77,7 +79,7 @@ class PingWriter:
             self._writing = None
 
     async def _gather(self, count: int) -> None:
-        """Wait for so many, but not long."""
+        """Wait for `count` pings, for GATHERS_S at most."""
         if len(self._waiting) >= count:
             return
         loop = asyncio.get_running_loop()
@@ -94,7 +96,7 @@ class PingWriter:
             self._enough.set_result(None)
 
     def _batch(self) -> list[tuple[Ping, asyncio.Future[Outcome]]]:
-        """The next to write, one of each record: a second one is judged on what the first wrote."""
+        """The next batch, with one ping per record: a second one depends on the first's write."""
         taken: dict[str, tuple[Ping, asyncio.Future[Outcome]]] = {}
         later = []
         while self._waiting and len(taken) < MOST:

@@ -1,4 +1,4 @@
-"""The registry's HTTP face on a port of its own."""
+"""The registry's HTTP server, on a port of its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def registry_server(
     tls_key: str | None = None,
     refusals: Refusals | None = None,
 ) -> HttpServer:
-    """The server of `build_app`'s application, not yet started; port 0 takes a free one.
+    """A server for `build_app`'s application, not yet started; port 0 takes a free one.
 
-    With `tls_cert` and `tls_key` (PEM files) it speaks TLS, and only that. `refusals` counts what
-    it refuses, the application's own refusals beside it. Raises StartError.
+    With `tls_cert` and `tls_key` (PEM files) it speaks only TLS. `refusals` counts its refused
+    requests, together with the application's. Raises StartError.
     """
     if tls_cert is None and tls_key is not None:
         raise StartError(f"tls_key is {tls_key}, but tls_cert is not set: give both or neither")

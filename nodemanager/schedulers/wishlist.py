@@ -1,4 +1,4 @@
-"""The wishlist: what `[Daemon] wishlist_command` says the waiting jobs need."""
+"""The wishlist: the waiting jobs' needs, as printed by `[Daemon] wishlist_command`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nodemanager.errors import RemoteError
 MAX_OUTPUT = 16 * 1024 * 1024
 MAX_COUNT = 1_000_000
 MAX_NUMBER = 10**12
-"""More MB, or cores, than any machine has."""
+"""An upper limit for MB and cores, beyond any machine's."""
 MAX_ID = 256
 ENVIRONMENT = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
-"""What the command gets of our environment, and LC_* and SLURM_*: no credentials, no sockets."""
+"""The variables that the command inherits besides LC_* and SLURM_*: no credentials or sockets."""
 
 
 class WishlistError(RemoteError):
-    """The wishlist could not be had: a failed poll, never an empty queue."""
+    """The wishlist is unavailable: a failed poll, which never means an empty queue."""
 
 
 class WishlistCommand:
-    """Runs a command, as a list of words and with no shell, within `timeout` seconds."""
+    """Runs a command, given as a list of words, without a shell, for `timeout` seconds at most."""
 
     def __init__(self, command: tuple[str, ...], timeout: float) -> None:
         self._argv = list(command)
@@ -58,7 +58,7 @@ class WishlistCommand:
                     f"wishlist_command {program!r} took over {self._timeout:g} s"
                 ) from error
             finally:
-                # Whatever it started ends with it: its children may hold the pipes open.
+                # Kill its children, too, which may hold the pipes open.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode != 0:
@@ -77,7 +77,7 @@ def _environment() -> dict[str, str]:
 
 
 def _read(process: subprocess.Popen[bytes], ends_at: float) -> tuple[bytes, bytes]:
-    """All of stdout and stderr. Raises TimeoutError, or WishlistError for too much."""
+    """All of stdout and stderr. Raises TimeoutError, or WishlistError for too much output."""
     assert process.stdout is not None
     assert process.stderr is not None
     found: dict[int, bytearray] = {}
@@ -101,7 +101,7 @@ def _read(process: subprocess.Popen[bytes], ends_at: float) -> tuple[bytes, byte
 
 
 def parse(output: bytes) -> tuple[Job, ...]:
-    """The jobs of one JSON object a line; empty lines don't count."""
+    """The jobs of an output with one JSON object a line; ignores empty lines."""
     jobs = []
     for number, line in enumerate(output.splitlines(), start=1):
         if not line.strip():
@@ -111,7 +111,7 @@ def parse(output: bytes) -> tuple[Job, ...]:
         except (ValueError, TypeError) as error:
             raise WishlistError(f"wishlist_command, line {number}: {error}") from error
         except RecursionError:
-            # Its traceback has a thousand frames that say nothing.
+            # Not chained: its traceback has a thousand useless frames.
             raise WishlistError(f"wishlist_command, line {number}: is nested too deep") from None
     return tuple(jobs)
 
@@ -130,7 +130,7 @@ def _job(item: Any) -> Job:
         raise ValueError("has no 'id'")
     id = item["id"]
     if isinstance(id, bool) or not isinstance(id, int | str) or len(str(id)) > MAX_ID:
-        raise ValueError(f"id = {_shown(id)} is no text of at most {MAX_ID} characters")
+        raise ValueError(f"id = {_shown(id)} is not a text of at most {MAX_ID} characters")
     numbers = {}
     for key, default in _WHOLE.items():
         value = item.get(key, default)

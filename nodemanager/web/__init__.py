@@ -1,1 +1,1 @@
-"""Status, health and metrics of a running daemon, over HTTP."""
+"""The daemon's HTTP server for status, health, metrics and operators' commands."""

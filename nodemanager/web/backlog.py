@@ -1,12 +1,12 @@
-"""The backlog over HTTP: what an operator is asked to decide, and what became of it (S5).
+"""The backlog over HTTP: the items that wait for an operator's decision, and their outcomes (S5).
 
     GET  /api/backlog             what would be cleaned, and why
-    GET  /api/backlog/run         how far a plan has come; with ?items=yes what became of each item
+    GET  /api/backlog/run         the progress of a plan; with ?items=yes the outcome of each item
     POST /api/backlog/apply       {"by", "rate", "pool", "store", "account",
                                    "items": [{"deed", "id", "version", "record"?}, ...]}
     POST /api/backlog/stop        {"by"}
 
-All need the token. The answer to an apply is the run, 409 with the reason where it is refused.
+All need the token. The answer to an apply is the run, or 409 with the reason of the refusal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_ITEMS = 100_000
 
 
 class Shown(Protocol):
-    """What the newest decision leaves to an operator."""
+    """The newest decision, with what it leaves to an operator."""
 
     @property
     def seen(self) -> Picture | None: ...
@@ -46,7 +46,7 @@ class Shown(Protocol):
 
 
 class Backlog(Protocol):
-    """What the daemon is asked. A text in the place of an answer says why there is none."""
+    """The requests to the daemon. A text in place of an answer says why there is none."""
 
     def show(self) -> Shown | str: ...
 
@@ -79,7 +79,7 @@ class _Plan(_Resource):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
         if shown.seen is None:
             raise falcon.HTTPServiceUnavailable(
-                title="starting", description="no decision was taken yet; try again in a minute"
+                title="starting", description="there is no decision yet; try again in a minute"
             )
         _send(response, await self._workers.run(_plan_json, shown, shown.seen))
 
@@ -121,10 +121,10 @@ def _order(given: Any) -> Order:
     rate: Any = given.get("rate")
     is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
     if not is_number or not math.isfinite(rate) or not 0 < rate <= FASTEST:
-        raise _bad(f"rate is a number of items a minute, more than 0 and at most {FASTEST:g}")
+        raise _bad(f"rate must be a number of items per minute above 0, at most {FASTEST:g}")
     items = given.get("items")
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
-        raise _bad(f"items is a list of 1 to {MOST_ITEMS} items")
+        raise _bad(f"items must be a list of 1 to {MOST_ITEMS} items")
     return Order(
         by=_text(given, "by"),
         rate=float(rate),
@@ -137,20 +137,20 @@ def _order(given: Any) -> Order:
 
 def _item(given: Any) -> Item:
     if not isinstance(given, dict) or given.keys() - {"deed", "id", "version", "record"}:
-        raise _bad("an item has deed, id and version, and perhaps a record")
+        raise _bad("an item must have deed, id and version, and may have a record")
     deed = _text(given, "deed")
     if deed not in [one.value for one in Deed]:
-        raise _bad(f"no deed is called {deed!r}")
+        raise _bad(f"there is no deed {deed!r}")
     item = Item(Deed(deed), _text(given, "id"), _text(given, "version"), _text(given, "record"))
     if not item.id or not item.version:
-        raise _bad("an item has deed, id and version")
+        raise _bad("an item must have deed, id and version")
     return item
 
 
 def _text(given: Mapping[str, Any], key: str) -> str:
     value = given.get(key, "")
     if not isinstance(value, str) or len(value) > LONGEST:
-        raise _bad(f"{key} is a text of at most {LONGEST} characters")
+        raise _bad(f"{key} must be a text of at most {LONGEST} characters")
     return value
 
 
@@ -162,7 +162,7 @@ def _send_run(response: Response, run: Run | str | None, *, with_items: bool) ->
     if isinstance(run, str):
         raise falcon.HTTPServiceUnavailable(title="no answer", description=run)
     if run is None:
-        raise falcon.HTTPNotFound(title="no run", description="no plan was ever applied here")
+        raise falcon.HTTPNotFound(title="no run", description="no plan has been applied yet")
     _send(response, run_json(run, with_items=with_items))
 
 
@@ -172,7 +172,7 @@ def _send(response: Response, what: Mapping[str, object]) -> None:
 
 
 def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
-    """How far a run has come: its counts, and where asked for each item's end."""
+    """The progress of a run as JSON: its counts, and with `with_items` each item's outcome."""
     shown: dict[str, object] = {
         "id": run.id,
         "by": run.by,

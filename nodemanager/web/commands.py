@@ -1,4 +1,4 @@
-"""The operators' commands over HTTP: each a POST that needs the token.
+"""The operators' commands over HTTP; each is a POST that needs the token.
 
     POST /api/hold/ID            {"by": NAME, "reason": TEXT, "unlisted": true}
     POST /api/release/ID         {"by": NAME, "reason": TEXT}
@@ -10,10 +10,10 @@
     POST /api/resume             {"by": NAME, "reason": TEXT}
     POST /api/breaker/reset      {"by": NAME, "reason": TEXT}
 
-ID is a record's uuid, a cloud node's id, or a hostname that only one has. The answer is 200 once it
-is written to the journal, also where nothing was left to do; 202 for a clean that is not over yet;
-409 where a rule forbids it; 404 for an id that nobody knows; 503 when it can't be written. Each has
-`result` and `message`, a refusal `reason`, `rule` and `measures`, too.
+ID is a record's uuid, a cloud node's id, or a hostname that only one record has. The answer is 200
+once the command is in the journal, or where nothing was left to do; 202 for a clean that has not
+ended yet; 409 where a rule forbids it; 404 for an unknown id; 503 when it can't be written. Each
+answer has `result` and `message`; a refusal has `reason`, `rule` and `measures`, too.
 """
 
 from __future__ import annotations
@@ -46,28 +46,33 @@ _TITLES = {
 
 
 class Commands(Protocol):
-    """Where an operator's commands go."""
+    """The receiver of operators' commands."""
 
     def give(self, command: Command) -> Reply:
-        """Carry it out, and say what became of it."""
+        """Carry out a command; gives its outcome."""
         ...
 
 
 class Doorkeeper(Protocol):
+    """Checks whether a request has the token."""
+
     def lets_in(self, request: Request) -> None:
-        """Raise falcon's 401, 403 or 404 for whoever has no token."""
+        """Raise falcon's 401, 403 or 404 for a request without the token."""
         ...
 
 
 def user_of(request: Request) -> str | None:
-    """Who sent it, as the kernel says; None for what came over TCP."""
+    """The user who sent the request, according to the kernel; None for a request over TCP."""
     user: str | None = request.scope["state"].get("user")
     return user
 
 
 def told_by(request: Request, said: str) -> str:
-    """Who an order is from. Over TCP that is what the client says; over the Unix socket what the
-    kernel does, with what the client says before it where that differs (sudo)."""
+    """The name of the user who gave an order.
+
+    Over TCP it is the name that the client sends. Over the Unix socket it is the kernel's; where
+    the client's differs (sudo), it is `CLIENT'S as KERNEL'S`.
+    """
     user = user_of(request)
     if user is None:
         return said
@@ -75,9 +80,9 @@ def told_by(request: Request, said: str) -> str:
 
 
 def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
-    """Each waits for the daemon on one of `workers`, beside the event loop."""
+    """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
-        # Some clouds' ids are paths.
+        # Some clouds' ids contain slashes.
         app.add_route(f"/api/{verb.value}/{{id:path}}", _About(verb, commands, door, workers))
     for verb in (Verb.PAUSE, Verb.RESUME):
         app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door, workers))
@@ -114,7 +119,7 @@ class _Plain(_Resource):
 
 
 def as_json(reply: Reply) -> dict[str, Any]:
-    """The answer as it goes over the wire; an error has falcon's `title` and `description`."""
+    """The answer as JSON; an error also has falcon's `title` and `description`."""
     told: dict[str, Any] = {"done": reply.ok, "result": reply.result.value, "message": reply.text}
     if reply.result in _TITLES:
         told |= {"title": _TITLES[reply.result], "description": reply.text}
@@ -127,7 +132,7 @@ def as_json(reply: Reply) -> dict[str, Any]:
 
 
 def _jsonable(value: Any) -> Any:
-    """Infinite ages and tuples are no JSON."""
+    """The value in JSON's types; an infinite age becomes null."""
     if isinstance(value, dict):
         return {str(key): _jsonable(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -138,7 +143,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _command(verb: Verb, id: str | None, given: Any) -> Command:
-    """What a body says. Raises falcon's 400 for one that says something else."""
+    """The command of a request's body. Raises falcon's 400 for a malformed body."""
     if not isinstance(given, dict):
         raise _bad("send a JSON object")
     known = {"by", "reason"}
@@ -146,16 +151,16 @@ def _command(verb: Verb, id: str | None, given: Any) -> Command:
     known |= {"unlisted"} if verb is Verb.HOLD else set()
     for key in given:
         if key not in known:
-            raise _bad(f"unknown key {key!r}; there are {', '.join(sorted(known))}")
+            raise _bad(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
     for key in ("by", "reason"):
         _text(key, given.get(key, ""))
     forced, unlisted = given.get("force", []), given.get("unlisted", False)
     if not isinstance(forced, list) or len(forced) > MOST_FORCED:
-        raise _bad(f"force is a list of at most {MOST_FORCED} rules")
+        raise _bad(f"force must be a list of at most {MOST_FORCED} rules")
     for rule in forced:
         _text("force", rule)
     if not isinstance(unlisted, bool):
-        raise _bad("unlisted is true or false")
+        raise _bad("unlisted must be true or false")
     if id is not None:
         _text("the id", id)
     return Command(
@@ -170,7 +175,7 @@ def _command(verb: Verb, id: str | None, given: Any) -> Command:
 
 def _text(key: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) > LONGEST:
-        raise _bad(f"{key} is a text of at most {LONGEST} characters")
+        raise _bad(f"{key} must be a text of at most {LONGEST} characters")
 
 
 def _bad(what: str) -> falcon.HTTPBadRequest:

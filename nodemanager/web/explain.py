@@ -1,9 +1,9 @@
-"""Why one record or node is left alone, over HTTP.
+"""Explanations over HTTP: why a record or node is left alone.
 
     GET /api/explain/ID?since=EPOCH    with the token
 
-ID is a record's uuid, a cloud node's id or name, a hostname or a slot number. 404 with what there
-is near when nothing, or more than one thing, goes by it.
+ID is a record's uuid, a cloud node's id or name, a hostname or a slot number. The answer is 404
+with similar ids when ID names nothing or more than one thing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SOURCE = "daemon"
 
 
 class Explanations:
-    """Keeps the newest decision for the web's threads; its history is read from `journal`."""
+    """Keeps the newest decision for the web's threads; reads histories from `journal`."""
 
     def __init__(self, journal: Path | None) -> None:
         self._journal = journal
         self.picture: Picture | None = None
-        """The newest decision; None before the first. Readers need no lock: it never changes."""
+        """The newest decision, None before the first. It is immutable, so readers need no lock."""
 
     def told(self, id: str, since: float | None) -> Json | None:
-        """The explanation, None before the first decision. Raises UnknownIdError."""
+        """The explanation of `id`, None before the first decision. Raises UnknownIdError."""
         picture = self.picture
         if picture is None:
             return None
@@ -40,7 +40,7 @@ class Explanations:
 
 
 def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-    # A cloud's own ids may have slashes in them.
+    # Some clouds' ids contain slashes.
     app.add_route("/api/explain/{id:path}", _Explain(explanations, door, workers))
 
 
@@ -59,6 +59,6 @@ class _Explain:
             raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
         if shown is None:
             raise falcon.HTTPServiceUnavailable(
-                title="starting", description="nothing was decided yet; try again", retry_after=1
+                title="starting", description="there is no decision yet; try again", retry_after=1
             )
         response.media = shown

@@ -1,8 +1,8 @@
-"""The lists of nodes and slots, over HTTP, all with the token.
+"""The lists of nodes and slots over HTTP; all need the token.
 
 GET /api/nodes       every node of the newest decision
-GET /api/nodes/ID    the one that ID names; 404 with what there is near where none does
-GET /api/slots       every slot that is held
+GET /api/nodes/ID    the node that ID names; else 404 with similar ids
+GET /api/slots       every held slot
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ from nodemanager.workers import Workers
 
 def add_inventory(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
     app.add_route("/api/nodes", _Nodes(explanations, door, workers))
-    # A cloud's own ids may have slashes in them.
+    # Some clouds' ids contain slashes.
     app.add_route("/api/nodes/{id:path}", _Node(explanations, door, workers))
     app.add_route("/api/slots", _Slots(explanations, door, workers))
 
 
 def nodes(picture: Picture) -> Json:
+    """The answer of GET /api/nodes."""
     taken = inventory.take(picture.made, picture.snapshot, picture.settings)
     return {**_head(taken), "nodes": [_row(one) for one in taken.nodes]}
 
 
 def slots(picture: Picture) -> Json:
+    """The answer of GET /api/slots."""
     taken = inventory.take(picture.made, picture.snapshot, picture.settings)
     rows = [_row(one) for one in taken.slots]
     return {**_head(taken), "total": taken.total, "slots": rows}
 
 
 def node(picture: Picture, given: str) -> Json:
-    """Raises UnknownIdError, also for what has no node that is listed."""
+    """The node that `given` names. Raises UnknownIdError, also for a record without a node."""
     row = inventory.node_row(picture.made, picture.snapshot, picture.settings, given)
     if row is None:
-        raise UnknownIdError(f"{given} has no node that is listed")
+        raise UnknownIdError(f"{given} has no listed node")
     return _row(row)
 
 
@@ -63,12 +65,12 @@ class _Pictured:
         self.workers = workers
 
     def picture(self, request: Request) -> Picture:
-        """The newest decision, for whoever has the token."""
+        """The newest decision; raises falcon errors without the token or before the first."""
         self._door.lets_in(request)
         picture = self._explanations.picture
         if picture is None:
             raise falcon.HTTPServiceUnavailable(
-                title="starting", description="nothing was decided yet; try again", retry_after=1
+                title="starting", description="there is no decision yet; try again", retry_after=1
             )
         return picture
 

@@ -1,8 +1,8 @@
 """Counters and gauges for Prometheus, in a registry of their own.
 
-Two tables say where each comes from: COUNTERS from the events that the log tells, GAUGES from the
-status after each decision. Labels come from closed lists (sources, reasons, states, configured
-sizes): no id of a node or record is ever a label, so that the series stay few and tell no names.
+Two tables define them: COUNTERS count logged events, GAUGES show the status after each decision.
+Labels come from closed lists (sources, reasons, states, configured sizes). No id of a node or
+record is ever a label, so that there are few series and they disclose no names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 
 
 class Counted(NamedTuple):
-    """One more for each `event` told `when` this holds; `label` is the field `of` that name."""
+    """A counter of the logged `event`s for which `when` holds.
+
+    Its label's value is the field named `label`, or what `of` gives.
+    """
 
     event: Event
     name: str
@@ -45,14 +48,14 @@ COUNTERS = (
     Counted(
         Event.CYCLE_ABORTED,
         "cycles_aborted",
-        "Snapshots no decision could be made from.",
+        "Snapshots that allowed no decision.",
         "reason",
     ),
     Counted(Event.RECORD_CLEANED, "cleans", "Records freed.", "reason"),
     Counted(
         Event.RECORD_CLEAN_SKIPPED,
         "cleans_skipped",
-        "Cleans left undone at the last look.",
+        "Cleans skipped by the pre-write check.",
         "reason",
     ),
     Counted(
@@ -63,7 +66,7 @@ COUNTERS = (
     ),
     Counted(Event.RECORD_PRUNED, "prunes", "Surplus records deleted."),
     Counted(Event.RECORD_FALSE_CLEAN, "false_cleans", "Freed records whose node lived."),
-    Counted(Event.RECORD_RESTORED, "restores", "Freed records given back to their node."),
+    Counted(Event.RECORD_RESTORED, "restores", "Freed records restored for their node."),
     Counted(Event.NODE_CREATED, "boots", "Nodes created.", "size"),
     Counted(
         Event.NODE_GONE,
@@ -83,7 +86,7 @@ COUNTERS = (
     Counted(
         Event.NODE_SHUTDOWN_SKIPPED,
         "shutdowns_skipped",
-        "Shutdowns left undone at the last look.",
+        "Shutdowns skipped by the last check.",
         "reason",
     ),
     Counted(
@@ -97,27 +100,27 @@ COUNTERS = (
     Counted(
         Event.BREAKER_OPENED,
         "breaker_opened",
-        "Times it opened.",
+        "Times the breaker opened.",
         "reason",
         of=lambda fields: fields["cause"],
     ),
     Counted(
         Event.LEFTOVER_RELEASED,
         "leftovers_released",
-        "Things of gone nodes that were released.",
+        "Leftovers of gone nodes that were released.",
         "kind",
     ),
     Counted(
         Event.LEFTOVER_RELEASE_FAILED,
         "leftover_errors",
-        "Releases that failed, or of which nobody knows.",
+        "Releases that failed or whose outcome is unknown.",
         "kind",
         when=lambda fields: fields["outcome"] is not Outcome.ACCEPTED,
     ),
     Counted(
         Event.LEFTOVER_UNKNOWN,
         "leftover_ask_errors",
-        "Failed questions what a node pins, or what was left behind.",
+        "Failed queries for what a node pins or left behind.",
         when=lambda fields: fields.get("error") is not None,
     ),
 )
@@ -128,11 +131,11 @@ LISTS = {
     Event.LIST_PARTIAL: "partial",
     Event.LIST_SUSPECT: "suspect",
 }
-"""How a list call ended, by what is told of it."""
+"""The outcome of a list call by its logged event."""
 
 
 class Gauged(NamedTuple):
-    """What a gauge shows `of` a status: a number, or one for each value of its labels."""
+    """A gauge; `of` gives its number, or its numbers by label values, from a status."""
 
     name: str
     doc: str
@@ -147,7 +150,7 @@ def _nodes(status: Status) -> Mapping[str, int]:
 
 
 def _slots(status: Status) -> Mapping[str, int]:
-    """Where the store can't say how many there are, only the used ones are shown."""
+    """Used and free slots; only the used ones where the store can't tell the total."""
     used, total = status.slots.used, status.slots.total
     return {"used": used} if total is None else {"used": used, "free": max(0, total - used)}
 
@@ -168,13 +171,13 @@ def _leftovers(status: Status) -> Mapping[tuple[str, ...], int]:
 
 GAUGES = (
     Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
-    Gauged("nodes_wanted", "Nodes that demand calls for.", lambda shown: shown.nodes.wish),
+    Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),
     Gauged("slots", "Slots by whether a record holds them.", _slots, ("state",)),
     Gauged(
         "slots_leaked",
-        "Slots held by a record without a node, by what keeps it.",
+        "Slots held by a record without a node, by the reason that keeps it.",
         lambda shown: {leak.cause.value: leak.count for leak in shown.slots.leaks},
         ("cause",),
     ),
@@ -188,27 +191,27 @@ GAUGES = (
     ),
     Gauged(
         "paused",
-        "1 while an operator has the pool paused.",
+        "1 while the pool is paused by an operator.",
         lambda shown: shown.marks.paused is not None,
     ),
-    Gauged("orders", "Operators' orders that stand.", _orders, ("kind",)),
+    Gauged("orders", "Operators' standing orders.", _orders, ("kind",)),
     Gauged("deferred", "Cleans that wait for the next cycle.", lambda shown: shown.deferred),
     Gauged("max_nodes", "Configured `max_nodes`.", lambda shown: shown.max_nodes),
     Gauged(
         "quota",
-        "Nodes the cloud is thought to allow.",
+        "Nodes that the cloud is believed to allow.",
         lambda shown: shown.max_nodes if shown.quota is None else shown.quota,
     ),
     Gauged("price", "Price per hour of all nodes.", lambda shown: shown.price),
     Gauged(
         "jobs_unsatisfiable",
-        "Jobs of the wishlist that can't be had, by reason.",
+        "Jobs of the wishlist that no node can satisfy, by reason.",
         lambda shown: Tally(reason for _, reason in shown.unsatisfiable),
         ("reason",),
     ),
     Gauged(
         "leftovers",
-        "Things of our nodes that are still to be released.",
+        "Leftovers of our nodes that are not released yet.",
         _leftovers,
         ("kind", "state"),
     ),
@@ -216,7 +219,7 @@ GAUGES = (
 
 
 class Metrics:
-    """What the daemon and its actors count. Every method may be called from any thread."""
+    """The metrics of the daemon. Any thread may call its methods."""
 
     def __init__(self, pool: str, clock: Clock) -> None:
         self._clock = clock
@@ -229,10 +232,10 @@ class Metrics:
         self._list_seconds = self._histogram("list_seconds", "How long list calls took.", "source")
         self._list_items = self._gauge("list_items", "Entries of the last listing.", "source")
         self._list_ok_at = self._gauge(
-            "list_last_ok_timestamp_seconds", "When a list call last answered whole.", "source"
+            "list_last_ok_timestamp_seconds", "Time of the last complete listing.", "source"
         )
         self._cycle_seconds = self._histogram("cycle_seconds", "From snapshot to plan applied.")
-        self._cycle_at = self._gauge("cycle_last_timestamp_seconds", "When a cycle last ended.")
+        self._cycle_at = self._gauge("cycle_last_timestamp_seconds", "End of the last cycle.")
 
         self._counters: dict[str, Counter] = {}
         self._rows: dict[Event, list[Counted]] = {}
@@ -247,7 +250,7 @@ class Metrics:
         self.registry.register(self._refused)
 
     def _start_at_none(self) -> None:
-        """From the first scrape on, so that a first failure is seen as an increase."""
+        """Start these series at 0, so that a first failure shows as an increase."""
         for source in SOURCES:
             for outcome in LISTS.values():
                 self._lists.labels(source, outcome)
@@ -259,11 +262,11 @@ class Metrics:
                     self._gauges["leftovers"].labels(kind.value, state.value)
 
     def count_refusals(self, refusals: Refusals) -> None:
-        """Show what this server refuses, from now on."""
+        """Show this server's refusals from now on."""
         self._refused.servers.append(refusals)
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
-        """Count what the log was told, of whatever level."""
+        """Count a logged event of any level; a log listener."""
         for row in self._rows.get(event, ()):
             if row.when(fields):
                 counter = self._counters[row.name]
@@ -276,7 +279,7 @@ class Metrics:
 
     def _listed(self, event: Event, fields: Fields) -> None:
         if event is Event.LIST_SUSPECT and fields["reason"] is not Reason.COLLAPSED:
-            # P6: that call was counted when it ended; the doubt came later, and from elsewhere.
+            # The call was counted when it ended; this suspicion (P6) came later, from elsewhere.
             return
         source = fields["source"]
         self._lists.labels(source, LISTS[event]).inc()
@@ -286,12 +289,12 @@ class Metrics:
             self._list_ok_at.labels(source).set(self._clock.wall())
 
     def cycle(self, seconds: float) -> None:
-        """One decision was taken, in so many seconds."""
+        """Note a decision and the seconds that it took."""
         self._cycle_seconds.observe(seconds)
         self._cycle_at.set(self._clock.wall())
 
     def show(self, status: Status) -> None:
-        """Set every gauge from the picture that goes on the board."""
+        """Set every gauge from the newest status."""
         for row in GAUGES:
             value, gauge = row.of(status), self._gauges[row.name]
             if isinstance(value, Mapping):
@@ -300,7 +303,7 @@ class Metrics:
                 gauge.set(value)
 
     def error_counts(self) -> ErrorCounts:
-        """The forerunner's counts of failures, for a Status."""
+        """The counts of failures that Arvados Node Manager's status had, for a Status."""
         return ErrorCounts(
             actor_exceptions=_total(self._counters["actor_exceptions"]),
             boot_failures=_total(self._counters["boot_failures"]),
@@ -322,7 +325,7 @@ class Metrics:
 
 
 class _Refused(Collector):
-    """What the HTTP servers of this process refused."""
+    """Collects the refusals of this process's HTTP servers."""
 
     def __init__(self) -> None:
         self.servers: list[Refusals] = []
@@ -344,9 +347,9 @@ def _labels(label: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _replace(gauge: Gauge, counts: Mapping[tuple[str, ...], float]) -> None:
-    """Show `counts` and nothing of before, under the gauge's labels.
+    """Replace the gauge's values with `counts`, by label values.
 
-    What went is set to 0 and not removed: a scrape in between must not find a gap.
+    Sets vanished series to 0 and does not remove them, so that a scrape in between finds no gap.
     """
     gone = {tuple(s.labels.values()) for m in gauge.collect() for s in m.samples}
     for labels in gone.difference(counts):

@@ -1,4 +1,4 @@
-"""Watches the daemon for the status page and the metrics."""
+"""The observer of the daemon that updates status page and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Stat
 
 
 class WebObserver:
-    """Keeps the board and the metrics current, from what the daemon tells and decides."""
+    """Updates board and metrics from the daemon's logged events and decisions."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class WebObserver:
         self._polls: dict[str, Poll] = {}
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
-        """The log was told of that."""
+        """Take a logged event; a log listener."""
         self._metrics.heard(event, level, fields)
         if event is Event.LIST_OK:
             self._polls[fields["source"]] = Poll(items=fields["items"])
@@ -48,7 +48,7 @@ class WebObserver:
             self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
 
     def show(self, picture: Picture) -> None:
-        """One decision was taken."""
+        """Show a new decision."""
         self._metrics.cycle(picture.took_s)
         if self._explanations is not None:
             self._explanations.picture = picture
@@ -114,7 +114,7 @@ class WebObserver:
         )
 
     def _polls_of(self, snapshot: Snapshot) -> dict[str, Poll]:
-        """Each source that answered or failed, and when its newest whole answer was asked for."""
+        """The polls of each source so far, with the start of its newest complete answer."""
         cloud, records = snapshot.history.cloud, snapshot.history.records
         started_at = {
             "cloud": cloud.started_at if cloud is not None else None,
@@ -172,7 +172,10 @@ def _unsatisfiable(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _under_way(snapshot: Snapshot) -> dict[str, int]:
-    """Set-ups, shutdowns and cleans of ours in the air; a shutdown has its record's flight too."""
+    """The numbers of in-flight set-ups, shutdowns and cleans.
+
+    A shutdown counts once, although its record is in flight, too.
+    """
     counts = Counter(
         flight.kind
         for flight in snapshot.record_flights.values()

@@ -1,14 +1,14 @@
 """The management server: status, health and metrics over HTTP, and the operators' commands.
 
-    GET /status.json    counts for anybody; with the token also what names nodes and accounts
+    GET /status.json    counts for anybody; with the token also names of nodes and accounts
     GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
     GET /metrics        Prometheus' text format
     GET /api/explain/ID with the token: see explain.py
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     POST /api/...       with the token: see commands.py and backlog.py
 
-A token is given as `Authorization: Bearer TOKEN`. A wrong one is 403 everywhere, also where none
-is needed: whoever sends one means to be known.
+A token is sent as `Authorization: Bearer TOKEN`. A wrong token gives 403 everywhere, even where
+none is needed, so that its sender notices.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = get(__name__)
 NAME = "nodemanager"
 THREADS = 4
 _SHARE = 1 / 8
-"""Of the process' file descriptors, for its connections."""
+"""The share of the process's file descriptors for this server's connections."""
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -54,13 +54,13 @@ _HEADERS = [
 
 
 class ManagementServer:
-    """Serve `board` and `metrics` on `listen` (address, port) from `start` to `stop`.
+    """Serves `board` and `metrics` on `listen` (address, port) from `start` to `stop`.
 
-    Without a port it serves on the Unix socket `control_socket` alone, otherwise there, too; who
-    comes over that needs no token. See HttpServer.
+    It also listens on the Unix socket `control_socket`, and without a port only there; clients of
+    the socket need no token. See HttpServer.
 
-    `healthy_for` is how many seconds the last cycle may be old before the health answer turns to
-    503. With no `token` (None or empty) health is 404 and status shows counts only.
+    `healthy_for` is the age in seconds of the last cycle above which the health answer is 503.
+    Without a `token` (None or empty) health is 404, and the status shows only counts.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ManagementServer:
         )
 
     def start(self) -> None:
-        """Bind and serve. Raises StartError that names the address and the option."""
+        """Bind and serve. Raises StartError, which names the address and the option."""
         self.http.start()
         _log.event(Event.SERVER_STARTED, name="management", url=self.url)
 
@@ -111,7 +111,7 @@ class ManagementServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens; the port is the real one when 0 was asked for."""
+        """Address and port that it listens on; the real port where `listen` has 0."""
         return self.http.address, self.http.port
 
     @property
@@ -131,7 +131,7 @@ def application(
     refusals: Refusals,
     address: str,
 ) -> AsgiApp:
-    """The ASGI application of the management server; `address` is what it listens on."""
+    """The ASGI application of the management server, which listens on `address`."""
     door = _Door(token, refusals)
     workers = Workers("management", THREADS)
     middleware: list[Any] = [_Manners(door, refusals, address)]
@@ -152,7 +152,7 @@ def application(
 
 
 class _Door:
-    """Who may see more."""
+    """The check for the token, or for the Unix socket."""
 
     def __init__(self, token: str | None, refusals: Refusals) -> None:
         self._expected = f"Bearer {token}".encode() if token else None
@@ -172,7 +172,7 @@ class _Door:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._expected)
 
     def opens(self, request: Request) -> bool:
-        """Whether the request has the token; one with another is refused here (403)."""
+        """Whether the request has the token; raises a 403 for a wrong token."""
         if self.knows(request):
             return True
         if self.exists and request.get_header("Authorization") is not None:
@@ -183,7 +183,7 @@ class _Door:
         return False
 
     def lets_in(self, request: Request) -> None:
-        """Raise for whoever has no token, or where there is none to have."""
+        """Raise a 401 or 403 for a request without the token, a 404 where there is no token."""
         if user_of(request) is not None:
             return
         if not self.exists:
@@ -198,7 +198,7 @@ class _Door:
 
 
 class _Manners:
-    """What holds for every request: its method, the host it means, and the answer's headers."""
+    """Middleware for every request: checks method and host, and sets the answer's headers."""
 
     def __init__(self, door: _Door, refusals: Refusals, address: str) -> None:
         self._door = door
@@ -209,14 +209,17 @@ class _Manners:
         response.set_headers(_HEADERS)
         self._check_host(request)
         if request.method == "HEAD":
-            # The server leaves the body out.
+            # The server omits the body.
             request.method = "GET"
         if request.method != "GET" and not request.path.startswith("/api/"):
             raise falcon.HTTPMethodNotAllowed(["GET", "HEAD"])
 
     def _check_host(self, request: Request) -> None:
-        """A browser may be led here under a name that somebody else made up for our address: then
-        the page that led it could read what needs no token (DNS rebinding)."""
+        """Refuse foreign host names, against DNS rebinding.
+
+        An attacker can give our address a name of his own. His page in a browser could then read
+        everything that needs no token.
+        """
         given = request.get_header("Host")
         if given is None or self._is_ours(given) or self._door.knows(request):
             return
@@ -291,6 +294,6 @@ def _serialize(request: Request, response: Response, error: falcon.HTTPError) ->
 async def _failed(
     request: Request, response: Response, error: Exception, params: dict[str, Any]
 ) -> None:
-    # The path only: a query may hold what was meant for a header.
+    # Log only the path: a query may contain a token that was meant for a header.
     _log.failure(Event.SERVER_FAILED, error, name="management", url=request.path)
     raise falcon.HTTPInternalServerError(title="internal error", description="see the log")

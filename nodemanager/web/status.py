@@ -1,7 +1,7 @@
-"""What the daemon shows of itself: one immutable picture a cycle, and the board it hangs on.
+"""The daemon's status: an immutable picture per cycle, and the board that holds the newest.
 
-The names on the wire that stand in `_forerunner` are those of Arvados Node Manager's status.json,
-so that what reads that reads this; all others are ours.
+The JSON names in `_forerunner` are those of Arvados Node Manager's status.json, so that its readers
+can read this; all others are ours.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nodemanager.logline import timestamp
 Json = dict[str, object]
 
 JOBS_SHOWN = 100
-"""So many jobs that can't be had are shown by id."""
+"""The most unsatisfiable jobs that are shown by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Cloud nodes by what they do, and how many demand calls for (`wish`)."""
+    """The numbers of cloud nodes by state, and of those that the demand needs (`wish`)."""
 
     booting: int = 0
     unpaired: int = 0
@@ -40,7 +40,7 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """Failures since the process began; `Metrics.error_counts()` gives them."""
+    """Failures since the process began, from `Metrics.error_counts()`."""
 
     actor_exceptions: int = 0
     boot_failures: int = 0
@@ -55,7 +55,7 @@ class ErrorCounts:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The last whole answer of one source; `started_at` in boottime seconds, None before it."""
+    """The last complete answer of one source; `started_at` is boottime seconds, None before it."""
 
     started_at: float | None = None
     items: int = 0
@@ -66,7 +66,7 @@ class Poll:
 class Breaker:
     """Open when `reason` is set; `cause` and `clear` are sentences (SAFETY.md B4).
 
-    `others` are the further causes that stand: it closes with the last.
+    `others` are further open causes: the breaker closes when the last one is cleared.
     """
 
     reason: str | None = None
@@ -78,9 +78,10 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Slots held, and how many there are where the store can say; `free_in_s` when all are held.
+    """The numbers of held slots and, where the store can tell, of all slots.
 
-    `held_by` counts them by what they are held for, `leaks` those that leak, by cause.
+    `free_in_s` is set when all are held. `held_by` counts them by what they are held for, `leaks`
+    counts the leaked ones by cause.
     """
 
     used: int = 0
@@ -96,18 +97,18 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One cycle's picture. Times are boottime seconds; `made_at` is when the cycle ended.
+    """The status after one cycle. Times are boottime seconds; `made_at` is the end of the cycle.
 
-    `mode` is apply, dry-run or read-only, `read_only` why. `records` counts by record state,
-    `reasons` the last plan's verdicts by reason code, `leftovers` what is still to be released by
-    how far it came.
-    `refused` counts the boots that demand wants and may not have, by (size, reason code);
-    `unsatisfiable` are the jobs that can't be had at all, each with its reason code; `under_way`
-    what of ours is in the air; `aborted` is why the last snapshot gave no decision.
-    `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` name things:
-    they are shown only to who has the token, and so are `read_only` and the breaker's sentences.
-    `marks` are the operators' standing orders, told in full to the same; `paused_at` is when the
-    pool was paused.
+    `mode` is apply, dry-run or read-only; `read_only` tells why. `records` counts records by state,
+    `reasons` the last plan's verdicts by reason code, `leftovers` the unreleased ones by ledger
+    state. `refused` counts the boots that the demand needs but rules forbid, by (size, reason
+    code). `unsatisfiable` are the jobs that no node can satisfy, each with its reason code.
+    `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
+    `paused_at` is when the pool was paused.
+
+    `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
+    names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
+    details of the operators' standing orders, `marks`.
     """
 
     made_at: float
@@ -143,7 +144,7 @@ class Status:
     paused_at: float | None = None
 
     def to_json(self, *, with_names: bool, now: float) -> Json:
-        """The picture as of `now` (boottime seconds); without names it is health and counts."""
+        """The status as JSON at `now` (boottime seconds); without names only health and counts."""
         shown = self._forerunner() | {
             "pool": self.pool,
             "mode": self.mode,
@@ -189,7 +190,7 @@ class Status:
         return shown
 
     def _jobs(self, with_names: bool) -> Json:
-        """The first of them by id, to whoever may see names."""
+        """The unsatisfiable jobs; with names, the first JOBS_SHOWN by id."""
         reasons = Counter(reason for _, reason in self.unsatisfiable)
         shown: Json = {"count": len(self.unsatisfiable), "reasons": dict(sorted(reasons.items()))}
         if with_names:
@@ -278,7 +279,7 @@ def _part(breaker: Breaker, with_names: bool, now: float) -> Json:
 
 
 class Board:
-    """Where the daemon hangs its newest Status and the web's threads read it."""
+    """Holds the daemon's newest Status for the web's threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -286,19 +287,19 @@ class Board:
         self._status: Status | None = None
 
     def replace(self, status: Status) -> None:
-        # One assignment of one immutable thing: readers need no lock.
+        # A single assignment of an immutable object, so readers need no lock.
         self._status = status
 
     def read(self) -> Status | None:
-        """The newest picture; None before the first cycle ended."""
+        """The newest status; None before the first cycle has ended."""
         return self._status
 
     def now(self) -> float:
-        """Boottime seconds, the clock that a Status' times are on."""
+        """The current boottime seconds, the clock of a Status's times."""
         return self._clock.boottime()
 
     def age(self) -> float:
-        """Seconds since the last cycle ended; before the first, since the board was made."""
+        """Seconds since the end of the last cycle; before the first, since the board was made."""
         status = self._status
         return self.now() - (self._since if status is None else status.made_at)
 

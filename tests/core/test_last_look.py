@@ -362,6 +362,14 @@ def test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20(
     assert last_look(made, order=order) == expected
 
 
+def test_that_denial_is_as_old_as_its_question_too_c20() -> None:
+    made, order = destroyed(pinged=True, quiet=310.0)
+    made.change("r1", first_ping_at=made.ago(310.0))
+    made.settings = replace(made.settings, visible_after=300.0)
+    assert last_look(made, found={"asked_at": made.now - 9.0}, order=order) == GONE
+    assert last_look(made, found={"asked_at": made.now - 11.0}, order=order) == TOO_EARLY
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

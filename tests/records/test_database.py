@@ -67,7 +67,7 @@ def test_a_file_that_others_may_read_is_put_right_and_said(path, caplog):
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     said = [log.fields_of(record) for record in caplog.records]
     assert [line["event"] for line in said] == ["config.warning"] * 2
-    assert f"{path} could be used by others (mode 0644)" in said[0]["message"]
+    assert f"other users could read or write {path} (mode 0644)" in said[0]["message"]
     store.close()
     caplog.clear()
     open_store(f"sqlite:///{path}").close()

@@ -66,7 +66,7 @@ def test_without_other_settings_it_says_that_all_decisions_are_the_same(
     code, out, _ = run(incident.path)
     assert code == 0
     assert f"{incident.outline.decisions} decisions" in out
-    assert "all the same by the recorded settings" in out
+    assert "all the same with the recorded settings" in out
 
 
 def test_a_decision_that_differs_is_told_and_exits_1(copy: Path, run: Run) -> None:
@@ -80,7 +80,7 @@ def test_a_decision_that_differs_is_told_and_exits_1(copy: Path, run: Run) -> No
         journal.execute("UPDATE entries SET body = ? WHERE seq = ?", (packed, seq))
     code, out, _ = run(copy)
     assert code == 1
-    assert "1 of them differ by the recorded settings" in out
+    assert "1 of them differ with the recorded settings" in out
     assert "what was measured" in out
     code, out, _ = run(copy, "--json")
     assert (code, json.loads(out)["differing"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""Alembic's entry: run the revisions on the connection, and in the transaction, it was given."""
+"""Alembic's entry point: runs the revisions on the given connection, in its transaction."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Lives that a clean ended are remembered, so that a ping of theirs is known for what it is."""
+"""A table for lives that a clean ended, so that their late pings are recognised."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The answer to a ping tells the node to take no more work."""
+"""A column for the drain order, which answers to pings tell the node."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""No index on what every ping changes: a ping writes its row, and nothing else."""
+"""Drops the index on a column that every ping changes, so that a ping only writes its row."""
 
 from alembic import op
 
