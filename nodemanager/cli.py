@@ -52,7 +52,9 @@ def group() -> None:
 
 @group.command()
 @config_option
-@click.option("--dry-run", is_flag=True, help="Take every decision, write nothing to anybody.")
+@click.option(
+    "--dry-run", is_flag=True, help="Take every decision, write nothing to cloud or records."
+)
 @click.option("--once", is_flag=True, help="Apply one plan, await its outcomes, and end.")
 @click.option("--foreground", is_flag=True, hidden=True, help="Accepted for old unit files.")
 def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
@@ -72,7 +74,7 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
 def check_config(config: str | None, file: str | None, show_all: bool) -> None:
     """Check a configuration file: exit 0, or 2 with every problem found.
 
-    One with a [Registry] and no [Cloud] is checked as `nodemanager registry` takes it.
+    A file with a [Registry] and no [Cloud] is checked as a file for `nodemanager registry`.
     """
     from nodemanager import service
 

@@ -46,7 +46,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
 
 @click.group()
 def backlog() -> None:
-    """What was leaked before the first start: review it as a file, then have it freed.
+    """Records that leaked before the first start: review them as a file, then have them freed.
 
     \b
     nodemanager backlog plan --out leaked.plan
@@ -63,7 +63,8 @@ def backlog() -> None:
 def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> None:
     """What would be freed, and why: as a file to review, and as a summary.
 
-    On a terminal the summary; in a pipe, without --out, the plan itself. Nothing is changed.
+    A terminal shows the summary; in a pipe, without --out, it prints the plan itself. Changes
+    nothing.
     """
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
@@ -81,16 +82,16 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
 @backlog.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="How fast at most.")
-@click.option("--no-wait", is_flag=True, help="Leave it to the daemon; `backlog status` tells.")
-@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="The highest rate.")
+@click.option("--no-wait", is_flag=True, help="Leave it to the daemon; see `backlog status`.")
+@click.option("--json", "as_json", is_flag=True, help="The outcome of each item, as JSON.")
 @daemon_flags
 def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | None) -> None:
-    """Carry out a plan as it was reviewed: only what is unchanged since, at a set rate.
+    """Carry out a reviewed plan, at a set rate: only items that have not changed since.
 
-    Each item is judged again, and the cloud asked, right before it is written; what changed is
-    left alone and told with the reason. The daemon does it: it goes on when this command is
-    ended, and after a restart. The same file again tells what is done already.
+    The daemon judges each item again, and asks the cloud, right before the write. It leaves
+    changed items alone and says why. It goes on when this command ends, and after a restart. Apply
+    the same file again to see what is done.
     """
     reviewed = backlog_file.read(file)
     if not reviewed.items:
@@ -105,17 +106,17 @@ def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | N
 
 
 @backlog.command()
-@click.option("--json", "as_json", is_flag=True, help="What became of each item, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="The outcome of each item, as JSON.")
 @daemon_flags
 def status(as_json: bool, config: str | None) -> None:
-    """How far the plan has come that is being applied, or was last."""
+    """Show the progress of the plan that is being applied, or was last."""
     _report(client(config).backlog_run(items=True), as_json=as_json)
 
 
 @backlog.command()
 @daemon_flags
 def stop(config: str | None) -> None:
-    """Let nothing more go of the plan that is being applied."""
+    """Stop the plan that is being applied; its other items stay as they are."""
     run = client(config).stop_backlog()
     left = run["counts"]["stopped"]
     click.echo(f"the plan is ended; {left} of its {run['items_total']} items stay as they are")

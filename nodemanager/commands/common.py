@@ -77,8 +77,8 @@ def existing_journal(path: Path, *, given: bool) -> Path:
     raise JournalError(f"there is no journal {path}: {hint}")
 
 
-URL_HELP = """Ask the daemon at this address, with [Manage] ManagementToken, in place of its Unix
-socket: for one on another machine."""
+URL_HELP = """Ask the daemon at this address, with [Manage] ManagementToken, instead of its Unix
+socket: for a daemon on another machine."""
 _URL = "nodemanager.url"
 
 

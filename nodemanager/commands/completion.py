@@ -19,9 +19,9 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes SHELL complete subcommands, options and reason codes.
+    """Print a script with which SHELL completes subcommands, options and reason codes.
 
-    In bash or zsh `eval` it, from ~/.bashrc or ~/.zshrc to have it always.
+    In bash or zsh `eval` it; put that into ~/.bashrc or ~/.zshrc to have it in every shell.
     """
     made = get_completion_class(shell)
     if made is None:

@@ -37,13 +37,16 @@ class UnknownError(NodeManagerError):
 )
 @click.argument("id", shell_complete=complete_id)
 @click.option(
-    "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; from a journal."
+    "--at",
+    type=given,
+    metavar="TIME",
+    help="As of this time, from a journal: 2h (ago), 14:05, RFC 3339 ...",
 )
 @click.option(
     "--since",
     type=given,
     metavar="TIME",
-    help="Tell its history from then on; else of the day before.",
+    help="Show its history from this time on; else of the last 24 hours.",
 )
 @click.option(
     "--journal",
@@ -62,12 +65,12 @@ def explain(
     as_json: bool,
     config: str | None,
 ) -> None:
-    """Why ID is left alone, or is not, and from when on it could go.
+    """Why ID is left alone, or is not, and from when it could go.
 
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
-    an id. Every rule that is asked of it is shown with what it measured beside its threshold, which
-    of them block, and the earliest moment at which none does, were nothing but the time to change.
-    The running daemon answers; with --at or --journal, or when none runs, the journal is replayed.
+    an id. It shows every rule that applies, with the measure beside its threshold, which rules
+    block, and the earliest moment at which none blocks, if nothing changes but the time. The
+    running daemon answers; with --at or --journal, or when none runs, the journal is replayed.
     """
     shown: dict[str, Any] | None
     if journal is not None:

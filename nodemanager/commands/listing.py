@@ -71,19 +71,19 @@ def _options(columns: Sequence[Column]) -> Callable[[click.decorators.FC], click
         ),
         click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         click.option(
-            "--state", multiple=True, metavar="STATE", help="Only these: STATE[,STATE...]."
+            "--state", multiple=True, metavar="STATE", help="Only these states: STATE[,STATE...]."
         ),
         click.option(
             "--reason",
             multiple=True,
             metavar="REASON",
-            help="Only what has this reason code.",
+            help="Only rows with this reason code.",
         ),
         click.option(
             "--sort",
             metavar="COLUMN",
             callback=_sort_key(headings),
-            help=f"By {', '.join(headings)}; -COLUMN turns it round.",
+            help=f"By {', '.join(headings)}; -COLUMN reverses the order.",
         ),
         daemon_flags,
     )
@@ -127,11 +127,11 @@ def nodes(
     sort: str | None,
     config: str | None,
 ) -> None:
-    """List the cloud nodes: what each does, since when it is there, and what was decided of it.
+    """List the cloud nodes: what each does, its age, and the last verdict on it.
 
-    By slot, unless --sort says otherwise. The state is busy, idle, booting, unpaired, down, unknown
-    or shutdown, as `status` counts them; `explain NODE` tells all behind the reason. Ids are cut on
-    a terminal: every command takes them so.
+    Sorted by slot, unless --sort is given. The state is busy, idle, booting, unpaired, down,
+    unknown or shutdown, as `status` counts them; `explain NODE` shows the evidence. A terminal
+    shows ids cut to a unique beginning, which every command accepts.
     """
     shown = client(config).nodes()
     wanted = {"state": state, "reason": reason, "size": size}
@@ -163,10 +163,11 @@ def slots(
     sort: str | None,
     config: str | None,
 ) -> None:
-    """List the slots that are held: by whom, since when they are quiet, and when they will be free.
+    """List the held slots: who holds each, how long it has been quiet, and when it will be free.
 
-    The state is listed_node (its node is there), claim (a node is to come), leaked (its node is
-    gone, the record not cleaned yet), no_node or other_pool; the reason is what keeps the record.
+    The state is listed_node (its node is listed), claim (its node is still to come), leaked (its
+    node is gone, its record not cleaned yet), no_node or other_pool. The reason says why the
+    record is kept.
     """
     shown = client(config).slots()
     found = _sorted(_filtered(shown["slots"], {"state": state, "reason": reason}), sort, SLOTS)

@@ -66,19 +66,21 @@ def _known_reasons(
 )
 @click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
-    "--since", type=given, metavar="TIME", help="Not before 2h (ago), 14:05, RFC 3339 ..."
+    "--since", type=given, metavar="TIME", help="From this time on: 2h (ago), 14:05, RFC 3339 ..."
 )
-@click.option("--until", type=given, metavar="TIME", help="And not after.")
+@click.option("--until", type=given, metavar="TIME", help="Up to this time.")
 @click.option(
     "--reason",
     multiple=True,
     callback=_reasons,
     shell_complete=_known_reasons,
     metavar="REASON",
-    help="Only what has this reason code; may be given again.",
+    help="Only lines with this reason code; may be given more than once.",
 )
-@click.option("--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is decided next, until Ctrl-C.")
+@click.option(
+    "--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with each new line, until Ctrl-C.")
 @click.option(
     "--journal",
     "journal",
@@ -102,9 +104,9 @@ def log(
     """What was decided and done, and why: of ID, or of everything.
 
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
-    an id; its pair's story comes with it. Changed verdicts, what was begun and what became of it,
-    operators' commands and the breaker are told, oldest first, from the journal: of a running
-    daemon, of one that does not run, or of a copy. Times are local on a terminal, UTC elsewhere.
+    an id; the other side of its pair is shown too. The journal gives, oldest first, changed
+    verdicts, actions and their outcomes, operators' commands and the breaker. It may be that of a
+    running daemon, of a stopped one, or a copy. Times are local on a terminal, UTC elsewhere.
     """
     # What it needs takes half a second to load, which a completed word must not wait for.
     from nodemanager.core.naming import UnknownIdError

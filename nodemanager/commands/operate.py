@@ -20,7 +20,7 @@ RUNTIME_FAILURE = 1
 
 _reason = click.option("--reason", default="", metavar="TEXT", help="Why; it goes into the log.")
 _why = click.option(
-    "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Must be given."
+    "--reason", required=True, metavar="TEXT", help="Why; it goes into the log. Required."
 )
 
 
@@ -68,14 +68,13 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 )
 @click.argument("id", shell_complete=complete_id)
 @_reason
-@click.option("--unlisted", is_flag=True, help="Also what no listing shows: ID is taken as it is.")
+@click.option("--unlisted", is_flag=True, help="Also accept an ID that no listing shows, as it is.")
 @json_option
 @daemon_flags
 def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
     """Let nothing automatic touch a node or record, over restarts, until it is released.
 
-    ID is a record's uuid, a cloud node's id, a hostname that only one has, or the id of a thing
-    that a node left behind.
+    ID is a record's uuid, a cloud node's id, a unique hostname, or the id of a leftover.
     """
     tell(config, Verb.HOLD, id, reason=reason, unlisted=unlisted, as_json=as_json)
 
@@ -98,7 +97,7 @@ def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
 def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Shut a node down as soon as it is idle, whatever demand says, and never while it is busy.
 
-    Another node is booted for it where demand asks for one. `undrain` undoes it. NODE is a cloud
+    If demand needs a node in its place, one is booted. `undrain` undoes it. NODE is a cloud
     node's id, its record's uuid, or its hostname.
     """
     tell(config, Verb.DRAIN, node, reason=reason, as_json=as_json)
@@ -121,17 +120,17 @@ def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 )
 @click.argument("node", shell_complete=complete_id)
 @_why
-@click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; needed without a terminal.")
 @json_option
 @daemon_flags
 def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
 
-    On a terminal it says which node that is, what it does and how old it is, and asks; elsewhere,
-    as in a script, it needs --yes.
+    On a terminal it first shows the node, what it does and how old it is, and asks; elsewhere,
+    for example in a script, it needs --yes.
 
-    Refused for what bears no tag of ours (D11), is held, or is not to be told apart (P2), and while
-    breaker, pause, lease or old polls forbid every shutdown.
+    Refused if the node has no tag of ours (D11), is held, or is ambiguous (P2), and while breaker,
+    pause, lease or old polls forbid every shutdown.
     """
     meant = node if yes else _confirmed(config, node)
     tell(config, Verb.KILL, meant, reason=reason, as_json=as_json)
@@ -156,14 +155,15 @@ def _confirmed(config: str | None, given: str) -> str:
 
 def _rules() -> str:
     wide = max(map(len, FORCIBLE)) + 2
-    return "\b\nWhat may be broken by name:\n" + "\n".join(
+    return "\b\nRules that --force may break:\n" + "\n".join(
         f"  {rule:<{wide}}{what}" for rule, what in FORCIBLE.items()
     )
 
 
 _NEVER = (
-    "Nothing else may: not a listed node (C4), not the last look at the cloud by tag and id (C11), "
-    "not the conditional write or the fence (C12), nor pool, hold, breaker, lease, pause or polls."
+    "It can break no other: not a listed node (C4), not the check right before the write, by tag "
+    "and id (C11), not the conditional write or the fence (C12), nor pool, hold, breaker, lease, "
+    "pause or polls."
 )
 
 
@@ -185,7 +185,7 @@ _NEVER = (
     "forced",
     multiple=True,
     metavar="RULE",
-    help="Break this rule, and say so in journal and log; may be given again.",
+    help="Break this rule, and say so in journal and log; may be given more than once.",
 )
 @_reason
 @json_option
@@ -193,10 +193,10 @@ _NEVER = (
 def clean(
     record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
 ) -> None:
-    """Free a record now, by the same rules as ever (C0 to C12).
+    """Free a record now, by the usual rules (C0 to C12).
 
-    Refused with the rule that forbids it and what was measured. Waits for the outcome. RECORD is a
-    record's uuid or hostname, or the id of the node that had it.
+    If a rule forbids it, it is refused, with the rule and its measures. Waits for the outcome.
+    RECORD is a record's uuid or hostname, or the id of the node that had it.
     """
     if forced and not reason:
         raise click.UsageError("--force needs --reason TEXT: say why it is no sign of life")
@@ -210,7 +210,7 @@ def clean(
 def pause(reason: str, as_json: bool, config: str | None) -> None:
     """Create, claim, destroy and clean nothing, over restarts, until `resume`.
 
-    Polling, deciding and logging go on, and what was sent already comes to its end.
+    Polling, deciding and logging go on, and calls that were already sent are completed.
     """
     tell(config, Verb.PAUSE, reason=reason, as_json=as_json)
 
@@ -228,7 +228,7 @@ def resume(reason: str, as_json: bool, config: str | None) -> None:
 @json_option
 @daemon_flags
 def orders(as_json: bool, config: str | None) -> None:
-    """List the orders that stand: the pause, holds, drains and kills; who gave them, and why."""
+    """List the orders in force: the pause, holds, drains and kills; who gave them, and why."""
     status = client(config).standing()
     paused, marks = status.get("pause", {}), status.get("marks", [])
     if as_json:

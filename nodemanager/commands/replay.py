@@ -36,32 +36,32 @@ STEPS = 9
     "windows",
     multiple=True,
     metavar="DURATION",
-    help="Another stale window, as 30m; several are tried one by one.",
+    help="Another stale window, such as 30m; several are tried one by one.",
 )
 @click.option(
     "--set",
     "given",
     multiple=True,
     metavar="Section.option=VALUE",
-    help="Another value of any option that decisions are taken by; all are set together.",
+    help="Another value of any option that decisions depend on; all apply together.",
 )
 @click.option(
     "--sweep",
     "span",
     metavar="OPTION=A..B",
-    help="One option over a range, as node_stale_after=5m..4h: gain and cost as curves.",
+    help="One option over a range, such as node_stale_after=5m..4h, as curves of gain and cost.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(2, 100),
     default=STEPS,
     show_default=True,
-    help="In so many values.",
+    help="The number of values in the range.",
 )
 @click.option(
-    "--since", type=times.given, metavar="TIME", help="Leave out what is older: 2h, 14:05."
+    "--since", type=times.given, metavar="TIME", help="From this time on: 2h (ago), 14:05."
 )
-@click.option("--until", type=times.given, metavar="TIME", help="Leave out what is newer.")
+@click.option("--until", type=times.given, metavar="TIME", help="Up to this time.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -72,7 +72,7 @@ STEPS = 9
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes to share the work; as many as there are processors.",
+    help="Processes to share the work; default: as many as processors.",
 )
 @show.json_option
 @config_flag
@@ -91,10 +91,10 @@ def replay(
 ) -> None:
     """Decide again what JOURNAL recorded, by the same settings or by others.
 
-    JOURNAL is the file of a running daemon, or a copy; without one, [Journal] path of the
-    configuration file. By the recorded settings every verdict comes out as recorded, or the exit
-    code is 1. Other settings are held against those: which slots would have been free sooner or
-    later, and which cleans would have hit a node that pinged afterwards. Nothing is changed by it.
+    JOURNAL is the file of a running daemon, or a copy; without it, [Journal] path of the
+    configuration file. By the recorded settings every verdict must come out as recorded, or the
+    exit code is 1. Other settings are compared with those: which slots would have been free sooner
+    or later, and which cleans would have hit a node that pinged afterwards. Changes nothing.
 
     \b
     cleans      records freed, by a clean or after a shutdown
@@ -102,9 +102,9 @@ def replay(
     later       freed later
     not yet     freed by the recorded settings, but here not before the recording ends
     slot-hours  how much sooner, added up over the slots; less than 0 is later
-    boots       boots that no longer wait for a free slot; less than 0 would wait
-    boot-hours  how long these had waited
-    hits        freed though the node pinged afterwards: what it costs
+    boots       boots that no longer wait for a free slot; less than 0: more boots wait
+    boot-hours  how long the boots that no longer wait had waited
+    hits        freed though the node pinged afterwards: the cost
     """
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")

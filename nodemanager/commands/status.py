@@ -31,15 +31,15 @@ SHORTEST_S = 0.2
     is_flag=False,
     flag_value=EVERY_S,
     metavar="[SECONDS]",
-    help=f"Show it anew, every {EVERY_S:g} seconds unless given, until Ctrl-C.",
+    help=f"Refresh every SECONDS (default {EVERY_S:g}) until Ctrl-C.",
 )
 @show.json_option
 @daemon_flags
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
     """Slots, nodes, polls, breaker and what waits, from the running daemon.
 
-    A slot leaks while a record holds it whose node is gone; each cause is the reason code that
-    keeps these records, with the quietest one's age and when the first will be free.
+    A slot is leaked while its record's node is gone. Each cause is the reason code that keeps such
+    records, with the longest quiet time among them and when the first slot will be free.
     """
     daemon = client(config)
     if watch is None:
