@@ -11,7 +11,7 @@ from nodemanager.core.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig, ping
+from tests.actors.rig import Rig, ping, restart
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
 from tests.fakes.journal import MemoryJournal
 
@@ -44,14 +44,6 @@ def fenced(fenced_rig: FencedRig) -> Leaking:
         return rig, record
 
     return make
-
-
-def restart(rig: Rig) -> None:
-    if rig.is_running:
-        rig.kill()
-    rig.forget_lines()
-    rig.forget_calls()
-    rig.start()
 
 
 def secret_of(rig: Rig, record: Record) -> str | None:
