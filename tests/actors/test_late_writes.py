@@ -108,6 +108,7 @@ def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leak
     assert rig.turn_until("record.claimed", within=300)["record"] == record.uuid
 
 
+@pytest.mark.slow
 def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking) -> None:
     """The cloud's denial was false: nothing is written any more, and in the end it is let in."""
     rig, record = fenced()
@@ -265,6 +266,7 @@ def test_one_run_ends_though_nobody_knows_of_a_clean(fenced: Leaking) -> None:
 # A fence.
 
 
+@pytest.mark.slow
 def test_a_fence_that_came_up_late_is_lifted_and_its_node_kept(fenced_rig: FencedRig) -> None:
     rig = fenced_rig()
     _, record = rig.fleet.add_node(age=10 * HOUR)
