@@ -184,6 +184,7 @@ def test_no_key_can_break_out_either(fields: dict[str, str]) -> None:
     assert len(read_back(logfmt(fields))) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.dictionaries(

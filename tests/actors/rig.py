@@ -308,6 +308,21 @@ class Rig:
         return [machine.node for machine in self.cloud.living()]
 
 
+def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
+    """The first line of that event since lines were last forgotten; it may be there already."""
+    found = rig.lines(event, **fields)
+    return found[0] if found else rig.turn_until(event, within=within, **fields)
+
+
+def restart(rig: Rig) -> None:
+    """The next run, which nothing was seen of yet."""
+    if rig.is_running:
+        rig.kill()
+    rig.forget_lines()
+    rig.forget_calls()
+    rig.start()
+
+
 def ping(rig: Rig, record: Record) -> None:
     """A ping of the record's own node, with the secret it has now."""
     secret = rig.store.rows[record.uuid].ping_secret

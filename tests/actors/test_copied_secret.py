@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nodemanager.core.model import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.errors import CloudError, Conflict, MalformedId, StoreError
 from tests.actors.conftest import HOUR, MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.actors.test_operators import Operator
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
 from tests.fakes.script import fail
 
 pytestmark = pytest.mark.slow
-
-
-def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
-    found = rig.lines(event, **fields)
-    return found[0] if found else rig.turn_until(event, within=within, **fields)
 
 
 def late(rig: Rig, record: Record, names: str | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
 from tests.fakes.journal import MemoryJournal
@@ -35,12 +34,6 @@ def freed_alive(rig: Rig, *, quiet: float = 3 * HOUR) -> tuple[Machine, Record]:
     rig.start()
     until(rig, "record.cleaned", within=600, record=record.uuid)
     return machine, record
-
-
-def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
-    """The first such line since the lines were last forgotten."""
-    found = rig.lines(event, **fields)
-    return found[0] if found else rig.turn_until(event, within=within, **fields)
 
 
 def hide(rig: Rig, machine: Machine) -> None:

@@ -15,22 +15,11 @@ from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
 from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
-
-
-def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, object]:
-    """The first line of that event, which may be there already."""
-    end = rig.clock.boottime() + within
-    while True:
-        found = rig.lines(event, **fields)
-        if found:
-            return found[0]
-        assert rig.clock.boottime() < end, f"no {event} {fields} within {within} s"
-        rig.turn(1)
 
 
 def memory(rig: Rig) -> MemoryJournal:

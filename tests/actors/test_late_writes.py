@@ -11,7 +11,7 @@ from nodemanager.core.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig, ping
+from tests.actors.rig import Rig, ping, restart
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
 from tests.fakes.journal import MemoryJournal
 
@@ -44,14 +44,6 @@ def fenced(fenced_rig: FencedRig) -> Leaking:
         return rig, record
 
     return make
-
-
-def restart(rig: Rig) -> None:
-    if rig.is_running:
-        rig.kill()
-    rig.forget_lines()
-    rig.forget_calls()
-    rig.start()
 
 
 def secret_of(rig: Rig, record: Record) -> str | None:
@@ -116,6 +108,7 @@ def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leak
     assert rig.turn_until("record.claimed", within=300)["record"] == record.uuid
 
 
+@pytest.mark.slow
 def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking) -> None:
     """The cloud's denial was false: nothing is written any more, and in the end it is let in."""
     rig, record = fenced()
@@ -274,6 +267,7 @@ def test_one_run_ends_though_nobody_knows_of_a_clean(fenced: Leaking) -> None:
 # A fence.
 
 
+@pytest.mark.slow
 def test_a_fence_that_came_up_late_is_lifted_and_its_node_kept(fenced_rig: FencedRig) -> None:
     rig = fenced_rig()
     _, record = rig.fleet.add_node(age=10 * HOUR)

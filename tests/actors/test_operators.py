@@ -30,7 +30,7 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 
@@ -90,12 +90,6 @@ def pairs(rig: Rig, count: int = 2) -> list[tuple[str, Record]]:
     return made
 
 
-def happened(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
-    """That line: it may have come already."""
-    found = rig.lines(event, **fields)
-    return found[0] if found else rig.turn_until(event, within=within, **fields)
-
-
 def restart(rig: Rig) -> Operator:
     rig.kill()
     rig.forget_lines()
@@ -131,9 +125,9 @@ def test_a_drained_node_goes_once_idle_and_its_slot_is_freed(busy: Rig) -> None:
     assert rig.reasons("node.keep", node=node_id)[-1] == "draining"
     assert rig.summary()["draining"] == 1
     rig.fleet.state = WorkerState.IDLE
-    gone = happened(rig, "node.gone", within=300, node=node_id)
+    gone = until(rig, "node.gone", within=300, node=node_id)
     assert gone["reason"] == "drained"
-    happened(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
+    until(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
     (told,) = rig.lines("operator.drain")
     assert (told["by"], told["cause"], told["result"]) == ("ann", "new image", "done")
 
@@ -190,10 +184,10 @@ def test_a_killed_node_goes_at_once_busy_as_it_is_and_another_is_booted(busy: Ri
     looks = rig.cloud.calls["pins"]
     said = Operator(rig).kill(node_id)
     assert said.result is Result.DONE
-    gone = happened(rig, "node.gone", within=120, node=node_id)
+    gone = until(rig, "node.gone", within=120, node=node_id)
     assert gone["reason"] == "killed"
     assert rig.cloud.calls["pins"] == looks + 1
-    happened(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
+    until(rig, "record.cleaned", within=60, record=gone["record"], reason="after_shutdown")
     rig.turn(120)
     assert len(rig.nodes) == 2
     assert Operator(rig).kill(node_id).result is Result.ALREADY
@@ -235,7 +229,7 @@ def test_a_kill_that_could_not_be_carried_out_yet_outlives_the_process(busy: Rig
     Operator(rig).kill(node_id)
     restart(rig)
     rig.cloud.always("destroy", None)
-    gone = happened(rig, "node.gone", within=2000, node=node_id)
+    gone = until(rig, "node.gone", within=2000, node=node_id)
     assert gone["reason"] == "killed"
     restart(rig)
     rig.turn(60)
@@ -257,7 +251,7 @@ def test_a_kill_is_undone_until_its_destroy_was_sent(busy: Rig) -> None:
     said = operator.run(late)
     assert (said.result, said.reason) == (Result.REFUSED, "shutting_down")
     rig.cloud.always("ask", None)
-    happened(rig, "node.gone", within=600, node=late, reason="killed")
+    until(rig, "node.gone", within=600, node=late, reason="killed")
 
 
 def test_a_dry_run_kills_and_cleans_nothing_and_says_so(make_rig: MakeRig) -> None:
@@ -405,7 +399,7 @@ def test_a_paused_pool_stands_still_over_restarts_until_it_is_resumed(make_rig: 
     assert rig.cloud.calls["create"] == rig.store.calls["claim"] == rig.store.calls["clean"] == 0
     assert rig.cloud.calls["list_nodes"] > 0
     assert operator.resume().result is Result.DONE
-    happened(rig, "record.cleaned", within=300, record=leaked.uuid)
+    until(rig, "record.cleaned", within=300, record=leaked.uuid)
     rig.turn(120)
     assert len(rig.nodes) == 2
     assert rig.summary()["paused"] is None
@@ -440,13 +434,13 @@ def test_a_slot_whose_node_went_just_before_a_pause_is_freed_once_it_is_over(bus
     record = next(one for one in rig.records if one.instance_id == node_id)
     rig.cloud.always("find_by_record", fail(CloudError("slow")))
     operator.kill(node_id)
-    happened(rig, "node.gone", within=300, node=node_id)
+    until(rig, "node.gone", within=300, node=node_id)
     operator.pause()
     rig.cloud.always("find_by_record", None)
     rig.turn(300)
     assert rig.store.rows[record.uuid].slot_number is not None
     operator.resume()
-    happened(rig, "record.cleaned", within=600, record=record.uuid, reason="after_shutdown")
+    until(rig, "record.cleaned", within=600, record=record.uuid, reason="after_shutdown")
 
 
 # Names, and what can't be written.
@@ -570,7 +564,7 @@ def drained_and_replaced(rig: Rig) -> tuple[str, str]:
     old = next(one for one in rig.records if one.hostname == "compute1")
     assert Operator(rig).drain("compute1").result is Result.DONE
     rig.fleet.state = WorkerState.IDLE
-    happened(rig, "record.cleaned", within=600, record=old.uuid)
+    until(rig, "record.cleaned", within=600, record=old.uuid)
     rig.turn_until("node.paired", within=900, host="compute1")
     new = next(one for one in rig.records if one.hostname == "compute1")
     assert old.instance_id is not None
@@ -625,7 +619,7 @@ def test_a_node_that_is_gone_is_undrained_too_late(busy: Rig) -> None:
     node_id = node_of(busy)
     operator = Operator(busy)
     operator.kill(node_id)
-    happened(busy, "node.gone", within=600, node=node_id)
+    until(busy, "node.gone", within=600, node=node_id)
     busy.turn(60)
     said = operator.run(node_id)
     assert said.result is Result.REFUSED
@@ -646,11 +640,11 @@ def test_the_boot_on_a_used_record_is_told_of_the_host_that_the_new_node_has(
     rig.turn(120)
     assert Operator(rig).drain("compute1").result is Result.DONE
     rig.fleet.state = WorkerState.IDLE
-    happened(rig, "record.cleaned", within=600, record=record.uuid)
+    until(rig, "record.cleaned", within=600, record=record.uuid)
     rig.store.add(slot_number=1, hostname="compute1", pool="others")
     rig.turn(120)
     rig.apply(dataclasses.replace(rig.system.settings, min_nodes=1))
-    created = happened(rig, "node.created", within=600, record=record.uuid)
+    created = until(rig, "node.created", within=600, record=record.uuid)
     rig.turn(300)
     new = str(created["node"])
     assert created["host"] == "compute2"

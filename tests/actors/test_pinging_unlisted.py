@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nodemanager.core.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.model import NO_TAGS, Record
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.fakes.cloud import Machine
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, first
 
 HOUR = 3600.0
-
-
-def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
-    found = rig.lines(event, **fields)
-    return found[0] if found else rig.turn_until(event, within=within, **fields)
 
 
 def paired(rig: Rig) -> tuple[Machine, Record]:
@@ -89,6 +82,7 @@ def test_one_whose_tags_are_lost_counts_against_max_nodes_and_serves_nothing_d11
     assert len(rig.lines("node.created")) == booted
 
 
+@pytest.mark.slow
 def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
     """Who pings there is no node that the cloud knows."""
     rig = make_rig(backlog="clean")

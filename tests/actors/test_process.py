@@ -443,6 +443,7 @@ def test_a_claim_that_is_renewed_keeps_how_long_it_stands(make_rig: MakeRig) -> 
 # Restart.
 
 
+@pytest.mark.slow
 def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
     make_rig: MakeRig,
 ) -> None:
@@ -458,6 +459,7 @@ def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
     assert len(rig.store.used_slots()) == 3
 
 
+@pytest.mark.slow
 def test_a_foreign_pools_node_and_record_are_never_touched(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, max_nodes=3, backlog="clean")
     record = rig.store.add_leaked(5, quiet_for=30 * HOUR, pool="other")

@@ -19,7 +19,7 @@ from nodemanager.core.reasons import Reason
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, restart, until
 from tests.core import build
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 from tests.fakes.journal import MemoryJournal
@@ -74,17 +74,6 @@ def killed_in(rig: Rig, *, lost: bool) -> Step:
     return answer(die) if lost else first(die)
 
 
-def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, object]:
-    """The first line of that event, which may be there already."""
-    end = rig.clock.boottime() + within
-    while True:
-        found = rig.lines(event, **fields)
-        if found:
-            return found[0]
-        assert rig.clock.boottime() < end, f"no {event} {fields} within {within} s"
-        rig.turn(1)
-
-
 def killed(rig: Rig, within: float = 600) -> None:
     """Let it run until the call that it dies in, and no further."""
     end = rig.clock.boottime() + within
@@ -94,14 +83,6 @@ def killed(rig: Rig, within: float = 600) -> None:
     rig.journal = AT_DEATH.pop(id(rig))
     rig.kill()
     rig.store.down = False
-
-
-def restart(rig: Rig) -> None:
-    if rig.is_running:
-        rig.kill()
-    rig.forget_lines()
-    rig.forget_calls()
-    rig.start()
 
 
 # Destroys.

@@ -20,17 +20,7 @@ from tests.cloud.moto_server import (
     Reply,
     plain,
     refusal,
-    shared,
 )
-
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
 
 
 def test_the_account_is_one_stable_line(server: MotoServer) -> None:

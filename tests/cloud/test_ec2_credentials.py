@@ -16,14 +16,7 @@ import pytest
 
 from nodemanager.errors import CloudError, Unauthorized
 from tests.cloud.ec2_helpers import cloud
-from tests.cloud.moto_server import MotoServer, refusal, shared
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
+from tests.cloud.moto_server import MotoServer, refusal
 
 
 @pytest.fixture(autouse=True)

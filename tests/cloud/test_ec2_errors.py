@@ -19,14 +19,7 @@ from nodemanager.errors import (
     Unauthorized,
 )
 from tests.cloud.ec2_helpers import cloud, order
-from tests.cloud.moto_server import MotoServer, plain, refusal, shared
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
+from tests.cloud.moto_server import MotoServer, plain, refusal
 
 
 def refused(server: MotoServer) -> CloudError:

@@ -24,7 +24,7 @@ from tests.cloud.ec2_helpers import (
     order,
     tags_of,
 )
-from tests.cloud.moto_server import MotoServer, shared
+from tests.cloud.moto_server import MotoServer
 
 ROOT = Path(__file__).parents[2]
 OURS = (":instance/", ":volume/", ":network-interface/", ":elastic-ip/")
@@ -34,13 +34,6 @@ ACTION = re.compile(
 )
 A_NODE = {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
 BEHIND_RUN_INSTANCES = {"iam:PassRole"}
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
 
 
 @pytest.fixture

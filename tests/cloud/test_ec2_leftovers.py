@@ -34,17 +34,10 @@ from tests.cloud.ec2_helpers import (
     tagged,
     tags_of,
 )
-from tests.cloud.moto_server import MotoServer, lost, plain, refusal, replaced, shared, truncated
+from tests.cloud.moto_server import MotoServer, lost, plain, refusal, replaced, truncated
+from tests.cloud.moto_things import NAMESPACE
 
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 DESCRIBES = ("DescribeVolumes", "DescribeNetworkInterfaces", "DescribeAddresses")
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
 
 
 @pytest.fixture

@@ -20,19 +20,9 @@ from tests.cloud.moto_server import (
     lost,
     plain,
     replaced,
-    shared,
     truncated,
 )
-
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
-
+from tests.cloud.moto_things import NAMESPACE
 
 # Listings (L2, T5).
 

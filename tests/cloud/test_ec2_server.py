@@ -10,14 +10,7 @@ import requests
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
 from tests.cloud.ec2_helpers import cloud, order
-from tests.cloud.moto_server import MotoServer, refusal, shared
-
-
-@pytest.fixture
-def server() -> MotoServer:
-    moto = shared()
-    moto.reset()
-    return moto
+from tests.cloud.moto_server import MotoServer, refusal
 
 
 @pytest.mark.parametrize("signature", ["2", "4"])

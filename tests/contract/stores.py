@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,16 +197,11 @@ def _tool(name: str) -> str:
 
 
 @functools.cache
-def _running_postgres() -> Postgres:
+def running_postgres() -> Postgres:
+    """One server for all tests of this process."""
     server = Postgres()
     atexit.register(server.stop)
     return server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Postgres:
-    """One server for all the modules that import this."""
-    return _running_postgres()
 
 
 REAL_CAS_STORES = [
@@ -226,6 +221,15 @@ STORES = [*CAS_STORES, *FENCED_STORES]
 """Every store, for what each must do, the stand-ins of other tests with it."""
 
 
+def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("backend", stores, indirect=True)
+
+
+real_cas_stores, cas_stores = _each_of(REAL_CAS_STORES), _each_of(CAS_STORES)
+real_fenced_stores, fenced_stores = _each_of(REAL_FENCED_STORES), _each_of(FENCED_STORES)
+real_stores, every_store = _each_of(REAL_STORES), _each_of(STORES)
+
+
 @contextlib.contextmanager
 def open_backend(
     kind: str, request: pytest.FixtureRequest, *, name: str = "registry", slots: int = 8
@@ -235,8 +239,28 @@ def open_backend(
         yield MODELS[kind]()
         return
     if kind == "postgresql":
-        url = request.getfixturevalue("postgres").new_database()
+        url = running_postgres().new_database()
     else:
         url = f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
     with served_backend(url, slots, over_http=kind == "arvados") as backend:
         yield backend
+
+
+# What tests do with one.
+
+
+def read(backend: Backend, record: Record) -> Record:
+    found = backend.store.read(record.uuid)
+    assert found is not None
+    return found
+
+
+def pinged(backend: Backend, **told: str) -> Record:
+    """A new record whose node pinged and said that."""
+    record = backend.store.create(claim())
+    assert backend.ping(record, **told).status_code == 200
+    return read(backend, record)
+
+
+def cleaned(backend: Backend) -> Record:
+    return backend.store.clean(backend.store.create(claim()), "stale_slot")

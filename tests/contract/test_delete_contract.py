@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from nodemanager.core.model import Record
 from nodemanager.errors import Conflict, NoSuchRecord, StoreError, StoreRefused
-from tests.contract.stores import (
-    CAS_STORES,
-    FENCED_STORES,
-    REAL_CAS_STORES,
-    Backend,
-    claim,
-    open_backend,
-    postgres,
-)
-
-__all__ = ["postgres"]
-
-real_cas_stores = pytest.mark.parametrize("backend", REAL_CAS_STORES, indirect=True)
-fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
-cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with open_backend(request.param, request) as opened:
-        yield opened
+from tests.contract.stores import Backend, cas_stores, claim, fenced_stores, real_cas_stores
 
 
 def freed(backend: Backend) -> tuple[Record, Record]:

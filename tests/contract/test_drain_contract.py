@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from nodemanager.core.model import Record, WorkerState
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
-from tests.contract.stores import (
-    CAS_STORES,
-    FENCED_STORES,
-    Backend,
-    claim,
-    open_backend,
-    postgres,
-)
-
-__all__ = ["postgres"]
-
-cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
-fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with open_backend(request.param, request) as opened:
-        yield opened
-
-
-def pinged(backend: Backend, **told: str) -> Record:
-    record = backend.store.create(claim())
-    assert backend.ping(record, **told).status_code == 200
-    return read(backend, record)
-
-
-def read(backend: Backend, record: Record) -> Record:
-    found = backend.store.read(record.uuid)
-    assert found is not None
-    return found
+from tests.contract.stores import Backend, cas_stores, claim, fenced_stores, pinged, read
 
 
 def told(backend: Backend, record: Record, **said: str) -> tuple[bool, str | None]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.contract.nodes_api import NOBODY, Api, api, quotes, serving
-from tests.contract.stores import postgres
+from tests.contract.stores import running_postgres
 
-__all__ = ["api", "postgres"]
+__all__ = ["api"]
 
 
 @quotes("list: limit 100 by default, at most 1000")
@@ -94,8 +94,8 @@ def test_filters_select_exactly(api, condition, slots):
 
 
 @pytest.mark.server("postgresql")
-def test_filters_and_orders_mean_the_same_on_postgresql(postgres):
-    with serving(postgres.new_database()) as api:
+def test_filters_and_orders_mean_the_same_on_postgresql():
+    with serving(running_postgres().new_database()) as api:
         fill(api)
         for condition, slots in FILTERS:
             assert_selects(api, condition, slots)

@@ -13,9 +13,7 @@ from nodemanager.records import rows
 from tests.contract import race
 from tests.contract.duel import EVERY_STEP, behind_a_fence
 from tests.contract.race import KINDS, Arena, Kind, Tally
-from tests.contract.stores import postgres
-
-__all__ = ["postgres"]
+from tests.contract.stores import running_postgres
 
 SOME = {"sqlite": 600, "postgresql": 600, "arvados": 150}
 """So many are quick enough for every run; a fenced clean takes ten requests and more."""
@@ -38,7 +36,7 @@ each_kind = pytest.mark.parametrize(
 def ring(
     kind: Kind, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Arena]:
-    server = request.getfixturevalue("postgres") if kind.name == "postgresql" else None
+    server = running_postgres() if kind.name == "postgresql" else None
     with kind.arena(tmp_path_factory.mktemp("races"), server) as opened:
         yield opened
 

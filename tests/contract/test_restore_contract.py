@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.model import Guarantee
 from nodemanager.errors import Conflict, SlotTaken, StoreRefused
 from nodemanager.records import freed
 from tests.contract.stores import (
-    CAS_STORES,
-    FENCED_STORES,
-    REAL_CAS_STORES,
-    REAL_STORES,
-    STORES,
-    Backend,
+    cas_stores,
     claim,
-    open_backend,
-    postgres,
+    every_store,
+    pinged,
+    read,
+    real_cas_stores,
+    real_stores,
 )
-
-__all__ = ["postgres"]
-
-real_cas_stores = pytest.mark.parametrize("backend", REAL_CAS_STORES, indirect=True)
-real_stores = pytest.mark.parametrize("backend", REAL_STORES, indirect=True)
-every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
-fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
-cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with open_backend(request.param, request) as opened:
-        yield opened
-
-
-def read(backend: Backend, record: Record) -> Record:
-    found = backend.store.read(record.uuid)
-    assert found is not None
-    return found
-
-
-def pinged(backend: Backend, **told: str) -> Record:
-    record = backend.store.create(claim())
-    assert backend.ping(record, **told).status_code == 200
-    return read(backend, record)
 
 
 @every_store

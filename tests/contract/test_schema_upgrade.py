@@ -10,9 +10,7 @@ from alembic import command
 from alembic.config import Config
 
 from nodemanager.records import database
-from tests.contract.stores import CAS_STORES, open_sql, postgres
-
-__all__ = ["postgres"]
+from tests.contract.stores import REAL_CAS_STORES, open_sql, running_postgres
 
 UUID = "zzzzz-7ekkf-00000000000000a"
 ROW = {
@@ -41,16 +39,10 @@ def first_schema(url: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("kind", CAS_STORES)
-def test_a_database_of_the_first_schema_is_brought_up_to_date(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", REAL_CAS_STORES)
+def test_a_database_of_the_first_schema_is_brought_up_to_date(kind: str, tmp_path: Path) -> None:
     is_postgres = kind == "postgresql"
-    url = (
-        request.getfixturevalue("postgres").new_database()
-        if is_postgres
-        else f"sqlite:///{tmp_path}/registry.db"
-    )
+    url = running_postgres().new_database() if is_postgres else f"sqlite:///{tmp_path}/registry.db"
     first_schema(url)
     store = open_sql(url, slots=8)
     try:

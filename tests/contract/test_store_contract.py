@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -14,58 +13,31 @@ import sqlalchemy as sa
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
 from tests.contract.stores import (
-    CAS_STORES,
     FENCED_STORES,
     REAL_CAS_STORES,
-    REAL_FENCED_STORES,
     REAL_STORES,
-    STORES,
-    Backend,
     claim,
+    cleaned,
+    every_store,
+    fenced_stores,
     open_backend,
-    postgres,
+    pinged,
+    read,
+    real_cas_stores,
+    real_fenced_stores,
+    real_stores,
 )
-
-__all__ = ["postgres"]
 
 NOBODY = "zzzzz-7ekkf-000000000000000"
 
-real_cas_stores = pytest.mark.parametrize("backend", REAL_CAS_STORES, indirect=True)
 fencing_stores = pytest.mark.parametrize(
     "backend", [*REAL_CAS_STORES, *FENCED_STORES], indirect=True
 )
-real_fenced_stores = pytest.mark.parametrize("backend", REAL_FENCED_STORES, indirect=True)
-real_stores = pytest.mark.parametrize("backend", REAL_STORES, indirect=True)
-every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
-fenced_stores = pytest.mark.parametrize("backend", FENCED_STORES, indirect=True)
-cas_stores = pytest.mark.parametrize("backend", CAS_STORES, indirect=True)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with open_backend(request.param, request) as opened:
-        yield opened
-
-
-def read(backend: Backend, record: Record) -> Record:
-    found = backend.store.read(record.uuid)
-    assert found is not None
-    return found
 
 
 def written(record: Record) -> Record:
     """What was written to it, whenever that was."""
     return replace(record, version="", modified_at=None)
-
-
-def pinged(backend: Backend, **told: str) -> Record:
-    record = backend.store.create(claim())
-    assert backend.ping(record, **told).status_code == 200
-    return read(backend, record)
-
-
-def cleaned(backend: Backend) -> Record:
-    return backend.store.clean(backend.store.create(claim()), "stale_slot")
 
 
 @every_store

@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodemanager.core.model import Record
 from nodemanager.errors import StoreRefused
-from tests.contract.stores import REAL_STORES, STORES, Backend, claim, open_backend, postgres
-
-__all__ = ["postgres"]
-
-real_stores = pytest.mark.parametrize("backend", REAL_STORES, indirect=True)
-every_store = pytest.mark.parametrize("backend", STORES, indirect=True)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with open_backend(request.param, request) as opened:
-        yield opened
-
-
-def read(backend: Backend, record: Record) -> Record:
-    found = backend.store.read(record.uuid)
-    assert found is not None
-    return found
-
-
-def pinged(backend: Backend, **told: str) -> Record:
-    record = backend.store.create(claim())
-    assert backend.ping(record, **told).status_code == 200
-    return read(backend, record)
-
-
-def cleaned(backend: Backend) -> Record:
-    return backend.store.clean(backend.store.create(claim()), "stale_slot")
+from tests.contract.stores import claim, cleaned, pinged, read, real_stores
 
 
 @real_stores

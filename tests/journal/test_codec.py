@@ -99,6 +99,7 @@ def _unordered(value: Any) -> bool:
     return "frozenset" in repr(value)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None, database=None)
 @given(st.lists(values(Record), max_size=5), st.lists(values(Record), max_size=5), st.randoms())
 def test_any_listing_comes_back_whatever_the_one_before(

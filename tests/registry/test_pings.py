@@ -23,9 +23,7 @@ from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.pings import PingWriter
 from nodemanager.workers import Workers
-from tests.contract.stores import Postgres, open_sql, postgres
-
-__all__ = ["postgres"]
+from tests.contract.stores import open_sql, running_postgres
 
 
 def living(store: SqlRecordStore, number: int) -> Record:
@@ -48,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlRecordS
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/registry.db"
     else:
-        server: Postgres = request.getfixturevalue("postgres")
+        server = running_postgres()
         url = server.new_database()
     made = open_sql(url, 20)
     yield made
@@ -137,9 +135,9 @@ def test_what_the_driver_raises_is_the_stores_error(store: SqlRecordStore) -> No
 
 
 @pytest.mark.server("postgresql")
-def test_a_row_that_somebody_writes_to_holds_up_no_other(postgres: Postgres) -> None:
+def test_a_row_that_somebody_writes_to_holds_up_no_other() -> None:
     """Several registries serve one database: a row locked by another is pinged alone."""
-    store = open_sql(postgres.new_database(), 20)
+    store = open_sql(running_postgres().new_database(), 20)
     one, other = living(store, 1), living(store, 2)
     with store._db.writing() as connection:
         rows.get(connection, one.uuid)

@@ -60,6 +60,7 @@ def rows_of(out: str, heading: str) -> dict[str, dict[str, str]]:
 # What it says.
 
 
+@pytest.mark.slow
 def test_without_other_settings_it_says_that_all_decisions_are_the_same(
     incident: Incident, run: Run
 ) -> None:
