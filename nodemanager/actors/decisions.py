@@ -12,7 +12,7 @@ from nodemanager.actors.endings import Endings
 from nodemanager.actors.identities import Identities
 from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
-from nodemanager.actors.operator_commands import OperatorCommands
+from nodemanager.actors.operator_commands import CommandHandler
 from nodemanager.actors.plan_orders import PlanOrders
 from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.recovery import Recovery
@@ -40,7 +40,7 @@ class Decisions:
         writes: RecordWrites,
         releases: LeftoverReleases,
         backlog: BacklogRuns,
-        operators: OperatorCommands,
+        operators: CommandHandler,
         orders: PlanOrders,
         endings: Endings,
     ) -> None:

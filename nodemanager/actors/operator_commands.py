@@ -71,7 +71,7 @@ class Said:
 Asked = tuple[Said, Named]
 
 
-class OperatorCommands:
+class CommandHandler:
     """Keeps the operators' marks, and answers each command once it is known what became of it."""
 
     def __init__(

@@ -16,7 +16,7 @@ from nodemanager.actors.invariants import Invariants
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.observations import Observations
-from nodemanager.actors.operator_commands import OperatorCommands
+from nodemanager.actors.operator_commands import CommandHandler
 from nodemanager.actors.operator_marks import OperatorMarks
 from nodemanager.actors.plan_orders import PlanOrders
 from nodemanager.actors.record_writes import RecordWrites
@@ -35,7 +35,7 @@ class Parts:
     decisions: Decisions
     releases: LeftoverReleases
     backlog: BacklogRuns
-    operators: OperatorCommands
+    operators: CommandHandler
     recovery: Recovery
     endings: Endings
 
@@ -47,7 +47,7 @@ def parts_of(context: Context) -> Parts:
     invariants, false_cleans = Invariants(context), FalseCleans(context)
     marks = OperatorMarks(context.scribe)
     leftovers = LeftoverBook(context.scribe, context.log, mode=context.role.mode)
-    operators = OperatorCommands(context, marks, leftovers, boot_failures)
+    operators = CommandHandler(context, marks, leftovers, boot_failures)
     held = HeldBacklog(context, identities)
     snapshots = Snapshots(context, identities, writes, held, marks)
     backlog = BacklogRuns(context, held, identities, snapshots)

@@ -14,7 +14,7 @@ from nodemanager.actors.endings import Endings
 from nodemanager.actors.invariants import Invariants
 from nodemanager.actors.leftover_releases import LeftoverReleases
 from nodemanager.actors.messages import WaitOver
-from nodemanager.actors.operator_commands import OperatorCommands
+from nodemanager.actors.operator_commands import CommandHandler
 from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core.execute.books import (
@@ -51,7 +51,7 @@ class WorkflowShell:
         invariants: Invariants,
         releases: LeftoverReleases,
         backlog: BacklogRuns,
-        operators: OperatorCommands,
+        operators: CommandHandler,
         endings: Endings,
     ) -> None:
         self._context = context

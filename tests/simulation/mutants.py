@@ -15,7 +15,7 @@ from nodemanager.actors.identities import Identities
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.node_setup import NodeSetupActor
 from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.operator_commands import OperatorCommands
+from nodemanager.actors.operator_commands import CommandHandler
 from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.runner import Runner
 from nodemanager.actors.scribe import Scribe
@@ -712,7 +712,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                OperatorCommands.reset_breaker,
+                CommandHandler.reset_breaker,
                 "breakers.reset(self._context.breaker, now)",
                 "self._context.breaker",
             ),
