@@ -143,7 +143,8 @@ def _(scene: Scene) -> None:
 
     def made(node: Instance, by: str) -> None:
         nonlocal until
-        if world.engine.now > until or node.tags.pool != name:
+        if world.engine.now > until or node.tags.pool != name or world.cloud.twins:
+            # A twin's pings would make its record one that was heard, which D13 says nothing of.
             return
         until = float("-inf")
         world.cloud.hidden.add(node.id)
