@@ -121,9 +121,12 @@ def _sign_of_life(
         # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
         if _is_alive(node, order) and (order.is_exception or bears(node, record)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
-    by_id = found.by_id
-    if by_id is not None and _is_alive(by_id, order) and not is_anothers(by_id, record):
-        return keep(uuid, Reason.NODE_ALIVE, node=by_id.id, state=by_id.state.value)
+    # One of before our time, or that takes no tags, is listed under its id alone (C4).
+    present = snapshot.history.present
+    listed_as = None if order.is_exception else present.get(record.instance_id or "")
+    for named in (found.by_id, listed_as):
+        if named is not None and _is_alive(named, order) and not is_anothers(named, record):
+            return keep(uuid, Reason.NODE_ALIVE, node=named.id, state=named.state.value)
     return None
 
 

@@ -164,11 +164,15 @@ def test_an_order_stands_for_sixty_seconds_c11(late: float, expected: tuple[Kind
     assert last_look(made, order=order) == expected
 
 
-def test_a_node_that_the_newest_listing_shows_keeps_the_record_c11() -> None:
-    made = gone()
-    made.add_node("r1")
+@pytest.mark.parametrize("claimed", [True, False], ids=["by-its-tag", "by-its-id-alone"])
+def test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11(claimed: bool) -> None:
+    """Also where the cloud denies it by id: that a listing is late, or the answer wrong, is not
+    told apart here."""
+    made = gone(claimed=claimed)
+    order = made.clean_order("r1")
+    made.add_node("r1" if claimed else None, id="i-r1")
     made.poll_cloud()
-    assert last_look(made) == (Kind.KEEP, Reason.NODE_ALIVE)
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.NODE_ALIVE)
 
 
 @pytest.mark.parametrize(
