@@ -136,6 +136,48 @@ def test_a_node_is_counted_once_though_a_record_knows_it_too() -> None:
     assert health.lacking(world, pool, health.ward(world, pool)) == 1
 
 
+@pytest.mark.parametrize(
+    ("listed", "broken", "lost"),
+    [
+        pytest.param(False, ("A1", "node"), True, id="denied"),
+        pytest.param(False, ("A5", "record"), True, id="its-record-edited"),
+        pytest.param(False, ("A3",), False, id="a-wrong-clock"),
+        pytest.param(False, ("A1", "another"), False, id="another-denied"),
+        pytest.param(False, None, False, id="nothing-broken"),
+        pytest.param(True, ("A1", "node"), False, id="listed"),
+    ],
+)
+def test_only_an_unlisted_node_that_was_robbed_of_its_claim_is_owed_no_end_d13(
+    listed: bool, broken: tuple[str, ...] | None, lost: bool
+) -> None:
+    world, pool, node_id = _with_a_node(Tags(), broad=False)
+    (uuid,) = world.registry.rows
+    node = world.cloud.instances[node_id]
+    world.cloud.retag(node, Tags(pool.name, uuid, "an earlier life"))
+    if not listed:
+        world.cloud.hidden.add(node_id)
+    if broken is not None:
+        which, *about = broken
+        names = {"node": node_id, "record": uuid}
+        world.break_assumption(which, "as told", *(names.get(one, one) for one in about))
+    (one,) = health.ward(world, pool).patients
+    assert health.is_lost(world, one) is lost
+
+
+def test_an_unlisted_node_with_its_unpinged_claim_is_owed_its_end_d13() -> None:
+    """Also where it was denied for a while (A1): it is asked for again."""
+    world, pool, node_id = _with_a_node(Tags(), broad=False)
+    world.cloud.hidden.add(node_id)
+    world.break_assumption("A1", "as told", node_id)
+    (uuid,) = world.registry.rows
+    record = world.registry.record(uuid)
+    assert record is not None
+    world.cloud.retag(world.cloud.instances[node_id], Tags(pool.name, uuid, record.incarnation))
+    (one,) = health.ward(world, pool).patients
+    assert one.paired
+    assert not health.is_lost(world, one)
+
+
 def test_the_docs_state_each_bound() -> None:
     page = (table.ROOT / "doc" / "fault-model.rst").read_text(encoding="utf-8")
     assert table.bounds() in page, "its table is that of `tests.simulation.table.bounds`"

@@ -10,6 +10,10 @@ from nodemanager.core.model import CloudState, Record, WorkerState
 from tests.simulation.cloud import Instance
 from tests.simulation.world import Pool, World
 
+ROBBERS = ("A1", "A2", "A4", "A5")
+"""What, once broken, may take a record from its living node. A wrong clock (A3) can't do it alone:
+no record is freed whose node the cloud, asked for it, has (C11)."""
+
 
 class Health(StrEnum):
     """What a living node of ours truly is."""
@@ -140,6 +144,18 @@ def _is_refused(node: Instance, record: Record | None) -> bool:
     """Whether its pings name another node than the record's own (P1a): its twin pinged first."""
     tells = node.machine is not None and node.machine.habits.tells_instance
     return tells and record is not None and record.instance_id not in (None, node.id)
+
+
+def is_lost(world: World, one: Patient) -> bool:
+    """Whether nothing leads to it: no listing shows it, and it was robbed of what D13 asks by.
+
+    That is a claim of its own that was never pinged. The cloud denied the node until it expired
+    (A1, C21); the node was made only then (A2); or somebody wrote over the record (A4, A5).
+    """
+    node, has_its_claim = one.node, one.paired and not one.pinged
+    if node.id not in world.cloud.hidden or has_its_claim:
+        return False
+    return any(world.is_excused(node.id, node.tags.record, which=which) for which in ROBBERS)
 
 
 def wanted(world: World, pool: Pool) -> tuple[int, int]:

@@ -88,7 +88,9 @@ class Progress:
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
 
     def _ill(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
-        silent, unpaired = seen.of(Health.SILENT), seen.of(Health.UNPAIRED)
+        known = [one for one in seen.patients if not health.is_lost(self.world, one)]
+        silent = [one for one in known if one.health is Health.SILENT]
+        unpaired = [one for one in known if one.health is Health.UNPAIRED]
         count = len(silent) + len(unpaired)
         for one in silent:
             within = bounds.silent(count, pinged=one.pinged)
