@@ -153,4 +153,5 @@ def test_ci_requires_everything_and_runs_the_suite(program: Program, tmp_path: P
     done = run(TREE / ".ci" / "run", cwd=tmp_path, PATH=f"{make.parent}:{os.environ['PATH']}")
 
     assert done.returncode == 3
-    assert done.stdout == f"true all {TREE} --keep-going test\n1 passed\n"
+    told = "ARGS=--tb=short --show-capture=stderr"
+    assert done.stdout == f"true all {TREE} --keep-going test {told}\n1 passed\n"
