@@ -12,7 +12,7 @@ SEEDS := 1000
 FIRST := 0
 KILLS := 200
 RACES := 10000
-QUICK := $(addprefix tests/,actors commands config core execute journal replay schedulers) \
+QUICK := $(addprefix tests/,actors commands config core execute journal schedulers) \
 	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)
@@ -27,7 +27,7 @@ run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C en
 
 test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
 
-quick: static ## under a minute, for every change: lint, types, layers, unit tests without sockets
+quick: static ## about a minute, for every change: lint, types, layers, unit tests without sockets
 	$(PY) -m pytest -n 2 --quick $(QUICK) $(ARGS)
 
 static: venv-test

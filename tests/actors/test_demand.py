@@ -27,6 +27,7 @@ def with_sizes(rig: Rig, *sizes: Size) -> Rig:
     return rig
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "size"),
     [

@@ -40,6 +40,7 @@ def test_a_clean_is_judged_on_records_listed_before_the_cloud_whatever_the_poll_
     assert order.count("cloud began") >= 2
 
 
+@pytest.mark.slow
 def test_a_record_listing_that_ends_after_the_cloud_listing_began_is_not_judged_with_it(
     make_rig: MakeRig,
 ) -> None:

@@ -89,6 +89,7 @@ def test_an_unknown_clean_that_took_effect_is_found_and_not_written_again(fenced
     assert rig.journal.open_intents() == ()
 
 
+@pytest.mark.slow
 def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leaking) -> None:
     rig, record = fenced(max_nodes=4)
     rig.jobs = ()

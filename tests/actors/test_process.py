@@ -27,6 +27,7 @@ def times_of(rig: Rig, fake: FakeCloud | FakeStore, call: str) -> list[float]:
 # Polls.
 
 
+@pytest.mark.slow
 def test_failing_polls_come_later_and_later_up_to_max_poll_time(make_rig: MakeRig) -> None:
     rig = make_rig(poll_time=30, max_poll_time=300)
     rig.cloud.always("list_nodes", fail(CloudError("timeout")))

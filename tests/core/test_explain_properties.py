@@ -47,6 +47,7 @@ def ordered(draw: st.DrawFn) -> Spec:
     return replace(spec, flags=(*spec.flags, *orders.items()))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs() | ordered())
 def test_the_first_rule_that_blocks_is_the_reason_that_was_decided_by_c_d(spec: Spec) -> None:
@@ -68,6 +69,7 @@ def named(made: World) -> list[Explanation]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs())
 def test_nothing_blocks_from_the_earliest_moment_on_and_something_does_before_it_c_d(
@@ -114,6 +116,7 @@ def kind_at(spec: Spec, id: str, ahead: float) -> Kind:
     return next(one.kind for one in verdicts if one.id == id)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(spec=specs())
 def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec) -> None:

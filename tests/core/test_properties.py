@@ -137,6 +137,7 @@ def forbidding(spec: Spec, made: World) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs())
 def test_no_verdict_cleans_a_record_with_any_sign_of_life_c(spec: Spec) -> None:
@@ -148,6 +149,7 @@ def test_no_verdict_cleans_a_record_with_any_sign_of_life_c(spec: Spec) -> None:
             assert signs_of_life(listed[verdict.id], spec, made) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs())
 def test_no_order_without_permission_b2_c10_d9(spec: Spec) -> None:
@@ -293,6 +295,7 @@ def everything(plan: Plan) -> dict[str, Any]:
     return {**whole, "history": history}
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs(), seed=st.integers(0, 2**32))
 def test_the_plan_does_not_depend_on_the_order_of_its_inputs_l4(spec: Spec, seed: int) -> None:

@@ -173,6 +173,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_another_process_lock_is_waited_for_shortly_and_named(opened: Opener, path: Path) -> None:
     journal = opened()
     journal.intend([intent(1)])
@@ -229,6 +230,7 @@ for number in itertools.count(first):
 """
 
 
+@pytest.mark.slow
 def test_whatever_was_promised_is_there_after_a_kill(opened: Opener, path: Path) -> None:
     intended: set[int] = set()
     concluded: set[int] = set()
