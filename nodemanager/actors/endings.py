@@ -8,6 +8,7 @@ from nodemanager.core.execute.clean import Unsure
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
+from nodemanager.core.standing import listed_for_long
 from nodemanager.log import DEBUG
 
 
@@ -30,22 +31,16 @@ class Endings:
             once.finished(1)
 
     def may_apply(self, made: Plan) -> bool:
-        """Whether this plan may be applied; with `--once` the first one that is settled, alone.
-
-        Counted as C5 and C6 count, so that the one plan may do what a later one could.
-        """
+        """Whether this plan may be applied; with `--once` the first one that is settled, alone."""
         if self._context.role.once is None:
             return True
         if self._applied:
             return False
-        cloud, records = made.history.cloud, made.history.records
-        if made.history.base is None or cloud is None or records is None:
-            return False
-        settings = self._context.settings
-        self._listings.add(cloud.started_at)
-        newest = min(cloud.started_at, records.started_at)
-        settled = newest - min(self._listings) >= settings.settle
-        return settled and len(self._listings) >= settings.absent_listings
+        history = made.history
+        # Without a base there is no listing to decide from yet: none counts.
+        if history.base is not None and history.cloud is not None and history.records is not None:
+            self._listings.add(history.cloud.started_at)
+        return listed_for_long(self._listings, history, self._context.settings)
 
     def applied(self) -> None:
         """A plan is being carried out."""

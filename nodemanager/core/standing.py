@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from nodemanager.core.breaker import HOW_TO_CLEAR
 from nodemanager.core.checks import Check, Measured
+from nodemanager.core.history import History
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -31,6 +32,19 @@ def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float
     if settings.demand_polled:
         polls.append(("demand", NEVER if snapshot.demand_at is None else snapshot.demand_at))
     return polls
+
+
+def listed_for_long(begun: Collection[float], history: History, settings: Settings) -> bool:
+    """Whether a run that applies one plan alone (`--once`) may apply this one.
+
+    `begun` are the times at which the cloud listings of the run began, CLOCK_BOOTTIME. They are
+    counted as C5 and C6 count them, so that the one plan may do what a later one could.
+    """
+    cloud, records = history.cloud, history.records
+    if history.base is None or cloud is None or records is None or not begun:
+        return False
+    newest = min(cloud.started_at, records.started_at)
+    return newest - min(begun) >= settings.settle and len(begun) >= settings.absent_listings
 
 
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
