@@ -8,19 +8,7 @@ from typing import Any
 
 from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.base import tell
-from nodemanager.actors.messages import (
-    Answered,
-    CleanByHand,
-    DrainNode,
-    HoldId,
-    KillNode,
-    PausePool,
-    Ref,
-    ReleaseId,
-    ResetBreaker,
-    ResumePool,
-    RunNode,
-)
+from nodemanager.actors.messages import Ordered, Ref
 from nodemanager.core.backlog_run import Order, Run
 from nodemanager.core.commands import Command, Reply, Result, Verb
 
@@ -43,7 +31,7 @@ class OperatorCommands:
         if daemon is None:
             return Reply(Result.FAILED, "the daemon is still starting; try again")
         answers: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        tell(daemon, _message(command, answers.put))
+        tell(daemon, Ordered(command, answers.put))
         try:
             return answers.get(timeout=ANSWER_S)
         except queue.Empty:
@@ -52,29 +40,6 @@ class OperatorCommands:
                 return Reply(Result.UNDER_WAY, text)
             text = f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
             return Reply(Result.FAILED, text)
-
-
-def _message(command: Command, answered: Answered) -> Any:
-    id, reason, by = command.id or "", command.reason, command.by
-    match command.verb:
-        case Verb.HOLD:
-            return HoldId(id, reason, by, answered, command.unlisted)
-        case Verb.RELEASE:
-            return ReleaseId(id, by, answered, reason)
-        case Verb.DRAIN:
-            return DrainNode(id, reason, by, answered)
-        case Verb.RUN:
-            return RunNode(id, reason, by, answered)
-        case Verb.KILL:
-            return KillNode(id, reason, by, answered)
-        case Verb.CLEAN:
-            return CleanByHand(id, reason, by, answered, command.forced)
-        case Verb.PAUSE:
-            return PausePool(reason, by, answered)
-        case Verb.RESUME:
-            return ResumePool(reason, by, answered)
-        case Verb.BREAKER_RESET:
-            return ResetBreaker(by, answered, reason)
 
 
 class BacklogCommands:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nodemanager.core.commands import Reply
+from nodemanager.core.commands import Command, Reply
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.history import Nodes, Records
@@ -252,92 +252,10 @@ Answered = Callable[[Reply], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ResetBreaker:
-    """An operator has looked, and closes the breaker (B3)."""
+class Ordered:
+    """An operator's command, and whoever waits for the answer (O1-O4)."""
 
-    by: str
-    answered: Answered
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HoldId:
-    """An operator wants nothing automatic done to a node or record (C9).
-
-    `unlisted` says that no listing need know it.
-    """
-
-    id: str
-    reason: str
-    by: str
-    answered: Answered
-    unlisted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseId:
-    """The hold on a node or record is over."""
-
-    id: str
-    by: str
-    answered: Answered
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainNode:
-    """An operator wants a node gone as soon as it is idle (O1)."""
-
-    id: str
-    reason: str
-    by: str
-    answered: Answered
-
-
-@dataclass(frozen=True, slots=True)
-class RunNode:
-    """A drain, or a kill not yet carried out, is undone."""
-
-    id: str
-    reason: str
-    by: str
-    answered: Answered
-
-
-@dataclass(frozen=True, slots=True)
-class KillNode:
-    """An operator wants a node gone now, busy or not (O2)."""
-
-    id: str
-    reason: str
-    by: str
-    answered: Answered
-
-
-@dataclass(frozen=True, slots=True)
-class CleanByHand:
-    """An operator wants a record freed now; `forced` are the rules they break (O3)."""
-
-    id: str
-    reason: str
-    by: str
-    answered: Answered
-    forced: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PausePool:
-    """An operator wants nothing created, destroyed or freed until it is resumed (O4)."""
-
-    reason: str
-    by: str
-    answered: Answered
-
-
-@dataclass(frozen=True, slots=True)
-class ResumePool:
-    reason: str
-    by: str
+    command: Command
     answered: Answered
 
 

@@ -6,24 +6,12 @@ No command is carried out in here: marks go into the snapshot, and core decides 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.boot_failures import BootFailures
 from nodemanager.actors.context import Context
 from nodemanager.actors.leftover_book import LeftoverBook
-from nodemanager.actors.messages import (
-    Answered,
-    CleanByHand,
-    DrainNode,
-    HoldId,
-    KillNode,
-    PausePool,
-    ReleaseId,
-    ResetBreaker,
-    ResumePool,
-    RunNode,
-)
+from nodemanager.actors.messages import Ordered
 from nodemanager.actors.operator_marks import OperatorMarks
 from nodemanager.core import breaker as breakers
 from nodemanager.core import commands
@@ -56,19 +44,7 @@ _EVENTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A command as it came, and who waits for its answer."""
-
-    verb: Verb
-    by: str
-    reason: str
-    answered: Answered
-    id: str | None = None
-    forced: tuple[str, ...] = ()
-
-
-Asked = tuple[Said, Named]
+Asked = tuple[Ordered, Named]
 
 
 class CommandHandler:
@@ -86,6 +62,17 @@ class CommandHandler:
         self.marks = marks
         self._leftovers = leftovers
         self._boot_failures = boot_failures
+        self._orders: dict[Verb, Callable[[Ordered], None]] = {
+            Verb.HOLD: self._hold,
+            Verb.RELEASE: self._release,
+            Verb.DRAIN: self._drain,
+            Verb.KILL: self._kill,
+            Verb.RUN: self._run,
+            Verb.CLEAN: self._clean,
+            Verb.PAUSE: self._pause,
+            Verb.RESUME: self._resume,
+            Verb.BREAKER_RESET: self._reset_breaker,
+        }
         self._asked: list[Asked] = []
         """Drains, kills and cleans that no plan has judged yet."""
         self._awaited: dict[str, list[Asked]] = {}
@@ -95,6 +82,10 @@ class CommandHandler:
     def waits(self) -> bool:
         """Whether a command waits for the next plan to judge it."""
         return bool(self._asked)
+
+    def order(self, said: Ordered) -> None:
+        """Begin what the command's verb says, or answer why not."""
+        self._orders[said.command.verb](said)
 
     # Whom a command names.
 
@@ -112,18 +103,18 @@ class CommandHandler:
             frozenset(expected | (left - {""}) | marked),
         )
 
-    def _found(self, said: Said) -> Named | None:
+    def _found(self, said: Ordered) -> Named | None:
         """Whom it names; None once it was answered that nobody is."""
         known = self._known()
-        found = commands.find(said.id or "", known)
+        found = commands.find(said.command.id or "", known)
         if isinstance(found, Named):
             return found
         if found.result is Result.UNKNOWN and not known.is_complete:
-            found = commands.not_listed_yet(said.id or "")
+            found = commands.not_listed_yet(said.command.id or "")
         self._answer(said, found)
         return None
 
-    def _node(self, said: Said) -> Named | None:
+    def _node(self, said: Ordered) -> Named | None:
         """The node it names; None once it was answered that there is none."""
         if self._sent_away(said):
             return None
@@ -133,9 +124,9 @@ class CommandHandler:
             return None
         return named
 
-    def _sent_away(self, said: Said) -> bool:
+    def _sent_away(self, said: Ordered) -> bool:
         """Whether it names a node that was sent away just now, and that was answered."""
-        given, wall = said.id or "", self._context.clock.wall()
+        given, wall = said.command.id or "", self._context.clock.wall()
         found = commands.find(given, self._known())
         named = found if isinstance(found, Named) else None
         if named is not None and given in (named.record, named.node):
@@ -146,19 +137,20 @@ class CommandHandler:
             return False
         order, at = before
         now = None if named is None else named.node or named.id
-        self._answer(said, commands.of_sent_away(said.verb, given, order, wall - at, now))
+        self._answer(said, commands.of_sent_away(said.command.verb, given, order, wall - at, now))
         return True
 
     # Holds.
 
-    def hold(self, message: HoldId) -> None:
+    def _hold(self, said: Ordered) -> None:
         """Nothing automatic touches that id until it is released."""
-        said = Said(Verb.HOLD, message.by, message.reason, message.answered, message.id)
         known = self._known()
-        found = commands.find(message.id, known)
+        found = commands.find(said.command.id or "", known)
         if isinstance(found, Reply):
-            named = Named(message.id)
-            if found.result is not Result.UNKNOWN or (known.is_complete and not message.unlisted):
+            named = Named(said.command.id or "")
+            if found.result is not Result.UNKNOWN or (
+                known.is_complete and not said.command.unlisted
+            ):
                 self._answer(said, found)
                 return
         else:
@@ -167,7 +159,7 @@ class CommandHandler:
         if standing is not None:
             self._already(said, named, f"{named.id} is on hold already", standing)
             return
-        hold = Hold(named.id, message.reason, message.by, self._context.clock.wall())
+        hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
         if not self._scribe.hold(hold):
             self._not_written(said, named)
             return
@@ -178,9 +170,8 @@ class CommandHandler:
         )
         self._did(said, named, text)
 
-    def release(self, message: ReleaseId) -> None:
+    def _release(self, said: Ordered) -> None:
         """The hold ends."""
-        said = Said(Verb.RELEASE, message.by, message.reason, message.answered, message.id)
         named = self._found(said)
         if named is None:
             return
@@ -197,9 +188,8 @@ class CommandHandler:
 
     # Nodes that are to go.
 
-    def drain(self, message: DrainNode) -> None:
+    def _drain(self, said: Ordered) -> None:
         """Shut the node down once it is idle (O1)."""
-        said = Said(Verb.DRAIN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
@@ -213,9 +203,8 @@ class CommandHandler:
             self.marks.drains[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
-    def kill(self, message: KillNode) -> None:
+    def _kill(self, said: Ordered) -> None:
         """Shut the node down now (O2)."""
-        said = Said(Verb.KILL, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
@@ -227,9 +216,8 @@ class CommandHandler:
             self.marks.kills[node_id] = self._mark(said, node_id)
             self._ask(said, named)
 
-    def run(self, message: RunNode) -> None:
+    def _run(self, said: Ordered) -> None:
         """Take a drain or a kill back."""
-        said = Said(Verb.RUN, message.by, message.reason, message.answered, message.id)
         named = self._node(said)
         if named is None:
             return
@@ -258,12 +246,9 @@ class CommandHandler:
 
     # Records that are to be freed.
 
-    def clean(self, message: CleanByHand) -> None:
+    def _clean(self, said: Ordered) -> None:
         """Free the record now, but for what an operator may not force (O3)."""
-        said = Said(
-            Verb.CLEAN, message.by, message.reason, message.answered, message.id, message.forced
-        )
-        never = commands.forcing(message.forced, self._mark(said))
+        never = commands.forcing(said.command.forced, self._mark(said))
         if never is not None:
             self._answer(said, never)
             return
@@ -274,7 +259,9 @@ class CommandHandler:
             self._answer(said, commands.without(named, Reason.NO_RECORD))
         elif self._acts(said, named):
             mark = self._mark(said)
-            self.marks.by_hand[named.record] = HandClean(mark.by, mark.at, mark.reason, said.forced)
+            self.marks.by_hand[named.record] = HandClean(
+                mark.by, mark.at, mark.reason, said.command.forced
+            )
             self._ask(said, named)
 
     def ended(self, end: End) -> None:
@@ -296,9 +283,8 @@ class CommandHandler:
 
     # The pool.
 
-    def pause(self, message: PausePool) -> None:
+    def _pause(self, said: Ordered) -> None:
         """Nothing is created, destroyed or freed until the pool is resumed (O4)."""
-        said = Said(Verb.PAUSE, message.by, message.reason, message.answered)
         if self.marks.paused is not None:
             self._already(said, None, "the pool is paused already", self.marks.paused)
             return
@@ -314,9 +300,8 @@ class CommandHandler:
         )
         self._did(said, None, text)
 
-    def resume(self, message: ResumePool) -> None:
+    def _resume(self, said: Ordered) -> None:
         """The pool goes on."""
-        said = Said(Verb.RESUME, message.by, message.reason, message.answered)
         standing, self.marks.paused = self.marks.paused, None
         if standing is None:
             self._already(said, None, "the pool is not paused")
@@ -327,9 +312,8 @@ class CommandHandler:
             self._context.decide_soon()
             self._did(said, None, "the pool goes on")
 
-    def reset_breaker(self, message: ResetBreaker) -> None:
+    def _reset_breaker(self, said: Ordered) -> None:
         """Close the breaker, and let boot again what rests (B3, B5)."""
-        said = Said(Verb.BREAKER_RESET, message.by, message.reason, message.answered)
         if self._scribe.problem is not None:
             self._not_written(said, None)
             return
@@ -347,12 +331,12 @@ class CommandHandler:
 
     # What the next plan makes of it.
 
-    def _mark(self, said: Said, node_id: str | None = None) -> Mark:
+    def _mark(self, said: Ordered, node_id: str | None = None) -> Mark:
         node = self._context.history.present.get(node_id or "")
         incarnation = node.tags.incarnation if node is not None else None
-        return Mark(said.by, self._context.clock.wall(), said.reason, incarnation)
+        return Mark(said.command.by, self._context.clock.wall(), said.command.reason, incarnation)
 
-    def _ask(self, said: Said, named: Named) -> None:
+    def _ask(self, said: Ordered, named: Named) -> None:
         self._asked.append((said, named))
         self._context.decide_soon()
 
@@ -375,22 +359,22 @@ class CommandHandler:
             if reply is not None:
                 replies.append(((said, named), reply))
         self.marks.by_hand.clear()
-        if any(said.verb is not Verb.CLEAN for said, _ in asked) and not self.marks.save():
+        if any(said.command.verb is not Verb.CLEAN for said, _ in asked) and not self.marks.save():
             replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
         for (said, _), reply in replies:
             self._answer(said, reply)
 
     def _judged(
-        self, said: Said, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
+        self, said: Ordered, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
     ) -> Reply | None:
         """What to answer; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
-        if said.verb is Verb.DRAIN:
+        if said.command.verb is Verb.DRAIN:
             reply = commands.of_drain(named, made, snapshot)
             if reply.result is not Result.DONE:
                 self.marks.drains.pop(node_id, None)
             return reply
-        if said.verb is Verb.KILL:
+        if said.command.verb is Verb.KILL:
             reply = commands.of_kill(named, made, snapshot)
             if reply.result is not Result.DONE:
                 self.marks.kills.pop(node_id, None)
@@ -400,16 +384,18 @@ class CommandHandler:
             return of_clean
         if not acts:
             reason = Reason.STOPPING if self._context.stopping is not None else Reason.THROTTLED
-            return commands.refused(said.verb, keep(named.record or named.id, reason), named)
+            return commands.refused(
+                said.command.verb, keep(named.record or named.id, reason), named
+            )
         self._awaited.setdefault(named.record or named.id, []).append((said, named))
         return None
 
     def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
         """The mark that could not be written down."""
         said, named = asked
-        if said.verb is Verb.CLEAN or reply.result is not Result.DONE:
+        if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
-        marks = self.marks.drains if said.verb is Verb.DRAIN else self.marks.kills
+        marks = self.marks.drains if said.command.verb is Verb.DRAIN else self.marks.kills
         marks.pop(named.node or named.id, None)
         return commands.failed(named, self._scribe.problem or "the journal can't be written")
 
@@ -423,43 +409,45 @@ class CommandHandler:
 
     # Answers.
 
-    def _acts(self, said: Said, named: Named) -> bool:
+    def _acts(self, said: Ordered, named: Named) -> bool:
         """Whether this daemon does what it decides; False once that was answered (S3)."""
         if self._context.role.mode == "apply":
             return True
-        self._answer(said, commands.refused(said.verb, keep(named.id, Reason.DRY_RUN), named))
+        self._answer(
+            said, commands.refused(said.command.verb, keep(named.id, Reason.DRY_RUN), named)
+        )
         return False
 
-    def _may_write(self, said: Said, named: Named) -> bool:
+    def _may_write(self, said: Ordered, named: Named) -> bool:
         if self._scribe.problem is None:
             return True
         self._not_written(said, named)
         return False
 
-    def _did(self, said: Said, named: Named | None, text: str) -> None:
+    def _did(self, said: Ordered, named: Named | None, text: str) -> None:
         self._answer(said, _reply(Result.DONE, named, text))
 
     def _already(
-        self, said: Said, named: Named | None, text: str, standing: Mark | None = None
+        self, said: Ordered, named: Named | None, text: str, standing: Mark | None = None
     ) -> None:
         if standing is not None:
             text = f"{text}, {commands.since(standing, timestamp(standing.at))}"
         self._answer(said, _reply(Result.ALREADY, named, text))
 
-    def _not_written(self, said: Said, named: Named | None) -> None:
+    def _not_written(self, said: Ordered, named: Named | None) -> None:
         text = self._scribe.problem or "the journal can't be written"
         self._answer(said, _reply(Result.FAILED, named, text))
 
-    def _answer(self, said: Said, reply: Reply) -> None:
+    def _answer(self, said: Ordered, reply: Reply) -> None:
         """Write it down, for whoever asks later who did what, and tell whoever waits."""
         told: dict[str, Any] = {
             **reply.measures,
-            "id": said.id,
+            "id": said.command.id,
             "record": reply.record,
             "node": reply.node,
-            "by": said.by,
-            "cause": said.reason or None,
-            "forced": ",".join(said.forced) or None,
+            "by": said.command.by,
+            "cause": said.command.reason or None,
+            "forced": ",".join(said.command.forced) or None,
             "result": reply.result,
             "reason": reply.reason,
             "rule": reply.rule,
@@ -467,18 +455,18 @@ class CommandHandler:
         if reply.result is Result.FAILED:
             told["problem"] = reply.text
         level = INFO if reply.ok else WARNING
-        self._context.log.event(_EVENTS[said.verb], level=level, **told)
+        self._context.log.event(_EVENTS[said.command.verb], level=level, **told)
         self._scribe.note(
             CommandGiven(
-                command=said.verb.value,
-                id=said.id,
-                by=said.by,
-                reason=said.reason,
+                command=said.command.verb.value,
+                id=said.command.id,
+                by=said.command.by,
+                reason=said.command.reason,
                 result=reply.result.value,
                 at=self._context.now,
                 refusal=reply.reason.value if reply.reason is not None else None,
                 rule=reply.rule,
-                forced=said.forced,
+                forced=said.command.forced,
                 record=reply.record,
                 node=reply.node,
             )

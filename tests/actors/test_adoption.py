@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.backlog_runs import StopBacklog
-from nodemanager.actors.messages import Beat, PausePool, ResumePool
+from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Item
 from nodemanager.core.backlog_run import Order, Run, Where
+from nodemanager.core.commands import Command, Verb
 from nodemanager.core.model import Tags
 from nodemanager.errors import BadRequest, CloudError, Throttled
 from tests.actors.rig import Rig
@@ -84,7 +85,7 @@ def test_a_pause_amid_adoptions_stops_them_and_a_resume_goes_on(make_rig: Any) -
 
     def pause() -> None:
         rig.system.daemon.tell(
-            PausePool(by="ann", reason="upgrade", answered=lambda reply: said.append(reply))
+            Ordered(Command(Verb.PAUSE, "ann", "upgrade"), lambda reply: said.append(reply))
         )
         rig.system.daemon.ask(Beat(paused.set), timeout=30)
 
@@ -95,7 +96,7 @@ def test_a_pause_amid_adoptions_stops_them_and_a_resume_goes_on(make_rig: Any) -
     rig.turn(300)
     assert rig.lines("node.adopted") == []
 
-    rig.system.daemon.tell(ResumePool(by="ann", reason="", answered=said.append))
+    rig.system.daemon.tell(Ordered(Command(Verb.RESUME, "ann"), said.append))
     rig.turn(600)
     assert len(rig.lines("node.adopted")) == 6
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.actors.messages import ResetBreaker
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.commands import Command, Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 
@@ -52,7 +53,7 @@ def test_a_restart_goes_on_with_the_rest_and_a_reset_ends_it(make_rig: MakeRig) 
     rig.start()
     rig.turn(HOUR)
     assert rig.cloud.calls["create"] <= boots + 1
-    rig.system.daemon.tell(ResetBreaker("ann", lambda problem: None))
+    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "ann"), lambda problem: None))
     resumed = rig.turn_until("boots.resumed", within=60)
     assert resumed["detail"] == "an operator's reset"
     boots = rig.cloud.calls["create"]

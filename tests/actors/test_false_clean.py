@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from nodemanager import wiring
-from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
+from nodemanager.actors.messages import Ordered
 from nodemanager.config import load
 from nodemanager.core.breaker import Cause
+from nodemanager.core.commands import Command, Verb
 from nodemanager.core.model import CloudState, Guarantee, Record, WorkerState
 from nodemanager.errors import StoreError
 from nodemanager.journal.reading import read
@@ -240,12 +241,16 @@ def test_a_held_record_is_given_back_once_the_hold_is_over(make_rig: MakeRig) ->
     rig = make_rig(backlog="clean")
     machine, before = freed_alive(rig)
     rig.turn(90)
-    rig.system.daemon.tell(HoldId(before.uuid, "", "test", lambda problem: None))
+    rig.system.daemon.tell(
+        Ordered(Command(Verb.HOLD, "test", "", before.uuid), lambda problem: None)
+    )
     wake(rig, machine)
     assert until(rig, "record.not_restored", within=120)["reason"] == "held"
     rig.turn(120)
     assert not rig.lines("record.restored")
-    rig.system.daemon.tell(ReleaseId(before.uuid, "test", lambda problem: None))
+    rig.system.daemon.tell(
+        Ordered(Command(Verb.RELEASE, "test", "", before.uuid), lambda problem: None)
+    )
     until(rig, "record.restored", within=120)
 
 
@@ -315,7 +320,7 @@ def test_after_a_reset_it_is_not_told_again_until_it_was_given_back(make_rig: Ma
     rig.turn(90)
     wake(rig, machine)
     until(rig, "record.false_clean", within=120)
-    rig.system.daemon.tell(ResetBreaker("test", lambda problem: None))
+    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "test"), lambda problem: None))
     rig.turn(300)
     assert len(rig.lines("record.false_clean")) == 1
     assert [line["cause"] for line in rig.lines("breaker.opened")] == [Cause.FALSE_CLEAN.value]

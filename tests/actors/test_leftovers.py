@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodemanager.actors.leftover_releases import FIND_EVERY_S
-from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
+from nodemanager.actors.messages import Ordered
 from nodemanager.core.breaker import Breaker, Cause
+from nodemanager.core.commands import Command, Verb
 from nodemanager.core.execute.shutdown import PINS_TRIES
 from nodemanager.core.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.core.model import (
@@ -352,7 +353,7 @@ def test_an_open_breaker_releases_nothing_until_it_is_reset(make_rig: MakeRig) -
     deferred = rig.lines("leftover.deferred")
     assert [(line["reason"], line["count"]) for line in deferred] == [("breaker_open", 1)]
 
-    tell(rig, ResetBreaker("test", lambda problem: None))
+    tell(rig, Ordered(Command(Verb.BREAKER_RESET, "test"), lambda problem: None))
     rig.turn(ROUND)
     assert released(rig) == ["vol-1"]
 
@@ -390,11 +391,11 @@ def test_an_operator_s_hold_keeps_what_was_left(make_rig: MakeRig, held: str) ->
     rig = make_rig()
     left_behind(rig)
     rig.start()
-    tell(rig, HoldId(held, "looking", "test", lambda problem: None))
+    tell(rig, Ordered(Command(Verb.HOLD, "test", "looking", held), lambda problem: None))
     rig.turn(HOUR)
     assert rig.cloud.calls["release"] == 0
     assert rig.reasons("leftover.deferred") == ["held"]
-    tell(rig, ReleaseId(held, "test", lambda problem: None))
+    tell(rig, Ordered(Command(Verb.RELEASE, "test", "", held), lambda problem: None))
     rig.turn(ROUND)
     assert released(rig) == ["vol-1"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import ApplySettings, Beat, ResetBreaker
+from nodemanager.actors.messages import ApplySettings, Beat, Ordered
+from nodemanager.core.commands import Command, Verb
 from nodemanager.core.model import Guarantee, Record, WorkerState
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
@@ -95,7 +96,7 @@ def test_evidence_against_a_clean_is_told_and_opens_the_breaker_until_a_reset(
     assert rig.store.rows[other.uuid].holds_anything, "the breaker outlives the process"
 
     rig.journal.forge = lambda one: one  # type: ignore[attr-defined]
-    rig.system.daemon.tell(ResetBreaker("ann", lambda problem: None))
+    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "ann"), lambda problem: None))
     rig.turn_until("record.cleaned", within=600, record=other.uuid)
     assert not rig.lines("invariant.broken", record=other.uuid)
 

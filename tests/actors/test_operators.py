@@ -8,19 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import (
-    CleanByHand,
-    DrainNode,
-    HoldId,
-    KillNode,
-    PausePool,
-    ReleaseId,
-    ResetBreaker,
-    ResumePool,
-    RunNode,
-)
+from nodemanager.actors.messages import Ordered
 from nodemanager.core import commands
-from nodemanager.core.commands import Reply, Result
+from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.facts import CommandGiven
 from nodemanager.core.model import Outcome, Record, Tags, WorkerState
 from nodemanager.core.reasons import Event
@@ -43,42 +33,43 @@ class Operator:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
 
-    def _say(self, make: Any, *given: Any, **more: Any) -> list[Reply]:
+    def _say(self, verb: Verb, id: str | None = None, reason: str = "", **more: Any) -> list[Reply]:
         said: list[Reply] = []
-        self.rig.system.daemon.tell(make(*given, by="ann", answered=said.append, **more))
+        command = Command(verb, "ann", reason, id, **more)
+        self.rig.system.daemon.tell(Ordered(command, said.append))
         self.rig.flush()
         return said
 
-    def _now(self, make: Any, *given: Any, **more: Any) -> Reply:
-        (reply,) = self._say(make, *given, **more)
+    def _now(self, verb: Verb, *given: Any, **more: Any) -> Reply:
+        (reply,) = self._say(verb, *given, **more)
         return reply
 
     def hold(self, id: str, reason: str = "", **more: Any) -> Reply:
-        return self._now(HoldId, id, reason, **more)
+        return self._now(Verb.HOLD, id, reason, **more)
 
     def release(self, id: str) -> Reply:
-        return self._now(ReleaseId, id)
+        return self._now(Verb.RELEASE, id)
 
     def drain(self, id: str, reason: str = "new image") -> Reply:
-        return self._now(DrainNode, id, reason)
+        return self._now(Verb.DRAIN, id, reason)
 
     def run(self, id: str) -> Reply:
-        return self._now(RunNode, id, "")
+        return self._now(Verb.RUN, id)
 
     def kill(self, id: str) -> Reply:
-        return self._now(KillNode, id, "it hangs")
+        return self._now(Verb.KILL, id, "it hangs")
 
     def clean(self, id: str, *forced: str, reason: str = "it burned") -> Reply:
-        return self._now(CleanByHand, id, reason, forced=forced)
+        return self._now(Verb.CLEAN, id, reason, forced=forced)
 
     def pause(self) -> Reply:
-        return self._now(PausePool, "upgrade")
+        return self._now(Verb.PAUSE, None, "upgrade")
 
     def resume(self) -> Reply:
-        return self._now(ResumePool, "")
+        return self._now(Verb.RESUME)
 
     def reset(self) -> Reply:
-        return self._now(ResetBreaker)
+        return self._now(Verb.BREAKER_RESET)
 
 
 def pairs(rig: Rig, count: int = 2) -> list[tuple[str, Record]]:
@@ -239,7 +230,8 @@ def test_a_kill_that_could_not_be_carried_out_yet_outlives_the_process(busy: Rig
 def test_a_kill_is_undone_until_its_destroy_was_sent(busy: Rig) -> None:
     rig, operator = busy, Operator(busy)
     early, late = node_of(rig, 0), node_of(rig, 1)
-    rig.store.on("read", first(lambda: rig.system.daemon.tell(RunNode(early, "", "ann", print))))
+    run = Ordered(Command(Verb.RUN, "ann", "", early), print)
+    rig.store.on("read", first(lambda: rig.system.daemon.tell(run)))
     operator.kill(early)
     rig.turn(300)
     assert rig.reasons("node.shutdown_skipped", node=early) == ["no_longer_wanted"]
@@ -327,7 +319,7 @@ def test_a_forced_clean_without_who_or_why_is_refused_at_the_door(
     rig.turn(120)
     said: list[Reply] = []
     rig.system.daemon.tell(
-        CleanByHand(leaked.uuid, reason, by=by, answered=said.append, forced=("C3",))
+        Ordered(Command(Verb.CLEAN, by, reason, leaked.uuid, forced=("C3",)), said.append)
     )
     rig.flush()
     rig.turn(60)
@@ -415,7 +407,7 @@ def test_a_pause_calls_off_what_nobody_has_begun(make_rig: MakeRig) -> None:
     paused: list[Reply] = []
 
     def pause_now() -> None:
-        rig.system.daemon.tell(PausePool("stop", "ann", paused.append))
+        rig.system.daemon.tell(Ordered(Command(Verb.PAUSE, "ann", "stop"), paused.append))
 
     rig.store.on("create", first(pause_now))
     rig.start()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.intents import clean_order, entry_of, state_of
-from nodemanager.actors.messages import HoldId, ReleaseId, ResetBreaker
-from nodemanager.core.commands import Reply, Result
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.execute import clean
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model import Guarantee, WorkerState
@@ -553,7 +553,7 @@ def test_an_operators_reset_closes_the_breaker_for_good(make_rig: MakeRig) -> No
     rig.cloud.machines.clear()
     until(rig, "breaker.opened", within=120)
     said: list[Reply] = []
-    rig.system.daemon.tell(ResetBreaker("anna", said.append))
+    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "anna"), said.append))
     rig.flush()
     assert [one.result for one in said] == [Result.DONE]
     assert rig.lines("operator.breaker_reset", by="anna")
@@ -568,13 +568,15 @@ def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> 
     leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
     rig.start()
     said: list[Reply] = []
-    rig.system.daemon.tell(HoldId(leaked.uuid, "to look at", "anna", said.append))
+    rig.system.daemon.tell(
+        Ordered(Command(Verb.HOLD, "anna", "to look at", leaked.uuid), said.append)
+    )
     rig.flush()
     rig.turn(300)
     restart(rig)
     rig.turn(300)
     assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
-    rig.system.daemon.tell(ReleaseId(leaked.uuid, "anna", said.append))
+    rig.system.daemon.tell(Ordered(Command(Verb.RELEASE, "anna", "", leaked.uuid), said.append))
     until(rig, "record.cleaned", within=300, record=leaked.uuid)
     assert [one.result for one in said] == [Result.DONE, Result.DONE]
     assert rig.journal.holds() == ()
@@ -586,7 +588,9 @@ def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) ->
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.fail("the disk is full")
     said: list[Reply] = []
-    rig.system.daemon.tell(HoldId("i-1", "", "anna", said.append, unlisted=True))
+    rig.system.daemon.tell(
+        Ordered(Command(Verb.HOLD, "anna", "", "i-1", unlisted=True), said.append)
+    )
     rig.flush()
     assert len(said) == 1
     assert said[0].result is Result.FAILED

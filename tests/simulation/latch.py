@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nodemanager.actors.messages import ResetBreaker
+from nodemanager.actors.messages import Ordered
 from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.commands import Reply
+from nodemanager.core.commands import Command, Reply, Verb
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Event
 from nodemanager.core.settings import Settings
@@ -99,7 +99,7 @@ class Latch:
                 self._reset[pool.name] = looked_at
 
         self.world.note(f"an operator resets {pool.name}: {sorted(looked_at)}")
-        pool.manager.daemon.tell(ResetBreaker("ann", answered, "I looked"))
+        pool.manager.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "ann", "I looked"), answered))
 
     def _judge(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         """Whether only an operator can close it, and whether the world is still at it."""

@@ -12,21 +12,11 @@ from random import Random
 from typing import Any
 
 from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
-from nodemanager.actors.messages import (
-    CleanByHand,
-    DrainNode,
-    HoldId,
-    KillNode,
-    PausePool,
-    ReleaseId,
-    ResetBreaker,
-    ResumePool,
-    RunNode,
-)
+from nodemanager.actors.messages import Ordered
 from nodemanager.core.adoption import adoptable
 from nodemanager.core.backlog import Deed, Item, proposal
 from nodemanager.core.backlog_run import Order
-from nodemanager.core.commands import Reply, Result
+from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.core.plan import Plan
 from nodemanager.core.settings import Settings
@@ -38,7 +28,7 @@ VERBS = (
     *("drain", "drain", "run", "kill", "clean", "clean", "bury", "bury", "hold", "release"),
     *("pause", "resume", "reset", "backlog", "backlog", "backlog", "stop backlog"),
 )
-NODE_VERBS: dict[str, Any] = {"drain": DrainNode, "run": RunNode, "kill": KillNode}
+NODE_VERBS = {"drain": Verb.DRAIN, "run": Verb.RUN, "kill": Verb.KILL}
 INSIST_S = 30.0
 
 
@@ -79,11 +69,11 @@ class People:
             elif random.random() < 0.1:
                 forced = ("C4",)
             name = self._name()
-            self._say(pool, verb, CleanByHand, name, "hand", shadow=True, forced=forced)
+            self._say(pool, verb, Verb.CLEAN, name, "hand", shadow=True, forced=forced)
         elif verb == "bury":
             self._bury(pool)
         elif verb == "pause":
-            self._say(pool, verb, PausePool, "wait", then=lambda: self._pause(pool))
+            self._say(pool, verb, Verb.PAUSE, None, "wait", then=lambda: self._pause(pool))
             self.world.engine.after(random.uniform(10.0, 600.0), lambda: self._resume(pool))
         elif verb == "resume":
             self._resume(pool)
@@ -92,7 +82,7 @@ class People:
         elif verb == "release":
             self._release(pool, self._name())
         elif verb == "reset":
-            self._say(pool, verb, ResetBreaker)
+            self._say(pool, verb, Verb.BREAKER_RESET)
         elif verb == "backlog":
             self._backlog(pool)
         else:
@@ -121,7 +111,7 @@ class People:
         if dead:
             uuid = self.random.choice(dead)
             forced = self.random.choice((tuple(FORCIBLE), ("C3", "C5")))
-            self._say(pool, "clean", CleanByHand, uuid, "dead", forced=forced)
+            self._say(pool, "clean", Verb.CLEAN, uuid, "dead", forced=forced)
 
     # Holds, and the pause.
 
@@ -134,7 +124,7 @@ class People:
                 self.random.uniform(60.0, 900.0), lambda: self._release(pool, name)
             )
 
-        self._say(pool, "hold", HoldId, name, "wait for me", hears=told)
+        self._say(pool, "hold", Verb.HOLD, name, "wait for me", hears=told)
 
     def _release(self, pool: Pool, name: str) -> None:
         """Another operator's hold may go by that name: once it was released, it stands no more."""
@@ -150,14 +140,16 @@ class People:
                 # A host's name stands for its record.
                 pool.holds.discard(reply.record or reply.node or name)
 
-        self._say(pool, "release", ReleaseId, name, hears=told)
+        self._say(pool, "release", Verb.RELEASE, name, hears=told)
 
     def _pause(self, pool: Pool) -> None:
         self.paused[pool.name] = pool.journal.lost
 
     def _resume(self, pool: Pool) -> None:
         self.paused.pop(pool.name, None)
-        self._say(pool, "resume", ResumePool, "go", then=lambda: self.paused.pop(pool.name, None))
+        self._say(
+            pool, "resume", Verb.RESUME, None, "go", then=lambda: self.paused.pop(pool.name, None)
+        )
 
     # The backlog, and nodes to adopt.
 
@@ -205,35 +197,38 @@ class People:
 
     def _leave(self, pool: Pool) -> None:
         self.paused.pop(pool.name, None)
-        self._insist(pool, lambda heard: ResumePool("go", "ann", heard))
+        self._insist(pool, Command(Verb.RESUME, "ann", "go"))
         for hold in sorted(one.id for one in pool.journal.whole().holds()):
             pool.holds.discard(hold)
-            self._insist(pool, lambda heard, hold=hold: ReleaseId(hold, "ann", heard))
+            release = Command(Verb.RELEASE, "ann", "", hold)
+            self._insist(pool, release)
         for node_id in sorted(one.id for one in self.world.cloud.living()):
-            self._say(pool, "run", RunNode, node_id, "go")
+            self._say(pool, "run", Verb.RUN, node_id, "go")
 
-    def _insist(self, pool: Pool, make: Callable[[Callable[[Reply], None]], Any]) -> None:
+    def _insist(self, pool: Pool, command: Command) -> None:
         def heard(reply: Reply) -> None:
             if reply.result.value == "failed":
-                self.world.engine.after(INSIST_S, lambda: self._insist(pool, make))
+                self.world.engine.after(INSIST_S, lambda: self._insist(pool, command))
 
-        self._tell(pool, make(heard))
+        self._tell(pool, Ordered(command, heard))
 
     # How they are heard.
 
     def _say(
         self,
         pool: Pool,
-        verb: str,
-        make: Any,
-        *given: Any,
+        name: str,
+        verb: Verb,
+        id: str | None = None,
+        reason: str = "",
+        *,
         shadow: bool = False,
         then: Callable[[], object] | None = None,
         hears: Callable[[Reply], object] | None = None,
         **more: Any,
     ) -> None:
         def answered(reply: Reply) -> None:
-            self.told[f"{verb} {reply.result}"] += 1
+            self.told[f"{name} {reply.result}"] += 1
             for told in self.world.replies:
                 told(reply)
             if then is not None and reply.ok:
@@ -241,7 +236,8 @@ class People:
             if hears is not None:
                 hears(reply)
 
-        self._tell(pool, make(*given, by="ann", answered=answered, **more), shadow=shadow)
+        command = Command(verb, "ann", reason, id, **more)
+        self._tell(pool, Ordered(command, answered), shadow=shadow)
 
     def _tell(self, pool: Pool, message: Any, *, shadow: bool = False) -> None:
         """To the manager, or now and then to its shadow, which answers as well."""

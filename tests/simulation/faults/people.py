@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.messages import CleanByHand, HoldId, ReleaseId
-from nodemanager.core.commands import Reply
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.commands import Command, Reply, Verb
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.core.model import Job, Record, Tags
 from nodemanager.records import wire
@@ -99,7 +99,8 @@ def _(scene: Scene) -> None:
         if reply.ok:
             pool.holds.add(name)
 
-    pool.manager.daemon.tell(HoldId(name, "wait for me", "operator", answered, True))
+    hold = Command(Verb.HOLD, "operator", "wait for me", name, unlisted=True)
+    pool.manager.daemon.tell(Ordered(hold, answered))
     scene.finally_(lambda: release(pool, name))
 
 
@@ -110,7 +111,7 @@ def release(pool: Pool, name: str) -> None:
 
     pool.holds.discard(name)
     if pool.manager is not None and pool.manager.alive:
-        pool.manager.daemon.tell(ReleaseId(name, "operator", answered))
+        pool.manager.daemon.tell(Ordered(Command(Verb.RELEASE, "operator", "", name), answered))
 
 
 @fault("an operator ends a node", weight=1.5)
@@ -135,10 +136,11 @@ def _(scene: Scene) -> None:
         for node in scene.nodes():
             if node.tags.record == record.uuid:
                 world.cloud.end(node)
-        clean = CleanByHand(record.uuid, "dead", "ann", lambda reply: None, forced=tuple(FORCIBLE))
+        bury = Command(Verb.CLEAN, "ann", "dead", record.uuid, forced=tuple(FORCIBLE))
+        clean = Ordered(bury, lambda reply: None)
         scene.later(1.7 * pool.poll_time, lambda: tell(clean))
 
-    def tell(message: CleanByHand) -> None:
+    def tell(message: Ordered) -> None:
         if pool.manager is not None and pool.manager.alive:
             pool.manager.daemon.tell(message)
 
