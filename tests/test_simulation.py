@@ -38,6 +38,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(100000162, "C20", id="a-denied-node-whose-destroy-was-never-sent"),
         pytest.param(121001085, "PROOF", id="an-untagged-node-listed-again-before-the-write"),
         pytest.param(121001211, "PROGRESS", id="an-unlisted-node-denied-until-it-lost-its-claim"),
+        pytest.param(140001145, "PROGRESS", id="a-clean-while-the-stores-clock-was-ahead"),
+        pytest.param(130001035, "PROGRESS", id="a-stores-clock-set-back-after-a-clean"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -1,12 +1,12 @@
-"""Turns plans and facts into log lines; says each thing once, and again when it changes.
+"""Turns plans and facts into log lines; says each thing once, and again when it changes or lasts.
 
 It only tells. A reader finds here which line comes from which verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from nodemanager.core.breaker import HOW_TO_CLEAR, Breaker, Cause
 from nodemanager.core.destroy import ShutdownOrder
@@ -36,10 +36,29 @@ TOLD_ELSEWHERE = frozenset(
 
 SUMMARY_EVERY_S = 60.0
 """A summary line that says what the last one said is DEBUG, but for one this often."""
-
+REFUSED_EVERY_S = 1800.0
+"""What demand is refused is told when it begins, and again this often while it lasts: whoever reads
+only the end of a night's log sees it, too."""
 
 JOBS_TOLD = 20
 """So many jobs that can't be had are told in one cycle; of more, `status` and DEBUG tell."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Lasting:
+    """Remembers what was told of what lasts: at its begin, and again every so often."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._told_at: dict[Hashable, float] = {}
+
+    def due(self, lasting: Collection[T], now: float) -> set[T]:
+        """Which of `lasting` to tell now; `lasting` is all that lasts now, the rest has ended."""
+        never = float("-inf")
+        due = {one for one in lasting if now - self._told_at.get(one, never) >= self._every_s}
+        self._told_at = {one: now if one in due else self._told_at[one] for one in lasting}
+        return due
 
 
 class Narrator:
@@ -58,12 +77,12 @@ class Narrator:
         self._unlisted: dict[str, Reason] = {}
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
-        self._refused: Mapping[tuple[str, Reason], int] = {}
-        self._unsatisfiable: frozenset[tuple[str, Reason]] = frozenset()
-        self._slots_full = False
+        self._refused = Lasting(REFUSED_EVERY_S)
+        self._unsatisfiable = Lasting(REFUSED_EVERY_S)
+        self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._summaries = Lasting(SUMMARY_EVERY_S)
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
-        self._summary_at = float("-inf")
         self._dry: set[tuple[str, Reason]] = set()
 
     # Polls.
@@ -115,7 +134,7 @@ class Narrator:
         for verdict in plan.not_restored:
             self.not_restored(verdict)
         self._tell_nodes(plan)
-        self._tell_demand(plan)
+        self._tell_demand(plan, now)
         self._tell_summary(plan, now)
 
     def _tell_pairs(self, plan: Plan) -> None:
@@ -236,26 +255,25 @@ class Narrator:
         merged = {**fields, **(verdict.measures or {})}
         self._log.event(event, level=level, reason=verdict.reason, **merged, plan=plan.plan_id)
 
-    def _tell_demand(self, plan: Plan) -> None:
+    def _tell_demand(self, plan: Plan, now: float) -> None:
         if plan.wants is None or plan.slots is None:
             return
         refused = plan.wants.refused
+        due = self._refused.due(refused.keys(), now)
         for (size, reason), count in refused.items():
-            known = (size, reason) in self._refused
             self._log.event(
                 Event.NODE_BOOT_REFUSED,
-                level=DEBUG if known else INFO,
+                level=INFO if (size, reason) in due else DEBUG,
                 reason=reason,
                 size=size,
                 count=count,
                 plan=plan.plan_id,
             )
-        self._refused = refused
-        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan)
+        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
         slots = plan.slots
         full = slots.free is not None and slots.free <= 0
         wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
-        if full and wanting and not self._slots_full:
+        if self._slots_full.due([Event.SLOTS_FULL] if full and wanting else [], now):
             held_by = ",".join(f"{why}:{count}" for why, count in sorted(slots.held_by.items()))
             self._log.event(
                 Event.SLOTS_FULL,
@@ -265,17 +283,16 @@ class Narrator:
                 free_in_s=slots.earliest_free_s,
                 plan=plan.plan_id,
             )
-        self._slots_full = full and wanting
 
-    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan) -> None:
-        """Each job that can't be had, once for each reason; of a flood only the first (U12)."""
-        before, told = self._unsatisfiable, 0
+    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
+        """Each job that can't be had, and why; of a flood only the first (U12)."""
+        due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
+        told = 0
         for verdict in jobs:
-            is_news = (verdict.id, verdict.reason) not in before
-            told += is_news
-            level = WARNING if is_news and told <= JOBS_TOLD else DEBUG
+            is_due = (verdict.id, verdict.reason) in due
+            told += is_due
+            level = WARNING if is_due and told <= JOBS_TOLD else DEBUG
             self._verdict(Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan)
-        self._unsatisfiable = frozenset((verdict.id, verdict.reason) for verdict in jobs)
 
     def _tell_summary(self, plan: Plan, now: float) -> None:
         counts = plan.counts
@@ -300,9 +317,7 @@ class Narrator:
             "draining": counts.get("nodes_draining", 0) or None,
             "paused": None if plan.paused is None else plan.paused.by or "an operator",
         }
-        news = summary != self._summary or now - self._summary_at >= SUMMARY_EVERY_S
-        if news:
-            self._summary_at = now
+        news = self._summaries.due([tuple(summary.items())], now)
         self._summary = summary
         self._log.event(
             Event.CYCLE_DONE, level=INFO if news else DEBUG, plan=plan.plan_id, **summary

@@ -17,6 +17,7 @@ from nodemanager.core.node_view import IDLE, OUTSIDE, NodeView
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.signs import quiet_for
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots
 from nodemanager.core.snapshot import Limits, Snapshot
@@ -213,7 +214,9 @@ def _leaving(snapshot: Snapshot) -> set[str]:
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """A cleaned record that may not be used again yet, for want of compare-and-set (U2).
 
-    Our own cleans are free at once, unless another write of ours may still take effect (C12).
+    Our own cleans are free at once, unless another write of ours may still take effect (C12). A
+    stamp ahead of the store's clock counts from when it was seen to be ahead, or the lock would
+    last as much longer as the clock was set back (T1).
     """
     if settings.compare_and_set:
         return False
@@ -223,9 +226,8 @@ def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     if record.uuid in snapshot.own_cleans:
         return False
     clock = snapshot.history.clock
-    if clock is None or record.modified_at is None:
-        return True
-    return not clock.age(record.modified_at, snapshot.now) > settings.node_stale_after
+    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    return quiet_s is None or not quiet_s > settings.node_stale_after
 
 
 def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:

@@ -287,7 +287,10 @@ class Reason(Told):
         "unpriced_size",
         "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
     )
-    CLAIMS_PENDING = "claims_pending", "Unpinged claims already fill `max_nodes` (U6)."
+    CLAIMS_PENDING = (
+        "claims_pending",
+        "Unpinged claims and records under the lock of U2 already fill `max_nodes` (U6).",
+    )
 
     # A job can't be had, so that nothing is booted for it.
     NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs (U12)."

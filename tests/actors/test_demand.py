@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager import log
+from nodemanager.actors.narrator import Narrator
 from nodemanager.core.model import Job, Size, WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.core.build import world
 from tests.fakes.cloud import LARGE, SMALL
 
 PLAIN = SMALL
 SPOT = replace(SMALL, name="small.spot", price=0.03, preemptible=True)
 HOUR = 3600.0
+REFUSALS = ("node.boot_refused", "job.unsatisfiable")
 
 
 def booted(rig: Rig) -> Counter[str]:
@@ -103,6 +107,33 @@ def test_a_job_that_cant_be_had_is_told_once_by_its_id_and_again_when_the_reason
     rig.jobs = (Job("j", cores=99),)
     rig.turn(600)
     assert len(rig.lines("job.unsatisfiable", job="j", reason="no_fitting_size")) == 2
+
+
+def test_what_is_refused_for_long_is_told_again_every_half_hour(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever reads only the end of a night's log sees why nothing was booted."""
+    made = world(max_nodes=1)
+    narrator = Narrator(log.get("nodemanager.daemon"), made.settings, "apply")
+
+    def told(minutes: int, *jobs: Job) -> list[str]:
+        caplog.clear()
+        made.flags["demand"] = jobs
+        for _ in range(minutes):
+            narrator.plan(made.round(), {}, made.now)
+            made.advance(57.5)
+        lines = [log.fields_of(one) for one in caplog.records]
+        return [str(one["reason"]) for one in lines if one["event"] in REFUSALS]
+
+    caplog.set_level(log.INFO, "nodemanager")
+    wanted, never = Job("a"), Job("never", cores=99)
+    both = ["at_max_nodes", "no_fitting_size"]
+    assert told(30, wanted, wanted, never) == both
+    assert told(30, wanted, wanted, never) == both
+    assert told(1, wanted, wanted, never) == both
+    assert told(20, wanted, wanted, never) == []
+    assert told(1, wanted, never) == []
+    assert told(1, wanted, wanted, never) == ["at_max_nodes"], "what begins anew is told at once"
 
 
 def test_a_flood_of_jobs_that_cant_be_had_is_told_in_part_u12(make_rig: MakeRig) -> None:

@@ -316,8 +316,11 @@ def test_with_every_slot_held_no_create_is_tried_and_the_holders_are_named(
     assert full[0]["held_by"] == "no_node:3"
     assert full[0]["free_in_s"] == pytest.approx(HOUR, abs=150)
     assert "no_free_slot" in rig.reasons("node.boot_refused")
+    rig.turn(HOUR / 2)
+    again = rig.lines("slots.full")[1:]
+    assert [one["held_by"] for one in again] == ["no_node:3"], "told again while it lasts"
 
-    rig.turn(HOUR + 600)
+    rig.turn(HOUR / 2 + 600)
     assert rig.summary()["paired"] == 2
 
 

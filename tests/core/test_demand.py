@@ -596,6 +596,27 @@ def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
 
 
 @pytest.mark.parametrize(
+    ("after", "booted"),
+    [pytest.param(7100.0, 0, id="locked"), pytest.param(7210.0, 1, id="past-the-window")],
+)
+@pytest.mark.parametrize("was_ahead", [True, False], ids=["written-ahead", "set-back-since"])
+def test_a_record_stamped_ahead_is_locked_for_a_window_from_when_it_was_seen_so_u2_t1(
+    was_ahead: bool, after: float, booted: int
+) -> None:
+    """It was written while the store's clock was ten hours ahead, or the clock is set back."""
+    made = world(min_nodes=1, max_nodes=1, compare_and_set=False)
+    made.records = [cleaned("r1", at=made.ago(-36_000.0 if was_ahead else 60.0))]
+    if not was_ahead:
+        made.round()
+        made.store_step = -36_000.0
+    made.round()
+    made.advance(after).round()
+    assert len(made.booted) == booted
+    if not booted:
+        assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+
+
+@pytest.mark.parametrize(
     ("quiet", "booted"),
     [
         pytest.param(50.0, 0, id="heard-just-before"),
