@@ -37,6 +37,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(88000055, "SAFETY", id="a-young-twin-of-a-node-that-was-destroyed"),
         pytest.param(100000162, "C20", id="a-denied-node-whose-destroy-was-never-sent"),
         pytest.param(121001085, "PROOF", id="an-untagged-node-listed-again-before-the-write"),
+        pytest.param(130000023, "U3", id="two-pools-took-a-record-that-names-none-for-theirs"),
         pytest.param(121001211, "PROGRESS", id="an-unlisted-node-denied-until-it-lost-its-claim"),
         pytest.param(140001145, "PROGRESS", id="a-clean-while-the-stores-clock-was-ahead"),
         pytest.param(130001035, "PROGRESS", id="a-stores-clock-set-back-after-a-clean"),

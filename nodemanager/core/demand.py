@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.node_view import IDLE, OUTSIDE, NodeView
-from nodemanager.core.pools import not_ours
+from nodemanager.core.pools import is_ours_to_claim
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.signs import quiet_for
@@ -236,7 +236,7 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
         return 0
     return sum(
         not record.holds_anything
-        and not_ours(record, settings.pool, settings.adopt_unclaimed) is None
+        and is_ours_to_claim(record, settings)
         and record.uuid not in snapshot.record_flights
         and is_locked(record, snapshot, settings)
         for record in records

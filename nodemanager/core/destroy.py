@@ -179,7 +179,7 @@ def _still_bad(
 
 @dataclass(frozen=True, slots=True)
 class Destroyed:
-    """A node whose destroy was sent; `denied_at` is when the cloud first called it unknown.
+    """A node whose destroy was sent; `denied_at` is when the first "no such node" was answered.
 
     Times are CLOCK_BOOTTIME.
     """
@@ -190,12 +190,19 @@ class Destroyed:
 
 
 def judge_gone(
-    destroyed: Destroyed, node: CloudNode | None, now: float, wall: float, settings: Settings
+    destroyed: Destroyed,
+    node: CloudNode | None,
+    now: float,
+    wall: float,
+    settings: Settings,
+    *,
+    asked_at: float,
 ) -> tuple[Outcome, Destroyed]:
     """Whether a destroyed node is gone, from the answer to a question by id (D3).
 
     Terminated is gone. "No such node" is gone only `visible_after` past the node's launch, asked
-    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once.
+    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once. A denial is as
+    old as its question, which went out at `asked_at` or later (A1).
     """
     if node is not None:
         outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
@@ -203,13 +210,13 @@ def judge_gone(
     if settings.visible_after == 0:
         return Outcome.GONE, destroyed
     created_at = destroyed.order.created_at
-    age_s = now - destroyed.sent_at
+    age_s = asked_at - destroyed.sent_at
     if created_at is not None:
         # The launch is on the cloud's clock, which nobody measured: it may be off so much (A3).
-        age_s = max(age_s, wall - created_at - CLOCK_STEP_S)
+        age_s = max(age_s, wall - (now - asked_at) - created_at - CLOCK_STEP_S)
     if age_s <= settings.visible_after:
         return Outcome.UNKNOWN, destroyed
     if destroyed.denied_at is None:
         return Outcome.UNKNOWN, replace(destroyed, denied_at=now)
-    gone = now - destroyed.denied_at >= ASK_AGAIN_S
+    gone = asked_at - destroyed.denied_at >= ASK_AGAIN_S
     return (Outcome.GONE if gone else Outcome.UNKNOWN), destroyed

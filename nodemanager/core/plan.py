@@ -41,7 +41,7 @@ from nodemanager.core.model import FreedLife, Record, Size
 from nodemanager.core.node_view import BAD, OUTSIDE, NodeView
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
-from nodemanager.core.pools import adopts_unclaimed, not_ours
+from nodemanager.core.pools import adopts_unclaimed, is_ours_to_claim
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
@@ -557,7 +557,7 @@ def _boots(
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     if record.holds_anything or record.problems or record.held:
         return False
-    if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
+    if not is_ours_to_claim(record, settings):
         return False
     uuid = record.uuid
     if uuid in snapshot.record_flights or uuid in snapshot.holds:

@@ -24,6 +24,16 @@ def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason 
     return None if named == pool else Reason.OTHER_POOL
 
 
+def is_ours_to_claim(record: Record, settings: Settings) -> bool:
+    """Whether a boot of this pool may claim it, once it is clean (U1, U2).
+
+    Two pools may both take one that names none for theirs. Where the store can't compare, the claim
+    of one may then come late, over the other's and the life that began with it: none claims it.
+    """
+    adopts = settings.adopt_unclaimed if settings.compare_and_set else False
+    return not_ours(record, settings.pool, adopts) is None
+
+
 def adopts_unclaimed(records: Iterable[Record], settings: Settings) -> bool:
     """T3: by default records that name no pool are ours while no record names another."""
     if settings.adopt_unclaimed is not None:

@@ -58,6 +58,20 @@ def test_where_the_store_compares_nothing_can_be_late_u2() -> None:
     assert [boot.record.uuid for boot in made.last.boots if boot.record] == ["r1"]
 
 
+@pytest.mark.parametrize("adopts", [None, True, False], ids=["auto", "yes", "no"])
+@pytest.mark.parametrize("quiet", [9000.0, 5.0], ids=["long-quiet", "just-written"])
+def test_a_record_that_names_no_pool_is_claimed_by_none_and_keeps_nobody_waiting_u2_t3(
+    adopts: bool | None, quiet: float
+) -> None:
+    """Two pools may both take it for theirs, and one's claim may come late over the other's."""
+    made = fenced_store(min_nodes=1, max_nodes=1, adopt_unclaimed=adopts)
+    made.records.append(cleaned("r1", at=made.ago(quiet), pool=None))
+    made.poll()
+    made.plan(own_cleans=frozenset({"r1"}), late={"r1": LateWrite(made.now)})
+    assert made.last is not None
+    assert [boot.record for boot in made.last.boots] == [None]
+
+
 def test_records_that_may_still_be_written_to_count_like_claims_u6() -> None:
     made = fenced_store(min_nodes=1, max_nodes=1)
     made.records.append(cleaned("r1", at=made.ago(9000.0)))

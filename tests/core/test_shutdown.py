@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
-from nodemanager.core.model import CloudNode, CloudState, Job, Outcome, Tags, WorkerState
+from nodemanager.core.execute.effects import AskNode
+from nodemanager.core.execute.shutdown import Asking, ShutDown
+from nodemanager.core.execute.workflow import Answered, Due, Seen
+from nodemanager.core.model import (
+    CloudNode,
+    CloudState,
+    Guarantee,
+    Job,
+    Outcome,
+    Tags,
+    WorkerState,
+)
 from nodemanager.core.node_view import window_open
 from nodemanager.core.reasons import Kind, Reason
 from tests.core.build import POOL, World, incarnation_of, node, world
@@ -383,6 +394,14 @@ def test_neither_having_an_incarnation_is_not_having_the_same_d2_p1() -> None:
 # D3: gone.
 
 
+def answered(
+    made: World, destroyed: Destroyed, answer: CloudNode | None, took_s: float = 0.0
+) -> tuple[Outcome, Destroyed]:
+    """What is concluded now from the answer to a question of so long ago."""
+    now, wall = made.now, made.store_now
+    return judge_gone(destroyed, answer, now, wall, made.settings, asked_at=now - took_s)
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
@@ -394,8 +413,7 @@ def test_neither_having_an_incarnation_is_not_having_the_same_d2_p1() -> None:
 def test_only_terminated_is_gone_d3(answer: CloudState, outcome: Outcome) -> None:
     made = idle()
     destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
-    now, wall = made.now, made.store_now
-    assert judge_gone(destroyed, node("r1", state=answer), now, wall, made.settings)[0] is outcome
+    assert answered(made, destroyed, node("r1", state=answer))[0] is outcome
 
 
 def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
@@ -404,7 +422,7 @@ def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
     outcomes = []
     for wait in (0.0, 29.0, 1.0):
         made.advance(wait)
-        outcome, destroyed = judge_gone(destroyed, None, made.now, made.store_now, made.settings)
+        outcome, destroyed = answered(made, destroyed, None)
         outcomes.append(outcome)
     assert outcomes == [Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.GONE]
 
@@ -412,9 +430,7 @@ def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
 def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(299.0))
-    outcome, after = judge_gone(
-        Destroyed(order, made.now), None, made.now, made.store_now, made.settings
-    )
+    outcome, after = answered(made, Destroyed(order, made.now), None)
     assert (outcome, after.denied_at) == (Outcome.UNKNOWN, None)
 
 
@@ -427,7 +443,7 @@ def test_a_launch_on_a_clock_that_nobody_measured_may_be_a_minute_later_d3_a3(
 ) -> None:
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(age))
-    _, after = judge_gone(Destroyed(order, made.now), None, made.now, made.store_now, made.settings)
+    _, after = answered(made, Destroyed(order, made.now), None)
     assert (after.denied_at is not None) is begun
 
 
@@ -435,8 +451,57 @@ def test_a_node_is_old_enough_visible_after_past_its_destroy_whatever_the_clocks
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(-9000.0))
     destroyed = Destroyed(order, made.now - 301.0)
-    _, after = judge_gone(destroyed, None, made.now, made.store_now, made.settings)
+    _, after = answered(made, destroyed, None)
     assert after.denied_at == made.now
+
+
+@pytest.mark.parametrize(
+    ("took_s", "begun"),
+    [pytest.param(2.0, True, id="quick"), pytest.param(20.0, False, id="slow")],
+)
+def test_a_denial_is_as_old_as_its_question_however_long_the_answer_took_d3(
+    took_s: float, begun: bool
+) -> None:
+    """visible_after may have passed while the answer was on its way."""
+    made = idle()
+    young = replace(made.shutdown_order("i-r1"), created_at=made.ago(370.0))
+    late = replace(made.shutdown_order("i-r1"), created_at=None)
+    for destroyed in (Destroyed(young, made.now), Destroyed(late, made.now - 310.0)):
+        _, after = answered(made, destroyed, None, took_s)
+        assert (after.denied_at is not None) is begun
+
+
+def test_the_second_denial_is_asked_for_long_after_the_first_was_answered_d3() -> None:
+    made = idle()
+    first = Destroyed(made.shutdown_order("i-r1"), made.now, denied_at=made.now)
+    made.advance(60.0)
+    assert answered(made, first, None, 31.0)[0] is Outcome.UNKNOWN
+    assert answered(made, first, None, 30.0)[0] is Outcome.GONE
+
+
+@pytest.mark.parametrize(
+    ("took_s", "begun"),
+    [pytest.param(2.0, True, id="quick"), pytest.param(20.0, False, id="slow")],
+)
+@pytest.mark.parametrize("inherited", [False, True], ids=["due", "resumed"])
+def test_a_shutdown_knows_when_it_asked_for_the_node_d3(
+    inherited: bool, took_s: float, begun: bool
+) -> None:
+    made, workflow = idle(), ShutDown()
+    # At the answer it is old enough, by six seconds.
+    created_at = made.ago(366.0 - took_s)
+    state = Asking(replace(made.shutdown_order("i-r1"), created_at=created_at), made.now)
+    now = seen(made)
+    step = workflow.resume(state, now) if inherited else workflow.on(state, Due(), now)
+    assert step.state is not None
+    made.advance(took_s)
+    asking = workflow.on(step.state, Answered(AskNode("i-r1"), None), seen(made)).state
+    assert isinstance(asking, Asking)
+    assert (asking.denied_at is not None) is begun
+
+
+def seen(made: World) -> Seen:
+    return Seen(made.snapshot(), made.settings, Guarantee.CAS)
 
 
 def test_idle_nodes_that_the_wishlist_wants_are_needed_d1() -> None:
@@ -457,7 +522,7 @@ def test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3() -
 
     def asked(answer: CloudNode | None) -> Outcome:
         nonlocal destroyed
-        outcome, destroyed = judge_gone(destroyed, answer, made.now, made.store_now, made.settings)
+        outcome, destroyed = answered(made, destroyed, answer)
         return outcome
 
     assert asked(None) is Outcome.UNKNOWN

@@ -210,7 +210,7 @@ def _trusts_the_plan(order: Any, *given: Any, **more: Any) -> Verdict:
     return Verdict(shutdown.Kind.SHUTDOWN, order.reason, order.node_id)
 
 
-def _believes_at_once(destroyed: Any, node: Any, *given: Any) -> Any:
+def _believes_at_once(destroyed: Any, node: Any, *given: Any, **more: Any) -> Any:
     return (Outcome.GONE if node is None or node.state is CloudState.STOPPING else None), destroyed
 
 

@@ -31,6 +31,7 @@ from nodemanager.core import (
     orders,
     pairing,
     plan,
+    pools,
     records,
     standing,
     unlisted,
@@ -387,12 +388,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U1",
         "another pool's record is used again",
-        (
-            off(
-                plan._is_reusable,
-                "not_ours(record, settings.pool, settings.adopt_unclaimed) is not None",
-            ),
-        ),
+        (off(plan._is_reusable, "not is_ours_to_claim(record, settings)"),),
     ),
     Mutant(
         "U1",
@@ -412,6 +408,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "U2",
         "a record that somebody just wrote is used again",
         (off(demand.is_locked, "settings.compare_and_set", "True"),),
+    ),
+    Mutant(
+        "U2",
+        "a record that names no pool is claimed where nobody compares",
+        (off(pools.is_ours_to_claim, "settings.compare_and_set", "True"),),
     ),
     Mutant(
         "U3",

@@ -490,6 +490,9 @@ class NodeRules:
                 self._wrong("U3", manager, f"would reuse {uuid}, which is {listed}")
             elif listed.pool not in (None, settings.pool):
                 self._wrong("U1", manager, f"would reuse {uuid} of pool {listed.pool}")
+            elif listed.pool is None and self.world.shape.fenced:
+                # Nothing would keep a late claim of another pool's from landing on this one's.
+                self._wrong("U2", manager, f"would reuse {uuid}, which names no pool")
 
     def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         manager = self.world.managers.get(by)

@@ -85,7 +85,9 @@ class Asking:
     order: ShutdownOrder
     sent_at: float
     denied_at: float | None = None
-    """When the cloud first called it unknown (D3)."""
+    """When the first "no such node" was answered (D3)."""
+    asked_at: float | None = None
+    """When the question under way was ordered: its answer is as old as that (A1)."""
     questions: int = 0
     """How often the wait for the next one was doubled."""
     inherited: bool = False
@@ -135,8 +137,7 @@ class ShutDown:
     def resume(self, state: State, seen: Seen) -> Step[State]:
         match state:
             case Destroying() | Asking():
-                asking = Asking(state.order, seen.snapshot.now, inherited=True)
-                return Step(asking, (AskNode(state.order.node_id),))
+                return _ask(Asking(state.order, seen.snapshot.now, inherited=True), seen)
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -247,7 +248,7 @@ def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
             wait_s = snapshot.limits.throttled_until - snapshot.now
             if wait_s > 0:
                 return Step(state, (Wait(wait_s),))
-            return Step(state, (AskNode(order.node_id),))
+            return _ask(state, seen)
         case Answered(effect=AskNode(), answer=node):
             return _answered(replace(state, error=None), node, seen)
         case Failed(effect=AskNode(), error=error):
@@ -261,6 +262,11 @@ def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
+def _ask(state: Asking, seen: Seen) -> Step[State]:
+    asking = replace(state, asked_at=seen.snapshot.now)
+    return Step(asking, (AskNode(state.order.node_id),))
+
+
 def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
     snapshot, order = seen.snapshot, state.order
     wall, clock = snapshot.wall, snapshot.history.clock
@@ -268,7 +274,10 @@ def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
         # A wall clock that stepped ahead makes no node old enough.
         wall = min(wall, clock.now(snapshot.now))
     destroyed = Destroyed(order, state.sent_at, state.denied_at)
-    outcome, destroyed = judge_gone(destroyed, node, snapshot.now, wall, seen.settings)
+    asked_at = state.sent_at if state.asked_at is None else state.asked_at
+    outcome, destroyed = judge_gone(
+        destroyed, node, snapshot.now, wall, seen.settings, asked_at=asked_at
+    )
     if outcome is Outcome.GONE and not (node is None and _is_in_doubt(state, seen)):
         return _gone(order, seen)
     return _ask_later(replace(state, denied_at=destroyed.denied_at), seen)
@@ -295,7 +304,7 @@ def _ask_later(state: Asking, seen: Seen) -> Step[State]:
     if state.denied_at is not None and now < state.denied_at + ASK_AGAIN_S:
         # A second "no such node" settles it (D3).
         wait_s = max(1.0, state.denied_at + ASK_AGAIN_S - now)
-    return Step(replace(state, questions=asked), (Wait(wait_s),))
+    return Step(replace(state, questions=asked, asked_at=None), (Wait(wait_s),))
 
 
 def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
