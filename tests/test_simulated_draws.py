@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.model import Tags
+from nodemanager.core.model import Claim, CloudNode, CloudState, Record, Tags
 from nodemanager.core.reasons import Reason
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
@@ -20,7 +20,7 @@ from tests.simulation.faults import KINDS, Fault
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
-from tests.simulation.told import Told
+from tests.simulation.told import Heard, Told
 from tests.simulation.truth import CREATE_BOUND_S, Truth
 from tests.simulation.world import World
 
@@ -172,6 +172,30 @@ def test_a_create_that_took_effect_twice_is_too_late_for_both_nodes_a2(late: boo
     world.cloud.start_twin(made, "zzzzz-7ekkf-000000000000001?secret")
     (twin,) = (one for one in world.cloud.living() if one.twin)
     assert world.is_excused(twin.id, which="A2") is late
+
+
+@pytest.mark.parametrize(("given_at", "counts"), [(0.0, True), (2.0, False)])
+def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
+    given_at: float, counts: bool
+) -> None:
+    """MAX: its last word is old, and the listing that shows it may be on its way to the daemon."""
+    world = World("0", draw(0).shape)
+    told = Told(world)
+    truth = Truth(world, told)
+    pool = next(iter(world.pools.values()))
+    manager, now = world.start(pool), world.engine.now
+    uuid = "zzzzz-7ekkf-000000000000001"
+    tags = Tags(pool.name, uuid, "life")
+    node = world.cloud.start(tags=tags, size="s.1", name="n", by="main-1")
+    claim = Claim(pool.name, "main-1", 1, 0.0, "n", "life")
+    record = Record(uuid, "v", claim=claim, first_ping_at=1.0, last_ping_at=1.0)
+    truth.pings[uuid, 1.0] = now - pool.settings.poll_stale_after - 60.0
+    ears = told.ears[manager.name]
+    shown = {node.id: CloudNode(node.id, "n", CloudState.RUNNING, tags=tags)}
+    ears.records.append(Heard(now - 1.0, now - 1.0, True, {uuid: record}, given_at=now))
+    ears.cloud.append(Heard(now - 9.0, now - 9.0, True, {}, given_at=now - 9.0))
+    ears.cloud.append(Heard(now - 1.0, now - 1.0, True, shown, given_at=now + given_at))
+    assert truth._is_evident(node, manager, now) is counts
 
 
 def test_leftovers_are_written_down_and_released() -> None:

@@ -38,9 +38,9 @@ class Invariants:
         if not readable:
             self._unproven.add(uuid)
             return
-        self._unproven.discard(uuid)
         if intent is not None and intent.kind is IntentKind.FENCE:
             # No write of ours freed it.
+            self._proven(uuid)
             return
         found = _violations(intent)
         rests_on = _rests_on(intent)
@@ -53,8 +53,14 @@ class Invariants:
                 return
             if destroy is None or destroy.kind is not IntentKind.DESTROY:
                 found = (*found, proof.without_destroy(rests_on))
+        self._proven(uuid)
         if found:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
+
+    def _proven(self, uuid: str) -> None:
+        """It was held against its entry, whatever that showed."""
+        self._unproven.discard(uuid)
+        self._context.scribe.to_prove.proven(clean_key(uuid))
 
     def prove_owed(self) -> None:
         """Check the cleans that the journal could not be read for."""

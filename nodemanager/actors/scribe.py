@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.actors.intents import destroy_order
+from nodemanager.actors.to_prove import FREEING, ToProve
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.facts import Fact
@@ -44,8 +45,6 @@ LOOPS = "boot_loops"
 BACKLOG_RUN = "backlog_run"
 """An operator's plan and how far it has come (S5)."""
 
-_FREEING = frozenset({IntentKind.FENCE, IntentKind.CLEAN})
-
 T = TypeVar("T")
 
 
@@ -73,8 +72,7 @@ class Scribe:
         self._loaded = False
         self._open: dict[str, Intent] = {}
         self._owed: dict[str, tuple[Intent, str, Mapping[str, Any]]] = {}
-        self._grounds: dict[str, Intent] = {}
-        """By the key of a clean without an outcome, the ended destroy that it rests on (C20)."""
+        self.to_prove = ToProve()
         self._breaker: Breaker | None = None
         self._late: Late = {}
         self._clock: StoreClock | None = None
@@ -121,7 +119,7 @@ class Scribe:
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
         # A parked one is an operator's: nothing that ends under its key concludes it.
         self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
-        self._grounds |= grounds
+        self.to_prove.rest_on(grounds)
         if journal.failure is not None:
             self._failed(JournalError(journal.failure))
         return loaded
@@ -131,7 +129,7 @@ class Scribe:
         found = {}
         for one in intents:
             node_id = one.intent.node
-            if one.intent.kind not in _FREEING or node_id is None:
+            if one.intent.kind not in FREEING or node_id is None:
                 continue
             for ended in self._journal.concluded(id=node_id):
                 if _is_gone(ended.intent, ended.outcome) and ended.intent.node == node_id:
@@ -194,10 +192,11 @@ class Scribe:
             self._failed(error)
             return False
         self._opened(opened)
-        for key, outcome, _ in ended:
-            intent = self._open.pop(key)
-            if _is_gone(intent, outcome):
-                self._ground(intent)
+        for one in ended:
+            intent = self._open.pop(one.key)
+            if _is_gone(intent, one.outcome):
+                self.to_prove.destroyed(intent, self._open.values())
+            self.to_prove.concluded(intent, one)
         return True
 
     def _opened(self, intents: Sequence[Intent]) -> None:
@@ -206,11 +205,6 @@ class Scribe:
             image = intent.pre_image or (known.pre_image if known is not None else None)
             self._open[intent.key] = replace(intent, pre_image=image)
 
-    def _ground(self, destroy: Intent) -> None:
-        """The cleans under way that rest on a destroy which ended in gone (C20)."""
-        cleans = (one for one in self._open.values() if one.kind in _FREEING)
-        self._grounds |= {one.key: destroy for one in cleans if one.node == destroy.node}
-
     def conclude(self, key: str, outcome: str, **details: object) -> None:
         """What became of an open intent; nothing where there is none of that key."""
         intent = self._open.pop(key, None)
@@ -218,7 +212,7 @@ class Scribe:
             return
         self._owed[key] = (intent, outcome, details)
         if _is_gone(intent, outcome):
-            self._ground(intent)
+            self.to_prove.destroyed(intent, self._open.values())
         if self._failure is not None:
             return
         try:
@@ -426,11 +420,6 @@ class Scribe:
 
     def _write_open(self) -> None:
         """What is under way, where this file has nothing of it: its outcome rests on that."""
-        for destroy in self._grounds.values():
-            owed = destroy.key in self._owed
-            if not owed and self._journal.newest(destroy.key) is None:
-                self._journal.intend([destroy])
-                self._journal.conclude(destroy.key, Outcome.GONE.value)
         known = {one.intent.key for one in self._journal.open_intents()}
         ours = {key: intent for key, (intent, _, _) in self._owed.items()} | self._open
         lacking = [intent for key, intent in ours.items() if key not in known]
@@ -438,10 +427,10 @@ class Scribe:
             self._journal.intend(lacking)
 
     def _write_conclusions(self) -> None:
-        for key, (_, outcome, details) in list(self._owed.items()):
+        for key, (intent, outcome, details) in list(self._owed.items()):
             self._journal.conclude(key, outcome, details)
             del self._owed[key]
-            self._grounds.pop(key, None)
+            self.to_prove.concluded(intent, Conclusion(key, outcome, details))
 
     def _write_owed(self) -> None:
         """All of it again, since the file may be another now."""
@@ -457,11 +446,13 @@ class Scribe:
         self._write_called_off()
         for name, value in self._values.items():
             self._journal.remember(name, value)
+        self.to_prove.write(self._journal, self._owed)
         self._write_open()
         self._write_conclusions()
 
     def _failed(self, error: JournalError) -> None:
-        if self._failure is None:
+        if self._failure != str(error):
+            # Told again where it is another failure: the file may be lost while its disk is full.
             self._log.event(
                 Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from nodemanager.actors.backlog_runs import BacklogRuns
@@ -70,13 +69,17 @@ class WorkflowShell:
         # A set-up that has landed does not keep its claim from being released (U6).
         landed = key.id if key.action is Action.CLEAN else None
         wants = context.plan.wants if context.plan is not None else None
+        gone = context.books.withdrawn
         adopts = key.action is Action.ADOPT
         return Seen(
             self._snapshots.taken(plan_id, without=landed, besides=key),
             context.settings,
             context.role.guarantee,
             stopping=context.stopping is not None,
-            needless=self._needless,
+            # Less those withdrawn since.
+            needless=Counter(wants.needless) - gone if wants else {},
+            too_many=wants is not None and wants.too_many > gone.total(),
+            too_dear=Counter(wants.too_dear) - gone if wants else {},
             repeats_creates=context.role.repeats_creates,
             unmet=wants.unmet if wants else frozenset(),
             undecided=context.deciding,
@@ -86,13 +89,6 @@ class WorkflowShell:
             fence_wait=context.role.fence_wait,
             failing=self._writes.failing,
         )
-
-    @property
-    def _needless(self) -> Mapping[str, int]:
-        """The nodes to be, by size, that demand wants no more, less those withdrawn since."""
-        plan = self._context.plan
-        wants = plan.wants if plan is not None else None
-        return {} if wants is None else Counter(wants.needless) - self._context.books.withdrawn
 
     def fold(self, fact: Fact) -> None:
         """Note a fact, and know it from here on."""

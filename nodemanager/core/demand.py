@@ -6,7 +6,7 @@ min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -45,7 +45,9 @@ class Wants:
     `surplus` are idle nodes that may go, and `unwanted` those, the ones that may not go yet, and
     those on their way out; of these, demand still wants those `over_max`, which are more than
     max_nodes allows; `unmet` are the sizes still wanted after what is up, of which a node on its
-    way out may stay; `price` is per hour, of all there is.
+    way out may stay; `price` is per hour, of all there is. Of the nodes to be, demand lacks no more
+    those in `needless`, by size; `too_many` of any size are beyond max_nodes, and those in
+    `too_dear`, by size, beyond the price.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -58,6 +60,8 @@ class Wants:
     unwanted: frozenset[str] = frozenset()
     over_max: frozenset[str] = frozenset()
     needless: Mapping[str, int] = field(default_factory=dict)
+    too_many: int = 0
+    too_dear: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,7 @@ class Market:
         self.spare: defaultdict[str, int] = defaultdict(int)
         self.just_busy: defaultdict[str, int] = defaultdict(int)
         self.coming: defaultdict[str, int] = defaultdict(int)
+        self.pending_records = pending
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = untagged & pending
@@ -275,6 +280,8 @@ class Market:
         """Of the existing, those that are listed and not on their way out."""
         self.price = 0.0
         self.fixed_price = 0.0
+        self.prices_to_be: list[tuple[float, str]] = []
+        """Of each node to be, with the name of its size."""
         self._count_views()
         self._count_pending(pending)
 
@@ -332,14 +339,13 @@ class Market:
     def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
         """A node to be; of a size that nobody knows any more it is taken for the cheapest."""
         size = self.sizes.named(name)
-        if size is None and price is not None:
-            self.price += price
-            return
-        if size is None and self.sizes.by_price:
+        if size is None and price is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
         if size is not None:
             self.coming[size.name] += spare
-            self.price += size.price or 0.0
+            price = size.price
+        self.prices_to_be.append((price or 0.0, size.name if size is not None else name or ""))
+        self.price += price or 0.0
 
     def trade(self) -> Wants:
         """Decide boots and surplus."""
@@ -372,6 +378,8 @@ class Market:
             unwanted=frozenset(view.node.id for view in (*unwanted, *going)),
             over_max=frozenset(over_max),
             needless=self._needless(wishes),
+            too_many=self._too_many(),
+            too_dear=self._too_dear(),
         )
 
     def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
@@ -384,6 +392,33 @@ class Market:
                 needless[name] = count
                 may_go -= count
         return needless
+
+    def _too_many(self) -> int:
+        """How many of the nodes to be are beyond max_nodes.
+
+        A listing may show a node again that did not count any more when they were ordered.
+        """
+        return max(0, self.existing - self._counted_twice() - self.settings.max_nodes)
+
+    def _too_dear(self) -> dict[str, int]:
+        """How many of the nodes to be must go for the price, the dearest first, by size."""
+        if self.settings.max_total_price <= 0:
+            return {}
+        by_price = sorted(self.prices_to_be, reverse=True)
+        price = self.price - sum(price for price, _ in by_price[: self._counted_twice()])
+        too_dear: Counter[str] = Counter()
+        for its_price, name in by_price:
+            if not self._is_over(price):
+                break
+            price -= its_price
+            too_dear[name] += 1
+        return too_dear
+
+    def _counted_twice(self) -> int:
+        """Set-ups whose record nobody knows yet, and that may be claims that are listed already."""
+        snapshot = self.snapshot
+        known = snapshot.record_flights.keys() | snapshot.expected.keys()
+        return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))
 
     def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
         """The nodes that the queue wants by size, those that lack in its order, and what can't be.

@@ -81,8 +81,9 @@ class JournalFile:
 
     def _ready(self, now: float) -> sa.Engine:
         """The engine for the file that is at the path now."""
-        if self._engine is not None and not self._is_there():
+        if self._opened is not None and not self._is_there():
             self.close()
+            self._opened = None
             raise JournalError(
                 f"the journal {self.path} was moved or removed while the daemon runs; from now on "
                 "the daemon writes a new file, unless the old one comes back"

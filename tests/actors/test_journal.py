@@ -262,6 +262,40 @@ def test_a_destroy_is_in_the_new_journal_while_the_clean_that_rests_on_it_is_und
     assert rig.lines("invariant.broken") == []
 
 
+@pytest.mark.parametrize("reason", ["stale_slot", "after_shutdown"])
+def test_a_clean_whose_proof_is_owed_is_in_the_new_journal_when_the_file_is_lost(
+    make_rig: MakeRig, reason: str
+) -> None:
+    """Its outcome was written, its entry could not be read then, and now the file is lost."""
+    rig = make_rig(min_nodes=0, backlog="clean")
+    rig.fleet.state = WorkerState.IDLE
+    silent_s = 3 * HOUR if reason == "stale_slot" else 0.0
+    machine, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=silent_s)
+    if reason == "stale_slot":
+        rig.cloud.vanish(machine.node.id)
+    memory(rig).fault = lambda call: "the disk is full" if call in ("newest", "retry") else None
+    rig.start()
+    until(rig, "record.cleaned", within=900, record=record.uuid, reason=reason)
+    until(rig, "journal.failed", within=60)
+    rig.turn(60)
+    lose_file(rig)
+    until(rig, "journal.healed", within=300)
+    rig.turn(60)
+
+    assert rig.lines("invariant.broken") == []
+    assert rig.lines("breaker.opened") == []
+    (image,) = rig.journal.pre_images(record=record.uuid)
+    assert (image.outcome, image.record.ping_secret) == ("cleaned", record.ping_secret)
+    told = [line["error"] for line in rig.lines("journal.failed")]
+    assert told == ["JournalError: the disk is full", "JournalError: it was moved or removed"]
+
+    # Once it is proven, another loss takes it like all that is over.
+    lose_file(rig)
+    rig.turn(120)
+    assert outcomes(rig) == []
+    assert rig.lines("invariant.broken") == []
+
+
 def test_once_ends_with_1_when_the_journal_can_not_be_written(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=1)
     memory(rig).fail()

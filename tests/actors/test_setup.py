@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.messages import Beat
-from nodemanager.core.model import Job
+from nodemanager.core.model import Job, Tags
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
@@ -81,6 +81,27 @@ def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: Make
     amid_creates(rig, demand_ends)
     rig.start()
     assert rig.cloud.calls["create"] <= AT_ONCE
+
+
+def test_no_set_up_goes_on_once_a_node_is_listed_that_leaves_no_room_for_its_own(
+    make_rig: MakeRig,
+) -> None:
+    """U10: the listing comes while the record is claimed."""
+    rig = make_rig(min_nodes=1, max_nodes=1, poll_time=POLL_S)
+
+    def comes_back() -> None:
+        rig.cloud.add(tags=Tags())
+        rig.clock.advance(POLL_S + 1)
+        rig.timer.fire()
+        heard_by(rig.system.team.cloud_list, rig.system.daemon, rig.system.daemon)
+
+    rig.store.on("create", first(comes_back))
+    rig.start()
+    rig.turn(60)
+    assert rig.cloud.calls["create"] == 0
+    (told,) = rig.lines("node.setup_withdrawn")
+    assert told["reason"] == "at_max_nodes"
+    assert rig.lines("record.cleaned", record=told["record"], reason="create_refused")
 
 
 def test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it(

@@ -689,6 +689,60 @@ def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(
     assert refused(made)["small", Reason.NO_FREE_SLOT] > 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "flights", "too_many"),
+    [
+        pytest.param({"max_nodes": 2}, 1, (1, {}), id="one-too-many"),
+        pytest.param({"max_nodes": 3}, 1, (0, {}), id="just-room"),
+        pytest.param({"max_nodes": 2}, 3, (3, {}), id="all-too-many"),
+        pytest.param({"max_total_price": 0.2}, 1, (0, {"small": 1}), id="too-dear"),
+        pytest.param({"max_total_price": 0.3}, 2, (0, {"small": 1}), id="one-too-dear"),
+        pytest.param({"max_total_price": 0.4}, 2, (0, {}), id="just-the-price"),
+    ],
+)
+def test_nodes_to_be_beyond_the_limits_are_known_once_a_node_is_listed_again_u10(
+    settings: dict[str, Any], flights: int, too_many: tuple[int, dict[str, int]]
+) -> None:
+    """Two nodes that did not count when the set-ups were ordered are listed again."""
+    made = world(**{"max_nodes": 9, **settings})
+    for uuid in ("r1", "r2"):
+        made.add_record(uuid)
+        made.add_node(uuid)
+    new = {f"new{number}": Flight("setup", 0.0) for number in range(flights)}
+    made.flags |= {"demand": (Job("j", count=9),), "record_flights": new}
+    made.round()
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert (made.last.wants.too_many, made.last.wants.too_dear) == too_many
+    assert made.booted == []
+
+
+def test_the_dearest_node_to_be_goes_first_for_the_price_u10() -> None:
+    made = world(max_nodes=9, max_total_price=1.1)
+    made.add_record("r1")
+    made.add_node("r1")
+    flights = {"new1": Flight("setup", 0.0), "new2": Flight("setup", 0.0)}
+    sizes = {"new1": "small", "new2": "large"}
+    made.flags |= {"record_flights": flights, "claimed_sizes": sizes}
+    made.round()
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert made.last.wants.too_dear == {"large": 1}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_claim_that_is_listed_before_it_is_answered_is_not_one_too_many_u10(known: bool) -> None:
+    """Its set-up, whose record nobody knows yet, and its claim are one node to be."""
+    made = world(max_nodes=1)
+    made.add_record("r1", pinged=False)
+    flights = {"r1": Flight("setup", 0.0)} if known else {}
+    made.flags |= {"boots_unclaimed": ("small",), "record_flights": flights}
+    made.round()
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert made.last.wants.too_many == known
+
+
 def test_it_is_told_who_holds_the_slots_and_when_one_will_be_free_u7() -> None:
     made = world()
     made.add_record("r1", quiet=7100.0)

@@ -47,6 +47,8 @@ class Tiny:
     """The cloud makes one node of creates with one token."""
     lease: bool = True
     wanted: bool = True
+    limit: str = ""
+    """What another node has reached since the order: `max_nodes` or `price`."""
     late: bool = False
     """So much time has passed that a claim of the beginning is too old to send a create on."""
     renewed: bool = False
@@ -96,6 +98,8 @@ class TinySetUp:
             self._settings,
             Guarantee.CAS,
             needless=needless,
+            too_many=world.limit == "max_nodes",
+            too_dear={SMALL.name: 1} if world.limit == "price" else {},
             repeats_creates=world.tokens,
         )
 
@@ -123,6 +127,9 @@ class TinySetUp:
             yield "lease lost", replace(world, lease=False)
         if world.wanted:
             yield "demand ends", replace(world, wanted=False)
+        if not world.limit and world.wanted:
+            for limit in ("max_nodes", "price"):
+                yield f"{limit} is reached", replace(world, limit=limit)
         if not world.late:
             yield "time passes", replace(world, late=True)
 
@@ -142,6 +149,8 @@ class TinySetUp:
                 return "sent without a lease (U10)"
             if not before.world.wanted:
                 return "sent though nothing wants it any more (U10)"
+            if before.world.limit:
+                return f"sent though {before.world.limit} leaves no room for it (U10)"
         if any(isinstance(one, CreateNode) for one in sent) and after.world.too_old:
             return "a create on a claim that is too old (U5)"
         if after.ended == "refused" and after.world.nodes and not before.world.nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.errors import JournalError, StartError
+from nodemanager.journal import durable
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.database import JournalFile
 from nodemanager.journal.sqlite import SqliteJournal
@@ -206,6 +208,27 @@ def test_a_file_moved_away_under_it_is_noticed_before_anything_is_lost(
     path.rename(path.with_name("moved.db"))
     with pytest.raises(JournalError, match="moved or removed"):
         journal.intend([intent(2)])
+    assert journal.retry()
+    assert keys(journal) == []
+
+
+def test_a_file_lost_while_its_disk_fails_is_noticed_too(
+    opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure closes the file: that a new one begins after it must be told all the same."""
+    journal = opened()
+    journal.intend([intent(1)])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(durable, "write_intent", full)
+        with pytest.raises(JournalError, match="the disk is full"):
+            journal.intend([intent(2)])
+    path.unlink()
+    assert not journal.retry()
+    assert "moved or removed" in str(journal.failure)
     assert journal.retry()
     assert keys(journal) == []
 

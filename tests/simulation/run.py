@@ -119,7 +119,7 @@ def _play(world: World, scenario: Scenario) -> None:
     told = Told(world)
     truth = Truth(world, told)
     NodeRules(world, told, CleanRules(world, told, truth))
-    setups = SetUpRules(world)
+    setups = SetUpRules(world, told)
     Work(world, told)
     fair = Calm(world)
     latch = Latch(world, truth, fair)

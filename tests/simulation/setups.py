@@ -1,6 +1,7 @@
 """A monitor for set-ups: who may send a create, how often, and what comes of it (U9, U10).
 
-And until when the cloud's own refusals keep a pool from booting (D6).
+And until when the cloud's own refusals keep a pool from booting (D6). A create is one too many
+where the newest listing, as its manager had it when it decided last, leaves no room for it (U10).
 
 Who holds a pool's lock is the world's to know (`Pool.holder`), not what a manager looked at. A
 create that was handed to its worker under the lock may leave after it is lost: the way from one to
@@ -10,14 +11,20 @@ the other is the process's own, and may be long where that stands still (see the
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import ClaimRecord, CreateNode, RenewClaim
+from nodemanager.core.model import CloudState
+from nodemanager.core.plan import Plan
+from nodemanager.core.settings import Settings
+from nodemanager.core.snapshot import Snapshot
 from nodemanager.errors import BadRequest, QuotaExceeded, RemoteError, Throttled
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
+from tests.simulation.told import Told
 from tests.simulation.world import Pool, World
 
 FIRST_REPEAT_S = 2.0
@@ -39,11 +46,25 @@ class Create:
     was_held: bool
 
 
+@dataclass(frozen=True)
+class Room:
+    """What the newest listing left of max_nodes and the price, at a manager's newest decision."""
+
+    nodes: int
+    price: float
+    prices: Mapping[str, float]
+    """Of each size."""
+
+    def is_for(self, size: str) -> bool:
+        return self.nodes > 0 and self.prices.get(size, 0.0) <= self.price + 1e-9
+
+
 class SetUpRules:
     """Watches what set-up workers are handed, what they send, and what the cloud makes of it."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, told: Told) -> None:
+        self.world, self.told = world, told
+        self._room: dict[str, Room] = {}
         self._creates: dict[Call, Create] = {}
         self._claims: dict[Call, bool] = {}
         self._sent_of: Counter[tuple[str, str]] = Counter()
@@ -55,10 +76,29 @@ class SetUpRules:
         self._resting: dict[Sort, float] = {}
         self._bad: Counter[Sort] = Counter()
         """Requests in a row that the cloud called bad."""
+        world.plans.append(self._planned)
         world.handed.append(self._handed)
         world.weather.sent.append(self._sent)
         world.weather.failed.append(self._failed)
         world.cloud.books.created.append(self._created)
+
+    def _planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        ears, living = self.told.ears[manager.name], self.world.cloud.instances
+        newest = ears.newest("cloud")
+        if plan.aborted is not None or newest is None:
+            return
+        prices = {one.name: one.price or 0.0 for one in settings.sizes}
+        listed = [
+            living[node.id]
+            for node in newest.items.values()
+            if node.tags.pool == settings.pool and node.state is not CloudState.TERMINATED
+            if node.id in living and living[node.id].lives and node.id not in ears.destroys
+        ]
+        price = sum(prices.get(one.tags.size or one.size, 0.0) for one in listed)
+        left = settings.max_total_price - price if settings.max_total_price > 0 else float("inf")
+        self._room[manager.name] = Room(settings.max_nodes - len(listed), left, prices)
 
     def _handed(self, manager: Manager, message: object) -> None:
         if not isinstance(message, CarryOut):
@@ -67,6 +107,10 @@ class SetUpRules:
             case CreateNode(record=record, claim=claim, size=size):
                 create = Create(claim.incarnation, size.name, manager.lease)
                 self._creates[manager.name, record.uuid] = create
+                room = self._room.get(manager.name)
+                repeats = self._sent_of[manager.name, claim.incarnation] > 0
+                if room is not None and not (room.is_for(size.name) or repeats):
+                    self._wrong("U10", manager, f"creates for {record.uuid}, one too many")
             case ClaimRecord(record=None):
                 self._claims[manager.name, ""] = manager.lease
             case ClaimRecord(record=record) | RenewClaim(record=record) if record is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nodemanager.actors.messages import CloudListed, RecordsListed
@@ -30,6 +30,8 @@ class Heard:
     complete: bool
     items: Mapping[str, Any]
     doubled: frozenset[str] = frozenset()
+    given_at: float = float("-inf")
+    """When the daemon had it: a message may be on its way for seconds inside the process."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class Ears:
             if one.complete and one.ended <= by:
                 return one
         return None
+
+    def had(self, source: str, by: float) -> Heard | None:
+        """The newest complete listing of `cloud` or `records` that its daemon had by then."""
+        heard: deque[Heard] = getattr(self, source)
+        return next((one for one in reversed(heard) if one.complete and one.given_at <= by), None)
 
     def shown_since(self, node_id: str) -> float:
         """When the first of the newest complete listings that all show that node began.
@@ -163,7 +170,8 @@ class Told:
         elif set(ids) != set(heard.items):
             self.world.violate("L1", f"{manager} takes another {source} listing than was given")
         else:
-            getattr(self.ears[manager], source).append(heard)
+            given = replace(heard, given_at=self.world.engine.now)
+            getattr(self.ears[manager], source).append(given)
 
     def _asked(
         self, manager: str, nodes: tuple[CloudNode, ...], *, record: str | None, node_id: str | None

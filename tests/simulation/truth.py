@@ -280,7 +280,7 @@ class Truth:
         record was not listed.
         """
         ears, settings = self.told.ears[manager.name], manager.pool.settings
-        newest, records = ears.newest("cloud", by), ears.newest("records", by)
+        newest, records = ears.had("cloud", by), ears.had("records", by)
         if newest is None or records is None:
             return True
         shown = newest.items.get(one.id)
@@ -310,7 +310,7 @@ class Truth:
         bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
         same = {other.id for other in bearers if other.tags == one.tags}
         lacking = []
-        for heard in reversed([heard for heard in ears.cloud if heard.ended <= by]):
+        for heard in reversed([heard for heard in ears.cloud if heard.given_at <= by]):
             if same & heard.items.keys():
                 break
             if heard.complete:

@@ -58,6 +58,10 @@ from nodemanager.errors import RemoteError, Throttled
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
 """How long to wait before an unclear create is repeated: doubling, up to this (U9)."""
+GIVES_UP = frozenset(
+    {Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE, Reason.NO_LEASE}
+)
+"""What an unclear create is not repeated for later either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,10 @@ def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
         return Reason.THROTTLED, {"retry_s": wait_s}
     if seen.needless.get(order.size.name, 0) > 0:
         return Reason.NO_LONGER_WANTED, {}
+    if seen.too_many:
+        return Reason.AT_MAX_NODES, {}
+    if seen.too_dear.get(order.size.name, 0) > 0:
+        return Reason.AT_MAX_PRICE, {}
     return None
 
 
@@ -317,7 +325,7 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     block = confirm_setup(order, seen)
     if block is not None and tries:
         # It may have made a node, and its claim stands for that.
-        if block[0] in (Reason.NO_LONGER_WANTED, Reason.NO_LEASE):
+        if block[0] in GIVES_UP:
             return Step(_doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
     if block is not None:

@@ -135,6 +135,8 @@ class Seen:
     """What stands when an event comes. `snapshot` leaves the workflow's own flight out.
 
     `needless` are the nodes to be, by size, that demand wants no more since the newest plan;
+    by that plan one of any size is beyond max_nodes if `too_many`, and those in `too_dear`, by
+    size, are beyond the price;
     `repeats_creates` says that the cloud takes one client token for one node (U9). `unmet` are the
     sizes that the newest plan would boot more of, `undecided` that there are news which no plan has
     weighed. `pins_failed` says, by node, how often the cloud did not tell what it pins.
@@ -147,6 +149,8 @@ class Seen:
     guarantee: Guarantee
     stopping: bool = False
     needless: Mapping[str, int] = field(default_factory=dict)
+    too_many: bool = False
+    too_dear: Mapping[str, int] = field(default_factory=dict)
     repeats_creates: bool = False
     unmet: frozenset[str] = frozenset()
     undecided: bool = False
