@@ -155,6 +155,15 @@ MUTANTS = (
         "test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6",
     ),
     TextMutant(
+        "C5",
+        "what an incomplete listing shows after the plan was not seen",
+        "core/last_look.py",
+        "    glimpsed = glimpsed_as(history, uuid, record.instance_id)\n",
+        "    glimpsed = ()\n",
+        "tests/core/test_last_look.py::"
+        "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
+    ),
+    TextMutant(
         "R2",
         "an intent tried again keeps its first pre-image",
         "journal/durable.py",
