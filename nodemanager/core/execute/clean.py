@@ -703,19 +703,22 @@ def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
 def _answers(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
     """What later decisions must know of the last look.
 
-    That what the record's node pings as is no node's id (P1a); and that the cloud denies a pinger's
-    node no more: denials before it are of another run of them (P6).
+    That what the record's node pings as is no node's id (P1a); and that the cloud has a node which
+    no listing shows: denials before it are of another run of them (P6), and a silent one is ended
+    (D13).
     """
     facts: tuple[Fact, ...] = ()
-    now = seen.snapshot.now
+    now, asked_at = seen.snapshot.now, found.asked_at
     if found.malformed and found.record is not None and found.record.instance_id is not None:
         facts = (NodesAnswered({}, now, frozenset({found.record.instance_id})),)
-    if order.reason is not Reason.PINGER_DENIED:
+    if order.is_exception:
         return facts
     if found.by_id is not None and not found.by_id.is_absent:
-        facts = (*facts, NodesAnswered({found.by_id.id: found.by_id}, now))
+        by_id = NodesAnswered({found.by_id.id: found.by_id}, now, asked_at=asked_at)
+        facts = (*facts, by_id)
     if any(not node.is_absent for node in found.tagged or ()):
-        facts = (*facts, TagsAnswered({order.uuid: found.tagged or ()}, now))
+        by_tag = TagsAnswered({order.uuid: found.tagged or ()}, now, asked_at=asked_at)
+        facts = (*facts, by_tag)
     return facts
 
 
