@@ -164,7 +164,8 @@ def test_only_an_unlisted_node_that_was_robbed_of_its_claim_is_owed_no_end_d13(
     assert health.is_lost(world, one) is lost
 
 
-def test_an_unlisted_node_with_its_unpinged_claim_is_owed_its_end_d13() -> None:
+@pytest.mark.parametrize("pinged", [False, True])
+def test_an_unlisted_node_with_its_claim_is_owed_its_end_d13(pinged: bool) -> None:
     """Also where it was denied for a while (A1): it is asked for again."""
     world, pool, node_id = _with_a_node(Tags(), broad=False)
     world.cloud.hidden.add(node_id)
@@ -175,7 +176,7 @@ def test_an_unlisted_node_with_its_unpinged_claim_is_owed_its_end_d13() -> None:
     world.cloud.retag(world.cloud.instances[node_id], Tags(pool.name, uuid, record.incarnation))
     (one,) = health.ward(world, pool).patients
     assert one.paired
-    assert not health.is_lost(world, one)
+    assert not health.is_lost(world, replace(one, pinged=pinged))
 
 
 def test_the_docs_state_each_bound() -> None:

@@ -17,6 +17,7 @@ from nodemanager.actors.operator_commands import CommandHandler
 from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.snapshots import Snapshots
 from nodemanager.core.execute.books import (
+    FenceStands,
     ItemEnded,
     Learned,
     NodeGone,
@@ -29,7 +30,7 @@ from nodemanager.core.execute.books import (
     learned,
 )
 from nodemanager.core.execute.effects import StoreWrite
-from nodemanager.core.execute.recent import after_end, after_gone
+from nodemanager.core.execute.recent import after_end, after_fence, after_gone
 from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
 from nodemanager.core.facts import Fact
 from nodemanager.core.model import Leftover
@@ -130,6 +131,8 @@ class WorkflowShell:
         match one:
             case NodeGone():
                 self._node_gone(one, now)
+            case FenceStands():
+                context.recent = after_fence(context.recent, now)
             case PinsCalledOff(node_id):
                 self._releases.book.called_off(node_id)
             case PinsDoubted(node_id):

@@ -320,7 +320,8 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or freed_since_listed(uuid, made.history):
         return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
-    if verdict.reason is Reason.IN_FLIGHT and (verdict.measures or {}).get("action") == "clean":
+    action = (verdict.measures or {}).get("action")
+    if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
     return refused(Verb.CLEAN, verdict, named)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodemanager.core.history import Absence, Asked, History
+from nodemanager.core.history import Absence, Asked, History, glimpsed_as
 from nodemanager.core.model import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
@@ -110,6 +110,8 @@ class Terms:
 class Look:
     """What stood right before the write (C2, C7-C11). `polls` are the starts of the newest.
 
+    `listed` are the nodes that bear its uuid or instance id in the newest complete cloud listing,
+    and in incomplete ones since.
     The cloud was asked from `asked_at` on, CLOCK_BOOTTIME; None in an older journal.
     """
 
@@ -173,9 +175,7 @@ def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: in
         glimpsed=history.glimpsed.get(uuid),
         vetoed=uuid in history.vetoed,
         listed=_listed(history, uuid, node_id),
-        glimpsed_nodes=tuple(
-            node for node in history.partial if node.tags.record == uuid or node.id == node_id
-        ),
+        glimpsed_nodes=glimpsed_as(history, uuid, node_id),
         absence=history.absence.get(uuid),
         flights=tuple(flight.kind for flight in flights if flight is not None),
         holds=_held(snapshot, uuid, node_id),
@@ -239,7 +239,10 @@ def look_at(
         by_id=by_id,
         asked_id=asked_id,
         malformed=malformed,
-        listed=_listed(history, record.uuid, node_id),
+        listed=(
+            *_listed(history, record.uuid, node_id),
+            *glimpsed_as(history, record.uuid, node_id),
+        ),
         polls=polls,
         breaker=snapshot.breaker.cause.value if snapshot.breaker.cause is not None else None,
         generation=snapshot.breaker.generation,

@@ -223,6 +223,11 @@ def _nodes_glimpsed(history: History, listing: Nodes) -> History:
     )
 
 
+def glimpsed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
+    """The nodes with that tag or id that incomplete listings showed since the newest whole one."""
+    return tuple(one for one in history.partial if one.tags.record == uuid or one.id == node_id)
+
+
 def _base(history: History, listing: Nodes) -> Records | None:
     """The newest complete record listing that ended before the cloud listing began (C6)."""
     before = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodemanager.core.bearers import bears, is_anothers
+from nodemanager.core.history import glimpsed_as
 from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pools import not_ours
@@ -111,20 +112,25 @@ def _sign_of_life(
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     if order.reason is Reason.CREATE_REFUSED and pinged:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
+    history = snapshot.history
+    # A node seen in an incomplete listing is seen (C5).
+    glimpsed = glimpsed_as(history, uuid, record.instance_id)
     # The newest listing may have begun before the node was gone.
     listed = (
         node
-        for node in snapshot.history.bearers.get(uuid, ())
-        if not order.is_exception or node.id != order.instance_id
+        for node in (*history.bearers.get(uuid, ()), *glimpsed)
+        if node.tags.record == uuid and (not order.is_exception or node.id != order.instance_id)
     )
     for node in (*(found.tagged or ()), *listed):
         # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
         if _is_alive(node, order) and (order.is_exception or bears(node, record)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     # One of before our time, or that takes no tags, is listed under its id alone (C4).
-    present = snapshot.history.present
-    listed_as = None if order.is_exception else present.get(record.instance_id or "")
-    for named in (found.by_id, listed_as):
+    listed_as: list[CloudNode | None] = []
+    if not order.is_exception:
+        listed_as = [one for one in glimpsed if one.id == record.instance_id]
+        listed_as.append(history.present.get(record.instance_id or ""))
+    for named in (found.by_id, *listed_as):
         if named is not None and _is_alive(named, order) and not is_anothers(named, record):
             return keep(uuid, Reason.NODE_ALIVE, node=named.id, state=named.state.value)
     return None

@@ -137,8 +137,10 @@ def _planned(
     history = histories.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
     snapshot = _with(snapshot, history)
     views = _viewed(snapshot, settings, pairs)
-    snapshot = _after_silence(snapshot, settings, views)
     unlisted = look_for_unlisted(snapshot, settings)
+    unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
+    silent = [*views, *(view for view in unheard if view.bad)]
+    snapshot = _after_silence(snapshot, settings, silent)
     judge = RecordJudge(snapshot, settings, pairs, unlisted)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
@@ -149,8 +151,7 @@ def _planned(
     market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
     wants = market.trade()
     snapshot = _after_unwanted(snapshot, views, wants)
-    asking = [*views, *_unheard(snapshot, settings, unlisted, impossible.ids)]
-    shutdowns = _shutdowns(snapshot, settings, asking, wants, impossible.ids)
+    shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
     prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
@@ -198,7 +199,7 @@ def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeVi
 def _unheard(
     snapshot: Snapshot, settings: Settings, unlisted: Unlisted, impossible: frozenset[str]
 ) -> list[NodeView]:
-    """Nodes that no listing shows and that never pinged, judged as if they were listed (D13)."""
+    """Nodes that no listing shows and nobody hears, judged as if they were listed (D13)."""
     listing = snapshot.history.records
     if not unlisted.unheard or listing is None:
         return []

@@ -4,7 +4,8 @@ They keep pinging; or they were claimed for a node that never pinged, for `boot_
 cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
 that the listing is short: what rests on listings waits until it is whole. One that pings, and that
 the cloud denies for longer than `node_stale_after`, is no node of ours: whoever pings has but its
-secret. One that never pinged, and that the cloud has, is a failed boot.
+secret. One that the cloud has, and that never pinged or fell silent, is judged as if it were
+listed; of one that fell silent the last look of its record's clean tells.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Unlisted:
     The measures of PINGING_UNLISTED have `denied_s`, for how long it was denied without a break by
     all there is to ask by, where it was. `short` says that the listing lacks a node that is there
     and bears our tag. `unheard` are the nodes, by record uuid, that are there and never pinged in
-    time (D13).
+    time, or have fallen silent (D13).
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -80,11 +81,11 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         verdict = _verdict(record, absence.first_at, snapshot, settings)
         if verdict is not None:
             verdicts[record.uuid] = verdict
+        node = _unheard(record, snapshot, settings)
+        if node is not None:
+            unheard[record.uuid] = node
         if waits_for_first_ping(record):
             is_missed = overdue_s(record, snapshot, settings) > 0
-            node = _unheard(record, snapshot, settings)
-            if node is not None:
-                unheard[record.uuid] = node
         else:
             is_missed = _keeps_pinging(record, absence.first_at, snapshot, settings)
         if not (is_missed or _is_alive(verdict)):
@@ -107,13 +108,17 @@ def _id_of(record: Record, snapshot: Snapshot) -> str | None:
 
 
 def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
-    """How long a claim's silence exceeds the time that its node has to boot (D8)."""
-    return silent_for(record, snapshot.history) - settings.boot_fail_after
+    """How long its silence exceeds the time that its node has to boot, or the window (D8)."""
+    boots = waits_for_first_ping(record)
+    limit_s = settings.boot_fail_after if boots else settings.node_stale_after
+    return silent_for(record, snapshot.history) - limit_s
 
 
 def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
-    """The one node of a claim that the cloud has, asked when its first ping was overdue (D13)."""
+    """The one node of a claim that the cloud has, asked when a ping of it was overdue (D13)."""
     history, found = snapshot.history, {}
+    if record.claim is None:
+        return None
     fresh_s = min(overdue_s(record, snapshot, settings), settings.poll_stale_after)
     for key in _keys(record, snapshot):
         answer = history.asked.get(key)

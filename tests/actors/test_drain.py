@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from nodemanager.actors.messages import HoldId
 from nodemanager.core.model import Guarantee, Job, WorkerState
 from nodemanager.errors import Conflict, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_operators import Operator
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
 
 HOUR = 3600.0
 
@@ -122,3 +125,37 @@ def test_where_the_store_tells_its_nodes_nothing_the_time_rule_stands_alone(
     rig.turn(300)
     assert rig.nodes == []
     assert rig.store.calls["drain"] == 0
+
+
+def amid_drains(make_rig: MakeRig, happens: Callable[[Rig], None]) -> Rig:
+    """Two nodes are to drain, and `happens` happens while the one worker tells the first."""
+    rig = make_rig(min_nodes=0)
+    rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
+    for _ in range(2):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.jobs = ()
+    rig.store.on("drain", first(lambda: happens(rig)))
+    rig.start()
+    rig.turn_until("node.drain", within=300)
+    rig.turn(10)
+    return rig
+
+
+def test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6(
+    make_rig: MakeRig,
+) -> None:
+    rig = amid_drains(make_rig, lambda rig: setattr(rig, "lease", False))
+    assert rig.store.calls["drain"] == 1
+
+
+def test_no_order_that_waits_for_the_worker_goes_out_after_a_hold_c9(make_rig: MakeRig) -> None:
+    def hold(rig: Rig) -> None:
+        for node in rig.nodes:
+            rig.system.daemon.tell(HoldId(node.id, "wait for me", "ann", lambda reply: None))
+
+    rig = amid_drains(make_rig, hold)
+    assert rig.store.calls["drain"] == 1
+
+
+def test_two_nodes_that_nobody_wants_are_both_told_to_drain(make_rig: MakeRig) -> None:
+    assert amid_drains(make_rig, lambda rig: None).store.calls["drain"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -127,3 +128,21 @@ def test_a_lift_never_follows_a_clean(fenced: Leaking) -> None:
     assert rig.stopped
     assert rig.store.rows[record.uuid].slot_number is None
     assert rig.store.calls["unfence"] == 0
+
+
+def test_the_fences_of_one_cycle_stand_beside_those_of_the_next_c10_c12(fenced: Leaking) -> None:
+    """A fence stands for longer than a round, and one record is freed in each all the same."""
+    rig, _ = fenced(poll_time=10, max_cleans_per_cycle=1)
+    for slot in range(10, 15):
+        rig.store.add_leaked(slot, quiet_for=3 * HOUR)
+    rig.start()
+    at_once, fences = 0, []
+    while rig.store.calls["clean"] < 6 and len(fences) < 300:
+        rig.turn(1)
+        fences.append(rig.store.calls["fence"])
+        at_once = max(at_once, rig.store.calls["fence"] - rig.store.calls["clean"])
+    assert rig.store.settle_wait > 10
+    assert at_once > 1
+    up = [second for second, (a, b) in enumerate(pairwise(fences)) if b > a]
+    gaps = [later - earlier for earlier, later in pairwise(up)]
+    assert all(8 <= gap <= 12 for gap in gaps), gaps

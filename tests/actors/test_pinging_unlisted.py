@@ -68,6 +68,34 @@ def test_a_node_of_ours_whose_tags_are_lost_is_found_by_id_and_its_record_kept(
     assert not rig.lines("list.suspect")
 
 
+def test_a_node_of_ours_that_falls_silent_while_no_listing_shows_it_is_ended_d13(
+    make_rig: MakeRig,
+) -> None:
+    """The clean of its record finds it by id: it goes as if it were listed, and then the slot."""
+    rig = make_rig(backlog="clean", min_nodes=0)
+    machine, record = paired(rig)
+    machine.listed, rig.fleet.mute = False, True
+    skipped = until(rig, "record.clean_skipped", within=3 * HOUR, record=record.uuid)
+    assert skipped["reason"] == "node_alive"
+    started = until(rig, "node.shutdown_started", within=900)
+    assert (started["node"], started["reason"]) == (machine.node.id, "node_down")
+    until(rig, "record.cleaned", within=900, record=record.uuid)
+    assert machine.node.id not in {one.id for one in rig.nodes}
+
+
+def test_one_whose_tags_are_lost_and_that_falls_silent_unlisted_is_kept_d11(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(backlog="clean", min_nodes=0)
+    machine, record = paired(rig)
+    rig.cloud.change(machine.node.id, tags=NO_TAGS)
+    machine.listed, rig.fleet.mute = False, True
+    until(rig, "record.clean_skipped", within=3 * HOUR, record=record.uuid)
+    rig.turn(900)
+    assert rig.reasons("record.keep", record=record.uuid)[-1] == "untagged"
+    assert machine.node.id in {one.id for one in rig.nodes}
+
+
 @pytest.mark.parametrize(("max_nodes", "booted"), [(2, 1), (1, 0)])
 def test_one_whose_tags_are_lost_counts_against_max_nodes_and_serves_nothing_d11(
     make_rig: MakeRig, max_nodes: int, booted: int

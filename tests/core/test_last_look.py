@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.evidence import look_at
 from nodemanager.core.last_look import CleanEvidence, confirm_clean
-from nodemanager.core.model import CloudState, WorkerState
+from nodemanager.core.model import CloudState, Guarantee, WorkerState
 from nodemanager.core.orders import CleanOrder, fenced_order, order_release
+from nodemanager.core.proof import violations
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import CREATE_MARGIN_S
 from nodemanager.core.snapshot import Flight
@@ -164,15 +166,38 @@ def test_an_order_stands_for_sixty_seconds_c11(late: float, expected: tuple[Kind
     assert last_look(made, order=order) == expected
 
 
+@pytest.mark.parametrize("complete", [True, False], ids=["whole", "incomplete-c5"])
 @pytest.mark.parametrize("claimed", [True, False], ids=["by-its-tag", "by-its-id-alone"])
-def test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11(claimed: bool) -> None:
+def test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11(
+    claimed: bool, complete: bool
+) -> None:
     """Also where the cloud denies it by id: that a listing is late, or the answer wrong, is not
     told apart here."""
     made = gone(claimed=claimed)
     order = made.clean_order("r1")
     made.add_node("r1" if claimed else None, id="i-r1")
-    made.poll_cloud()
+    made.poll_cloud(complete=complete)
     assert last_look(made, order=order) == (Kind.KEEP, Reason.NODE_ALIVE)
+    seen = look_at(
+        made.records[0],
+        (),
+        None,
+        made.snapshot(),
+        made.settings,
+        asked_id=True,
+        node_id="i-r1",
+        guarantee=Guarantee.CAS,
+        fence_wait=0.0,
+    )
+    found = {one.rule for one in violations(order, seen, made.records[0])}
+    assert found == {"C4"}, "the proof tells it, too"
+
+
+def test_an_incomplete_listing_since_the_plan_that_shows_another_node_keeps_no_record_c5() -> None:
+    made = gone()
+    order = made.clean_order("r1")
+    made.poll_cloud([node("r2"), node("r1", life=2, id="i-2")], complete=False)
+    assert last_look(made, order=order) == STALE
 
 
 @pytest.mark.parametrize(
@@ -411,17 +436,26 @@ def test_a_record_that_is_another_nodes_by_now_is_kept_c20(
 
 
 @pytest.mark.parametrize("life", [pytest.param(1, id="its-twin"), pytest.param(2, id="its-elder")])
-@pytest.mark.parametrize("where", ["by-tag", "in-the-list"])
+@pytest.mark.parametrize("where", ["by-tag", "in-the-list", "in-an-incomplete-list"])
 def test_another_node_with_its_uuid_keeps_the_record_c20(life: int, where: str) -> None:
     made, order = destroyed()
     other = node("r1", id="i-other", life=life)
-    if where == "in-the-list":
+    if where != "by-tag":
         made.nodes.append(other)
-        made.poll_cloud()
+        made.poll_cloud(complete=where == "in-the-list")
         assert last_look(made, order=order) == (Kind.KEEP, Reason.NODE_ALIVE)
     else:
         found = {"tagged": (other,)}
         assert last_look(made, order=order, found=found) == (Kind.KEEP, Reason.NODE_ALIVE)
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["whole", "incomplete"])
+def test_the_node_destroyed_may_yet_be_shown_by_a_listing_from_before_it_was_gone_c20(
+    complete: bool,
+) -> None:
+    made, order = destroyed()
+    made.poll_cloud([node("r1")], complete=complete)
+    assert last_look(made, order=order) == GONE
 
 
 def test_without_incarnation_or_instance_nothing_says_whose_record_it_is_c20() -> None:

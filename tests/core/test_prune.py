@@ -243,6 +243,17 @@ def test_whatever_changed_since_is_left_alone_c11(
     assert (verdict.kind, verdict.reason) == (Kind.KEEP, reason)
 
 
+@pytest.mark.parametrize("complete", [True, False], ids=["whole", "incomplete"])
+def test_a_record_that_a_node_bears_in_a_listing_since_the_plan_is_left_alone_c5(
+    complete: bool,
+) -> None:
+    made, order = ordered()
+    made.poll_cloud([node("r0", life=3)], complete=complete)
+    found = CleanEvidence(made.record("r0"), ())
+    verdict = confirm_prune(order, found, made.snapshot(), made.settings)
+    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.NODE_ALIVE)
+
+
 def test_a_record_that_is_gone_already_and_an_opened_breaker_end_it_c10() -> None:
     made, order = ordered()
     gone = confirm_prune(order, CleanEvidence(None, ()), made.snapshot(), made.settings)

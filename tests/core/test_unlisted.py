@@ -647,6 +647,87 @@ def test_what_the_cloud_said_before_it_was_gone_is_forgotten_d13():
     assert made.of_record("r1").reason is Reason.CLAIM_WITHIN_WINDOW
 
 
+# One that pinged, and fell silent while no listing showed it (D13).
+
+
+def silenced(**fields: Any) -> tuple[World, CloudNode]:
+    """A stale record whose clean is due, and its node, silent for longer than the window."""
+    made = world(max_nodes=4, min_nodes=0, boot_fail_after=600.0, node_stale_after=1200.0)
+    made.add_record("r1", **{"instance_id": "i-r1", **fields})
+    born = node("r1", created_at=made.ago(0.0))
+    made.round(22)
+    assert made.cleaned == ["r1"]
+    return made, born
+
+
+def test_one_that_the_last_look_found_alive_goes_as_if_it_were_listed_d13():
+    made, born = silenced()
+    made.answer({"i-r1": born})
+    again(made)
+    order = made.shutdown_order("i-r1")
+    assert order.reason is Reason.NODE_DOWN
+    assert (order.record, order.incarnation) == ("r1", "r1-life1")
+    assert made.of_record("r1").reason is Reason.LISTING_SHORT
+    assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param({"tags": NO_TAGS}, id="no-tags-d11"),
+        pytest.param({"tags": node("r1", life=2).tags}, id="another-life"),
+        pytest.param({"tags": node("r2").tags}, id="another-records"),
+        pytest.param({"tags": node("r1", pool="other").tags}, id="another-pools"),
+        pytest.param({"state": CloudState.TERMINATED}, id="terminated"),
+        pytest.param({"created_at": None}, id="no-launch-time-d1"),
+        pytest.param({"held": True}, id="held-c9"),
+    ],
+)
+def test_it_stays_where_it_would_if_it_were_listed_d13(found: dict[str, Any]):
+    made, born = silenced()
+    made.answer({"i-r1": replace(born, **found)})
+    again(made)
+    assert made.destroyed == []
+
+
+def test_one_without_a_claim_says_nothing_of_whose_it_is_and_stays_d13():
+    made, born = silenced(claimed=False)
+    made.answer({"i-r1": replace(born, tags=replace(born.tags, incarnation=None))})
+    again(made)
+    assert made.destroyed == []
+
+
+def test_one_that_pings_again_stays_d13():
+    made, born = silenced()
+    made.answer({"i-r1": born})
+    made.ping("r1")
+    again(made)
+    assert made.destroyed == []
+
+
+def test_one_that_ended_by_itself_is_denied_and_its_slot_is_free_d13():
+    made, born = silenced()
+    made.answer({"i-r1": born})
+    again(made)
+    made.answer({"i-r1": None})
+    made.answer_tags({"r1": ()})
+    again(made)
+    assert (made.destroyed, made.cleaned) == ([], ["r1"])
+
+
+def test_many_that_fall_silent_at_once_open_the_breaker_listed_or_not_d9_d13():
+    made = world(max_nodes=9, min_nodes=0, boot_fail_after=600.0, node_stale_after=1200.0)
+    for number in range(1, 7):
+        made.add_record(f"r{number}", instance_id=f"i-r{number}")
+    born = {f"i-r{number}": node(f"r{number}", created_at=made.ago(0.0)) for number in range(1, 7)}
+    made.round(22)
+    made.answer(born)
+    again(made)
+    assert made.breaker.part(Cause.MASS_SILENCE) is not None
+    assert made.destroyed == []
+
+
 # How long a created node is remembered by its id (P4, D13).
 
 

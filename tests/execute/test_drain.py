@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.changed import changed
+from nodemanager.core.execute import drain
 from nodemanager.core.execute.books import Drains, DrainTold, Learned
-from nodemanager.core.execute.drain import Drain, DrainOrder
-from nodemanager.core.execute.effects import Effect, TellDrain
+from nodemanager.core.execute.drain import Drain, DrainOrder, Reading, Telling
+from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model import Guarantee, Record
 from nodemanager.core.reasons import Reason
@@ -22,11 +24,16 @@ from tests.execute.explorer import NOW, Explored, Explorer, Scene
 
 @dataclass(frozen=True)
 class Tiny:
-    """A record, the order that its node is told by, and the orders that the manager believes."""
+    """A record, the order that its node is told by, and the orders that the manager believes.
+
+    `wanted` says that demand wants the node; the manager has the `lease`, or lost it.
+    """
 
     life: int = 1
     drain: str | None = None
     given: int = 0
+    wanted: bool = False
+    lease: bool = True
     known: Drains = field(default_factory=Drains)
 
     @property
@@ -50,7 +57,7 @@ class TinyDrain:
     def begins(self) -> Iterable[tuple[DrainOrder, Tiny]]:
         told = Tiny(drain="n0", known=Drains({"r1": ("n0", 1.0)}))
         yield self._order(Tiny(), on=True), Tiny()
-        yield self._order(told, on=False), told
+        yield self._order(told, on=False), replace(told, wanted=True)
         # One that a former run gave is given anew.
         yield self._order(told, on=True), replace(told, known=Drains())
 
@@ -59,7 +66,13 @@ class TinyDrain:
         return DrainOrder("i-r1", self._record(world), on, reason, "p")
 
     def seen(self, world: Tiny) -> Seen:
-        snapshot = replace(self._snapshot, drain_orders=world.known.orders)
+        unwanted = {} if world.wanted else {"i-r1": 1.0}
+        snapshot = replace(
+            self._snapshot,
+            drain_orders=world.known.orders,
+            history=changed(self._snapshot.history, unwanted=unwanted),
+            lease=world.lease,
+        )
         return Seen(snapshot, self._world.settings, Guarantee.CAS)
 
     def learns(self, world: Tiny, one: Learned) -> Tiny:
@@ -74,6 +87,8 @@ class TinyDrain:
         return replace(self._listed, claim=made, drain=world.drain)
 
     def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
+        if isinstance(effect, ReadRecord):
+            return self._record(world), world
         assert isinstance(effect, TellDrain), "a drain asks for nothing else"
         record, judged = self._record(world), effect.record
         if (record.incarnation, record.drain) != (judged.incarnation, judged.drain):
@@ -89,16 +104,28 @@ class TinyDrain:
             yield "another manager takes it back", replace(world, drain=None)
         if world.drain != "x":
             yield "another manager tells it", replace(world, drain="x")
+        yield "demand changes", replace(world, wanted=not world.wanted)
+        if world.lease:
+            yield "the lease is lost", replace(world, lease=False)
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
+        for one in after.out:
+            if not isinstance(one, TellDrain) or one in before.out:
+                continue
+            if one.on is now.wanted:
+                return "it leaves though demand has changed"
+            if not now.lease:
+                return "it leaves though the lease is lost"
         for one in (*after.out, *after.loose):
+            if isinstance(one, ReadRecord):
+                continue
             assert isinstance(one, TellDrain)
             if now.believed is not None and self.carry_out(now, one)[1].drain != now.drain:
                 return "an order is believed that another of ours may undo"
         if now.life == 2 and was.life == 2 and now.drain not in (was.drain, "x", None):
             return "another life's node was told"
-        answered = before.faults == after.faults and before.running is not None
+        answered = before.faults == after.faults and isinstance(before.running, Telling)
         if answered and after.running is None and was.life == 1 and after.faults == 0:
             order = before.running.order
             if order.on and now.believed is None:
@@ -106,12 +133,12 @@ class TinyDrain:
         return None
 
 
-def explored() -> Explored:
-    return Explorer(TinyDrain(), max_faults=4).explore()
+def explored(max_faults: int = 2) -> Explored:
+    return Explorer(TinyDrain(), max_faults=max_faults).explore()
 
 
 def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) -> None:
-    found = explored()
+    found = explored(4)
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
@@ -123,8 +150,13 @@ def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
 def test_the_exploration_notices_an_order_that_is_still_believed_while_another_is_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begins = Drain.start
-    monkeypatch.setattr(Drain, "start", lambda *given: replace(begins(*given), learn=()))
+    goes_on = Drain.on
+
+    def on(drain: Drain, state: Any, event: Any, seen: Seen) -> Any:
+        step = goes_on(drain, state, event, seen)
+        return replace(step, learn=()) if isinstance(state, Reading) else step
+
+    monkeypatch.setattr(Drain, "on", on)
     assert any("another of ours may undo" in one for one in explored().wrong)
 
 
@@ -133,3 +165,12 @@ def test_the_exploration_notices_an_order_that_is_not_remembered(
 ) -> None:
     monkeypatch.setattr(Drains, "after_told", lambda *given: Drains())
     assert any("told, and not known" in one for one in explored().wrong)
+
+
+def test_the_exploration_notices_an_order_that_is_not_looked_at_again_l6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drain, "is_still_due", lambda *given: True)
+    wrong = explored().wrong
+    assert any("though demand has changed" in one for one in wrong)
+    assert any("though the lease is lost" in one for one in wrong)

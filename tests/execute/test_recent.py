@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from nodemanager.core.execute.books import NodeGone
-from nodemanager.core.execute.recent import Recent, after_gone, still_recent
+from nodemanager.core.execute.books import FenceStands, NodeGone
+from nodemanager.core.execute.clean import Clean, Fencing, Standing
+from nodemanager.core.execute.effects import FenceRecord
+from nodemanager.core.execute.recent import (
+    Recent,
+    after_end,
+    after_fence,
+    after_gone,
+    still_recent,
+)
+from nodemanager.core.execute.workflow import About, Action, Answered, End, Ended, Key, Seen
+from nodemanager.core.model import Guarantee
 from nodemanager.core.reasons import Reason
 from nodemanager.core.snapshot import Flight
 from tests.core.build import world
@@ -25,6 +37,23 @@ def test_a_destroyed_node_counts_against_the_cycle_but_for_an_idle_one_d9(
     recent = after_gone(Recent(), NodeGone("i-1", reason, None), 5.0)
     assert recent.gone == {"i-1": 5.0}
     assert len(recent.destroyed_at) == counts
+
+
+def test_a_clean_counts_from_its_fence_on_and_its_end_adds_nothing_c10() -> None:
+    at_work = world(max_nodes=0, compare_and_set=False)
+    at_work.add_record("r1", quiet=9000.0)
+    at_work.settle()
+    judged, order = at_work.record("r1"), at_work.clean_order("r1")
+    seen = Seen(at_work.snapshot(), at_work.settings, Guarantee.FENCED, fence_wait=15.0)
+    fenced = replace(judged, version="v2", fenced=True, ping_secret="s2")
+    up = Clean().on(Fencing(order, judged), Answered(FenceRecord(judged), fenced), seen)
+    assert isinstance(up.state, Standing)
+    assert up.learn == (FenceStands(),)
+    assert (Clean().flight(Fencing(order, judged)), Clean().flight(up.state)) == ("clean", "fenced")
+    recent = after_fence(Recent(), 5.0)
+    key, about = Key(Action.CLEAN, "r1"), About(record="r1")
+    done = End(key, up.state, about, 1.0, Ended("cleaned"))
+    assert after_end(recent, done, 25.0).cleaned_at == (5.0,)
 
 
 def test_what_ended_counts_until_both_listings_began_after_it_c8() -> None:

@@ -59,6 +59,15 @@ MUTANTS = (
         "test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
     ),
     TextMutant(
+        "L6",
+        "an order to drain waits for a worker with its look behind it",
+        "core/execute/drain.py",
+        "                if not is_still_due(order, record, seen):\n",
+        "                if False:\n",
+        "tests/actors/test_drain.py::"
+        "test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6",
+    ),
+    TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
         "core/execute/setup.py",
@@ -153,6 +162,15 @@ MUTANTS = (
         "    if False:\n",
         "tests/core/test_last_look.py::"
         "test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6",
+    ),
+    TextMutant(
+        "C5",
+        "what an incomplete listing shows after the plan was not seen",
+        "core/last_look.py",
+        "    glimpsed = glimpsed_as(history, uuid, record.instance_id)\n",
+        "    glimpsed = ()\n",
+        "tests/core/test_last_look.py::"
+        "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
     ),
     TextMutant(
         "R2",

@@ -39,7 +39,7 @@ TABLE = (
         "slot",
         "A slot whose node is gone is free (Liveness)",
         "its window + settle + max(2, absent_listings) rounds + a round for each "
-        "max_cleans_per_cycle records, and 20 s for its fence where the store can't compare (C12), "
+        "max_cleans_per_cycle records + 20 s for its fence where the store can't compare (C12) "
         "+ 3 rounds for the clock to agree (T1)",
     ),
     (
@@ -137,7 +137,7 @@ class Bounds:
 
     @property
     def fence(self) -> float:
-        """C12: a fence stands for a time-out, and uses up the cycle's cap meanwhile (C10)."""
+        """C12: a fence stands for a time-out; those of one cycle, and of the next, side by side."""
         return SLACK_S if self.fenced else 0.0
 
     @property
@@ -155,7 +155,7 @@ class Bounds:
             window = settings.window_of(record.claim)
         backlog = math.ceil(self.records / settings.max_cleans_per_cycle)
         rounds = self.rounds(max(2, settings.absent_listings) + backlog)
-        return window + settings.settle + rounds + backlog * self.fence + SLACK_S
+        return window + settings.settle + rounds + self.fence + SLACK_S
 
     @property
     def settled(self) -> float:

@@ -130,6 +130,11 @@ class CleanRules:
         if manager is not None and after is not None and what == "fence":
             # A late one behind the first changes nothing: the node was locked out before.
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
+            given = self.orders.get((manager.name, after.uuid), [])
+            waits = any(call[1] == after.uuid for call in manager.process.calls)
+            if waits and given and self.world.engine.now - given[-1].at <= ORDER_LIVES_S:
+                # It is of the cycle of its first write (C10); a late one is of none.
+                self.done.setdefault(manager.name, []).append(self.world.engine.now)
             if before is not None:
                 self.judged.setdefault(after.uuid, before)
         elif after is not None and not after.fenced:
@@ -402,7 +407,8 @@ class CleanRules:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
             return
-        if any(call[:2] == ("store.clean", uuid) for call in manager.process.calls):
+        cleans = any(call[:2] == ("store.clean", uuid) for call in manager.process.calls)
+        if cleans and manager.guarantee is not Guarantee.FENCED:
             self.done.setdefault(manager.name, []).append(now)
         given = self.orders.get((manager.name, uuid), [])
         ordered = next((one for one in reversed(given) if one.at <= sent_at), None)

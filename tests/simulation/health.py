@@ -149,11 +149,11 @@ def _is_refused(node: Instance, record: Record | None) -> bool:
 def is_lost(world: World, one: Patient) -> bool:
     """Whether nothing leads to it: no listing shows it, and it was robbed of what D13 asks by.
 
-    That is a claim of its own that was never pinged. The cloud denied the node until it expired
-    (A1, C21); the node was made only then (A2); or somebody wrote over the record (A4, A5).
+    That is a claim of its own. The cloud denied the node until it expired (A1, C21); the node was
+    made only then (A2); or somebody wrote over the record (A4, A5).
     """
-    node, has_its_claim = one.node, one.paired and not one.pinged
-    if node.id not in world.cloud.hidden or has_its_claim:
+    node = one.node
+    if node.id not in world.cloud.hidden or one.paired:
         return False
     return any(world.is_excused(node.id, node.tags.record, which=which) for which in ROBBERS)
 

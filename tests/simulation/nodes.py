@@ -295,9 +295,11 @@ class NodeRules:
     def _unlisted(
         self, order: ShutdownOrder, ears: Ears, records: Heard, settings: Settings
     ) -> CloudNode | None:
-        """D13: as the cloud, asked lately, showed a failed boot whose record was never pinged."""
+        """D13: as the cloud, asked lately, showed one whose record nobody pings, or ever pinged."""
         record = records.items.get(order.record or "")
-        if order.reason is not Reason.BOOT_FAILED or record is None or record.last_ping_at:
+        if record is None or record.claim is None:
+            return None
+        if order.reason is not (Reason.NODE_DOWN if record.last_ping_at else Reason.BOOT_FAILED):
             return None
         answers = (*ears.by_id.get(order.node_id, ()), *ears.by_tag.get(record.uuid, ()))
         since = self.world.engine.now - settings.poll_stale_after - EXACT_S

@@ -182,7 +182,7 @@ def calm(world: World, scenario: Scenario) -> None:
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
         for name in _held(pool):
-            faults.release(pool, name)
+            faults.release(world, pool, name)
 
 
 def _held(pool: Pool) -> list[str]:

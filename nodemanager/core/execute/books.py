@@ -112,6 +112,11 @@ class DrainTold:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceStands:
+    """A clean has locked its record's node out: it is of this cycle's cap, no later one's (C10)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """A record is its node's again (U8)."""
 
@@ -140,6 +145,7 @@ Learned = (
     | WriteInDoubt
     | Withdrawn
     | NodeGone
+    | FenceStands
     | PinsFailed
     | PinsTold
     | PinsCalledOff
@@ -228,7 +234,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, pins_failed=left)
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
-        case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted():
+        case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted() | FenceStands():
             return books
         case Restored() | NotRestored() | ItemEnded():
             return books

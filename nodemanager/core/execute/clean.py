@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.core.evidence import Look, look_at
+from nodemanager.core.execute.books import FenceStands
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
 from nodemanager.core.execute.workflow import (
     About,
@@ -219,7 +220,10 @@ class Clean:
         if state.order.reason is Reason.CREATE_REFUSED:
             # A claim counts as a node to be until it is seen to be released (U6).
             return "setup"
-        return "unfence" if state.order.not_after == NEVER else "clean"
+        if state.order.not_after == NEVER:
+            return "unfence"
+        # Of the cycle in which its fence went up: it takes no later one's turn (C10).
+        return "fenced" if state.order.fenced else "clean"
 
     def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
         if order.reason is Reason.FENCE_LEFT:
@@ -383,7 +387,9 @@ def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
             behind = fenced_order(order, before, fenced, seen.snapshot.now)
             if behind is None or seen.stopping:
                 return _lift(Lifting(order, before, fenced, tries=state.tries))
-            return Step(Standing(behind, before, fenced, state.tries), (_stand(seen),))
+            standing = Standing(behind, before, fenced, state.tries)
+            counts = order.reason is not Reason.CREATE_REFUSED
+            return Step(standing, (_stand(seen),), learn=(FenceStands(),) if counts else ())
         case Failed(error=error):
             told = _failed(order, "fence", error)
             if error.definite:
@@ -703,19 +709,22 @@ def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
 def _answers(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
     """What later decisions must know of the last look.
 
-    That what the record's node pings as is no node's id (P1a); and that the cloud denies a pinger's
-    node no more: denials before it are of another run of them (P6).
+    That what the record's node pings as is no node's id (P1a); and that the cloud has a node which
+    no listing shows: denials before it are of another run of them (P6), and a silent one is ended
+    (D13).
     """
     facts: tuple[Fact, ...] = ()
-    now = seen.snapshot.now
+    now, asked_at = seen.snapshot.now, found.asked_at
     if found.malformed and found.record is not None and found.record.instance_id is not None:
         facts = (NodesAnswered({}, now, frozenset({found.record.instance_id})),)
-    if order.reason is not Reason.PINGER_DENIED:
+    if order.is_exception:
         return facts
     if found.by_id is not None and not found.by_id.is_absent:
-        facts = (*facts, NodesAnswered({found.by_id.id: found.by_id}, now))
+        by_id = NodesAnswered({found.by_id.id: found.by_id}, now, asked_at=asked_at)
+        facts = (*facts, by_id)
     if any(not node.is_absent for node in found.tagged or ()):
-        facts = (*facts, TagsAnswered({order.uuid: found.tagged or ()}, now))
+        by_tag = TagsAnswered({order.uuid: found.tagged or ()}, now, asked_at=asked_at)
+        facts = (*facts, by_tag)
     return facts
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.execute.books import DrainTold
-from nodemanager.core.execute.effects import TellDrain
+from nodemanager.core.execute.effects import ReadRecord, TellDrain
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -76,7 +76,31 @@ def drain_orders(
                 yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
 
 
+def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
+    """Whether the order may be written at this moment; `record` is as it was just read.
+
+    It may have waited for its worker: lease, pause, breaker, holds and demand are asked anew (L6).
+    """
+    snapshot, settings, uuid = seen.snapshot, seen.settings, order.record.uuid
+    if seen.stopping or standing_block(snapshot, settings, breaker=order.on) is not None:
+        return False
+    if record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):
+        return False
+    return (order.node_id in snapshot.history.unwanted) is order.on
+
+
 # The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """It waits for a worker, who reads the record first; nothing is written yet."""
+
+    order: DrainOrder
+    before = None
+    is_written = False
+    is_under_way = True
+    listens = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +125,14 @@ class GivenUp:
     listens = False
 
 
-State = Telling | GivenUp
+State = Reading | Telling | GivenUp
 
 
 class Drain:
     """One write, bound to the incarnation and to the order that stands: a late one is refused."""
 
     action = Action.DRAIN
-    states = (Telling, GivenUp)
+    states = (Reading, Telling, GivenUp)
 
     def id(self, order: DrainOrder) -> str:
         return order.record.uuid
@@ -120,8 +144,7 @@ class Drain:
         return "drain"
 
     def start(self, order: DrainOrder, seen: Seen) -> Step[State]:
-        unknown = DrainTold(order.record.uuid, None)
-        return Step(Telling(order), (TellDrain(order.record, order.on),), learn=(unknown,))
+        return Step(Reading(order), (ReadRecord(order.record.uuid),))
 
     def resume(self, state: State, seen: Seen) -> Step[State]:
         return Step(None)
@@ -131,12 +154,17 @@ class Drain:
         match event:
             case Failed(error=error):
                 return Step(None, tell=(_told(order, error),))
+            case Answered(effect=ReadRecord(), answer=record):
+                if not is_still_due(order, record, seen):
+                    return Step(None)
+                unknown = DrainTold(order.record.uuid, None)
+                return Step(Telling(order), (TellDrain(order.record, order.on),), learn=(unknown,))
             case Answered(answer=Record() as after):
                 told = DrainTold(after.uuid, after.drain)
                 is_known = isinstance(state, Telling)
                 return Step(None, tell=(_told(order, None),), learn=(told,) if is_known else ())
             case Expired():
-                return Step(GivenUp(order))
+                return Step(None if isinstance(state, Reading) else GivenUp(order))
         return Step(state)
 
 

@@ -31,6 +31,7 @@ from nodemanager.core.execute.workflow import (
     Told,
 )
 from nodemanager.core.facts import RecordsExplained
+from nodemanager.core.history import glimpsed_as
 from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import Record
 from nodemanager.core.pools import not_ours
@@ -165,7 +166,9 @@ def confirm_prune(
         return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
     if uuid in _may_come_back(snapshot):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="freed within the last week")
-    for node in (*found.tagged, *snapshot.history.bearers.get(uuid, ())):
+    history = snapshot.history
+    shown = (*history.bearers.get(uuid, ()), *glimpsed_as(history, uuid, None))
+    for node in (*found.tagged, *shown):
         if not node.is_absent:
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     return Verdict(Kind.PRUNE, order.reason, uuid, order.measures)

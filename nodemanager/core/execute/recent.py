@@ -65,6 +65,11 @@ def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:
     return replace(recent, destroyed_at=(*recent.destroyed_at, now))
 
 
+def after_fence(recent: Recent, now: float) -> Recent:
+    """A clean has begun to write: it counts from here on, however long its fence stands (C10)."""
+    return replace(recent, cleaned_at=(*recent.cleaned_at, now))
+
+
 def after_end(recent: Recent, end: End, now: float) -> Recent:
     """A workflow blocks its record and node no more; a listing that began before shows what was."""
     about, action, since = end.about, end.key.action, end.since
@@ -97,7 +102,7 @@ def _after_clean(recent: Recent, end: End, now: float) -> Recent:
     if end.order.reason is Reason.CREATE_REFUSED:
         # A claim counts as a node to be until it is seen to be released (U6).
         return _landed(recent, uuid, end.since, now)
-    if end.order.not_after != NEVER:
+    if end.order.not_after != NEVER and not end.order.fenced:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))
     return recent
 

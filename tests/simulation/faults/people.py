@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.commands import Command, Reply, Verb
+from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.marks import FORCIBLE
 from nodemanager.core.model import Job, Record, Tags
 from nodemanager.records import wire
 from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
-from tests.simulation.world import Pool
+from tests.simulation.people import INSIST_S
+from tests.simulation.world import Pool, World
 
 
 @fault("demand changes", weight=3)
@@ -101,13 +102,17 @@ def _(scene: Scene) -> None:
 
     hold = Command(Verb.HOLD, "operator", "wait for me", name, unlisted=True)
     pool.manager.daemon.tell(Ordered(hold, answered))
-    scene.finally_(lambda: release(pool, name))
+    scene.finally_(lambda: release(world, pool, name))
 
 
-def release(pool: Pool, name: str) -> None:
+def release(world: World, pool: Pool, name: str) -> None:
+    """By an operator who says it again where the answer is that it failed: the hold stands then."""
+
     def answered(reply: Reply) -> None:
         # One that stood still takes the hold and its release when it goes on.
         pool.holds.discard(name)
+        if reply.result is Result.FAILED:
+            world.engine.after(INSIST_S, lambda: release(world, pool, name))
 
     pool.holds.discard(name)
     if pool.manager is not None and pool.manager.alive:
