@@ -38,6 +38,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(100000162, "C20", id="a-denied-node-whose-destroy-was-never-sent"),
         pytest.param(121001085, "PROOF", id="an-untagged-node-listed-again-before-the-write"),
         pytest.param(121001211, "PROGRESS", id="an-unlisted-node-denied-until-it-lost-its-claim"),
+        pytest.param(150001129, "MAX", id="a-ping-that-late-record-listings-took-back"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
