@@ -39,6 +39,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(121001085, "PROOF", id="an-untagged-node-listed-again-before-the-write"),
         pytest.param(121001211, "PROGRESS", id="an-unlisted-node-denied-until-it-lost-its-claim"),
         pytest.param(150001129, "MAX", id="a-ping-that-late-record-listings-took-back"),
+        pytest.param(150001222, "MAX", id="a-young-node-that-no-listing-need-show"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -256,20 +256,27 @@ def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
 
 
 def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Absent in enough complete listings, for `settle`, and not heard since the first of them."""
+    """Absent in enough complete listings, for `settle`, and not heard since the first of them.
+
+    In a node's first `visible_after` no listing need show it: that time settles nothing.
+    """
     history, now = snapshot.history, snapshot.now
     absence, clock, stamp = history.absence.get(record.uuid), history.clock, record.last_ping_at
     if history.records is None or absence is None or absence.incarnation != record.incarnation:
         return False
     if absence.listings < settings.absent_listings:
         return False
+    since = absence.first_at
     if stamp is not None:
         if clock is None:
             return False
         heard_s = heard_ago(record, stamp, clock, history, now)
         if heard_s < now - absence.first_at:
             return False
-    settled_at = absence.first_at + settings.settle
+        first = stamp if record.first_ping_at is None else record.first_ping_at
+        born_at = now - max(heard_s, clock.age(first, now))
+        since = max(since, born_at + settings.visible_after)
+    settled_at = since + settings.settle
     return absence.last_at >= settled_at and history.records.started_at >= settled_at
 
 
