@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -11,7 +12,13 @@ from nodemanager.core.store_clock import StoreClock
 from nodemanager.records import wire
 from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed
+from tests.simulation.latch import Latch
+from tests.simulation.liveness import Calm
+from tests.simulation.machine import Word
+from tests.simulation.progress import Progress
 from tests.simulation.scenario import draw
+from tests.simulation.setups import SetUpRules
+from tests.simulation.truth import Truth
 from tests.simulation.world import Pool, World
 
 
@@ -177,6 +184,27 @@ def test_an_unlisted_node_with_its_claim_is_owed_its_end_d13(pinged: bool) -> No
     (one,) = health.ward(world, pool).patients
     assert one.paired
     assert not health.is_lost(world, replace(one, pinged=pinged))
+
+
+@pytest.mark.parametrize(("age", "later"), [(0.0, 100.0), (40.0, 60.0), (250.0, 0.0)])
+def test_a_node_that_ends_young_is_settled_from_when_listings_must_show_it_c11(
+    world: World, age: float, later: float
+) -> None:
+    """`age` counts from its first ping; the cloud may take 100 s to show a node."""
+    calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
+    setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
+    progress = Progress(world, truth, calm, latch, setups)
+    world.cloud.traits = replace(world.cloud.traits, visible_after=100.0)
+    pool = next(iter(world.pools))
+    node = world.cloud.start(tags=Tags(pool), size="s.1", name="n", by="somebody")
+    world._boot(node, "r1?secret")
+    assert node.machine is not None
+    begun = world.engine.now
+    node.machine.words[1.0] = Word(begun, begun, "idle")
+    node.machine.words[2.0] = Word(begun + age, begun + age, "idle")
+    world.engine.run(begun + age)
+    world.cloud.end(node)
+    assert progress._ended_at == {pool: begun + age + later}
 
 
 def test_the_docs_state_each_bound() -> None:

@@ -170,9 +170,10 @@ def unlisted_nodes(
     history, clock = snapshot.history, snapshot.history.clock
     assert history.records is not None
     for record in _not_ended(records, snapshot):
-        if record.last_ping_at is None or record.pool != settings.pool or clock is None:
+        stamp = record.last_ping_at
+        if stamp is None or record.pool != settings.pool or clock is None:
             continue
-        heard_s = heard_ago(record.uuid, record.last_ping_at, clock, history, snapshot.now)
+        heard_s = heard_ago(record, stamp, clock, history, snapshot.now)
         asked = unlisted.verdicts.get(record.uuid)
         if asked is not None:
             if asked.reason is not Reason.PINGING_UNLISTED:
@@ -182,7 +183,7 @@ def unlisted_nodes(
                 continue
         # A listing is no word on the time since: who was heard then may be alive.
         records_at = history.records.started_at
-        silent_then = heard_ago(record.uuid, record.last_ping_at, clock, history, records_at)
+        silent_then = heard_ago(record, stamp, clock, history, records_at)
         if silent_then > settings.poll_stale_after:
             continue
         if not is_missed(record, snapshot, settings):

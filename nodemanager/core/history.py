@@ -69,6 +69,9 @@ class Heard:
     busy_since: float | None = None
     claimed_at: float | None = None
     """`at` of the claim of one that was never pinged: a create may follow a renewed one (U9)."""
+    before_at: float = float("-inf")
+    """When the newest of the pings came that this life had shown before, CLOCK_BOOTTIME: a late
+    listing may show the record as it was long before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +324,8 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
             same = answers or not before.idle
             heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
-            heard[uuid] = _heard(before, record, answered_s, listing.ended_at, answers=answers)
+            at = listing.ended_at
+            heard[uuid] = _heard(before, record, answered_s, at, history.clock, answers=answers)
     return heard
 
 
@@ -348,7 +352,13 @@ def _answers(history: History, listing: Records) -> bool:
 
 
 def _heard(
-    before: Heard | None, record: Record, answered_s: float, at: float, *, answers: bool
+    before: Heard | None,
+    record: Record,
+    answered_s: float,
+    at: float,
+    clock: StoreClock | None,
+    *,
+    answers: bool,
 ) -> Heard:
     """A word that is new, and the row of idle ones that it goes on with or ends (D12).
 
@@ -359,13 +369,28 @@ def _heard(
     if before is not None and is_same_life and before.last_ping_at == stamp:
         # Behind a fence it is shown again and again, and said once.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
+    before_at = came_at(before, clock) if before is not None and is_same_life else float("-inf")
     if record.worker_state is not WorkerState.IDLE or not answers:
         busy_since = _busy_since(before if is_same_life else None, record)
         claimed_at = _claimed_at(record) if stamp is None else None
-        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at)
-    if before is None or not is_same_life or before.idle_since is None:
-        return Heard(incarnation, stamp, answered_s, at, 1, at)
-    return Heard(incarnation, stamp, answered_s, at, before.idle + 1, before.idle_since)
+        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at)
+    idle, since = 1, at
+    if before is not None and is_same_life and before.idle_since is not None:
+        idle, since = before.idle + 1, before.idle_since
+    return Heard(incarnation, stamp, answered_s, at, idle, since, before_at=before_at)
+
+
+def came_at(heard: Heard, clock: StoreClock | None) -> float:
+    """When the newest ping of that life that we saw came, CLOCK_BOOTTIME, never too early.
+
+    It came before we first saw it: its stamp is from the future for as long as the store's clock
+    was set back by (T1).
+    """
+    stamp, seen_at = heard.last_ping_at, heard.seen_at
+    if stamp is None:
+        return heard.before_at
+    age = 0.0 if clock is None else max(0.0, clock.age(stamp, seen_at))
+    return max(heard.before_at, seen_at - age)
 
 
 def _claimed_at(record: Record) -> float | None:
@@ -434,6 +459,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
     answered_s = _answered_by(history, listing.ended_at, settings)
     heard = dict(history.heard)
     versions: dict[str, str] = {}
+    answers = _answers(history, listing)
     for record in _in_order(listing).items:
         seen = versions.get(record.uuid)
         # Two versions at once are the judged one at most once: that vetoes, too.
@@ -441,7 +467,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
             heard[record.uuid] = _heard(
-                before, record, answered_s, listing.ended_at, answers=_answers(history, listing)
+                before, record, answered_s, listing.ended_at, history.clock, answers=answers
             )
     return changed(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from nodemanager.core.asking import may_ask
 from nodemanager.core.bearers import is_anothers
-from nodemanager.core.history import Asked, History
+from nodemanager.core.history import Asked, History, came_at
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.pools import not_ours
 from nodemanager.core.reasons import Kind, Reason
@@ -261,32 +261,38 @@ def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
 
 
 def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Absent in enough complete listings, for `settle`, and not heard since the first of them."""
+    """Absent in enough complete listings, for `settle`, and not heard since the first of them.
+
+    In a node's first `visible_after` no listing need show it: that time settles nothing.
+    """
     history, now = snapshot.history, snapshot.now
     absence, clock, stamp = history.absence.get(record.uuid), history.clock, record.last_ping_at
     if history.records is None or absence is None or absence.incarnation != record.incarnation:
         return False
     if absence.listings < settings.absent_listings:
         return False
-    if absence.last_at - absence.first_at < settings.settle:
-        return False
-    if history.records.started_at < absence.first_at + settings.settle:
-        return False
-    if stamp is None:
-        return True
-    if clock is None:
-        return False
-    return heard_ago(record.uuid, stamp, clock, history, now) >= now - absence.first_at
+    since = absence.first_at
+    if stamp is not None:
+        if clock is None:
+            return False
+        heard_s = heard_ago(record, stamp, clock, history, now)
+        if heard_s < now - absence.first_at:
+            return False
+        first = stamp if record.first_ping_at is None else record.first_ping_at
+        born_at = now - max(heard_s, clock.age(first, now))
+        since = max(since, born_at + settings.visible_after)
+    settled_at = since + settings.settle
+    return absence.last_at >= settled_at and history.records.started_at >= settled_at
 
 
-def heard_ago(uuid: str, stamp: float, clock: StoreClock, history: History, at: float) -> float:
-    """How long before `at` the record's newest ping came, never too many seconds.
+def heard_ago(
+    record: Record, stamp: float, clock: StoreClock, history: History, at: float
+) -> float:
+    """How long before `at` the newest ping came that we saw of the record's life, never too long.
 
-    It came before we first saw it: its stamp is from the future for as long as the store's clock
-    was set back by (T1).
+    `stamp` is the newest ping that the record itself shows: an older one in a late listing.
     """
-    age = clock.age(stamp, at)
-    heard = history.heard.get(uuid)
-    if heard is None or heard.last_ping_at != stamp or heard.seen_at == float("-inf"):
-        return age
-    return max(age, at - heard.seen_at)
+    heard = history.heard.get(record.uuid)
+    if heard is None or heard.incarnation != record.incarnation:
+        return clock.age(stamp, at)
+    return at - came_at(heard, clock)

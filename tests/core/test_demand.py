@@ -646,8 +646,11 @@ def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p
 def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_others_t1(
     waits: float, rounds: list[int]
 ) -> None:
-    """Its newest stamp is from the future for hours, and no sign of life for as long."""
-    made = world(max_nodes=1, min_nodes=1)
+    """Its newest stamp is from the future for hours, and no sign of life for as long.
+
+    Nor can its age be told: the time in which no listing need show it counts from that ping.
+    """
+    made = world(max_nodes=1, min_nodes=1, visible_after=0.0)
     made.flags["demand"] = ()
     made.add_record("r1", quiet=10.0)
     made.poll()
@@ -656,6 +659,68 @@ def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_other
         made.advance(waits)
         made.round()
         assert len(made.booted) == booted
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    ("quiet", "booted"),
+    [
+        pytest.param(10.0, 0, id="heard-lately"),
+        pytest.param(590.0, 1, id="silent-for-poll-stale-after"),
+    ],
+)
+def test_a_late_record_listing_takes_back_no_ping_that_was_seen_c5(
+    quiet: float, booted: int, complete: bool
+) -> None:
+    """The node pinged, and then two listings show its record as it was long before."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    old = made.add_record("r1", quiet=900.0)
+    made.add_node("r1")
+    made.change("r1", last_ping_at=made.ago(quiet), modified_at=made.ago(quiet))
+    made.round()
+    for late in (100.0, 0.0):
+        made.advance(60.0)
+        at = made.ago(800.0 + late)
+        made.poll_records([replace(old, last_ping_at=at)], complete=late == 0.0 or complete)
+    made.drop_node("i-r1")
+    made.poll_cloud()
+    made.plan()
+    assert len(made.booted) == booted
+
+
+def test_a_late_record_listing_takes_back_no_ping_of_another_life_c5() -> None:
+    """Who pinged in the life before says nothing of the one that is listed now."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=10.0)
+    made.add_node("r1")
+    made.round()
+    made.drop_node("i-r1")
+    made.records.clear()
+    made.add_record("r1", life=2, quiet=900.0)
+    made.round()
+    assert len(made.booted) == 1
+
+
+@pytest.mark.parametrize(
+    ("age", "rounds"),
+    [
+        pytest.param(10.0, [0, 0, 0, 0, 0, 0, 1], id="young"),
+        pytest.param(500.0, [0, 1], id="old"),
+    ],
+)
+def test_no_listing_that_may_not_show_a_node_yet_settles_its_absence_c11(
+    age: float, rounds: list[int]
+) -> None:
+    """It pinged, its first listings lack it, and the cloud may take 300 s to show it."""
+    made = world(max_nodes=1, min_nodes=1, poll_stale_after=900.0)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=5.0, first_ping_at=made.ago(age))
+    for booted in rounds:
+        made.round()
+        assert len(made.booted) == booted
+        made.advance(60.0)
 
 
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 4])

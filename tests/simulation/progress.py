@@ -35,7 +35,7 @@ class Progress:
         self._failed: Counter[str] = Counter()
         """By pool, nodes in a row that ended without a ping (B5)."""
         self._ended_at: dict[str | None, float] = {}
-        """By pool, when a node of it ended last."""
+        """By pool, when a node of it ended last, and was no longer too young to be missed."""
         self._doomed: set[str] = set()
         """Nodes that a destroy was sent for in the storm."""
         world.cloud.books.ended.append(self._ended)
@@ -47,7 +47,12 @@ class Progress:
 
     def _ended(self, node: Instance) -> None:
         pool, machine = node.tags.pool, node.machine
-        self._ended_at[pool] = self.world.engine.now
+        # In its first visible_after no listing need show it, and none settles its end (C11).
+        words = machine.words.values() if machine is not None else ()
+        first_at = min((word.arrived for word in words), default=float("-inf"))
+        young_until = first_at + self.world.cloud.traits.visible_after
+        ended_at = max(self.world.engine.now, young_until)
+        self._ended_at[pool] = max(ended_at, self._ended_at.get(pool, float("-inf")))
         if pool in self.world.pools and machine is not None and machine.heard_at is None:
             self._failed[pool] += 1
 
