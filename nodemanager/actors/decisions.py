@@ -79,7 +79,7 @@ class Decisions:
     def _forget(self, now: float) -> None:
         """What both newest listings show by now."""
         context = self._context
-        context.recent = still_recent(context.recent, context.history)
+        context.recent = still_recent(context.recent, context.history, now)
         context.books = replace(
             context.books, sizes=still_unheard(context.books.sizes, context.history)
         )

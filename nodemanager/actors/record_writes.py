@@ -8,7 +8,15 @@ from typing import Any
 
 from nodemanager.actors.context import Context
 from nodemanager.core import rates
-from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, StoreWrite
+from nodemanager.core.execute.effects import (
+    ClaimRecord,
+    FenceRecord,
+    FreeRecord,
+    LiftFence,
+    RenewClaim,
+    StoreWrite,
+)
+from nodemanager.core.execute.recent import after_claim, after_freed
 from nodemanager.core.history import Records
 from nodemanager.core.late import Late, still_late, with_late
 from nodemanager.core.model import Guarantee
@@ -59,14 +67,17 @@ class RecordWrites:
             self._wrote()
         else:
             self._write_failed(error)
+        context = self._context
+        if isinstance(effect, ClaimRecord | RenewClaim) and error is None:
+            context.recent = after_claim(context.recent, answer, context.now, context.settings)
         if not isinstance(effect, FenceRecord | LiftFence | FreeRecord):
             return
-        context = self._context
         uuid, frees = effect.record.uuid, isinstance(effect, FreeRecord)
         if error is None and frees:
             self._own_cleans[uuid] = (answer.version, context.now)
             left = {one: node for one, node in context.books.expected.items() if one != uuid}
             context.books = replace(context.books, expected=left)
+            context.recent = after_freed(context.recent, uuid)
         elif error is not None and not (error.definite or error.unsent):
             self.in_doubt(uuid, frees=frees)
 

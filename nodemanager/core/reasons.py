@@ -68,7 +68,8 @@ class Reason(Told):
     )
     CHANGED_SINCE_LISTING = (
         "changed_since_listing",
-        "A later record listing shows another version of it, or lacks it (C6).",
+        "A later record listing shows another version of it, or lacks it (C6); or the newest is "
+        "older than what we last did for it (C8).",
     )
     POLL_STALE = "poll_stale", "A poll is older than `poll_stale_after`; nobody is judged (C7)."
     CLOCK_UNKNOWN = (

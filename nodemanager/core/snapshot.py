@@ -73,7 +73,8 @@ class Snapshot:
     operator has looked at and wants judged like all others (S5).
     `read_only` says why nothing may be written (L5). `touched` is when something of ours for a
     record or node ended, `gone` when a node was gone, by id: a listing that began before shows
-    what was, and is not acted on again.
+    what was, and is not acted on again. A record that the newest listing shows as it was before a
+    claim of ours is `touched`, too, whenever that listing began.
     """
 
     plan_id: str

@@ -161,7 +161,9 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
         if jump > part:
             kept = ((min(after, now), jump - part), *kept)
     if undo > 0.0:
-        owed = (*owed, (shown, undo))
+        # It goes on down from where the oldest of them began, and no clock there showed more than
+        # is known of that jump: by two measures of one jump alone there is such a rest.
+        owed = (*owed, (before, undo))
     if kept != steps:
         debts = ()
     return kept, (*debts, *owed)[-STEPS_KEPT:]

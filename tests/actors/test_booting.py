@@ -18,7 +18,7 @@ from nodemanager.errors import (
     StoreError,
     Throttled,
 )
-from tests.actors.conftest import MakeRig
+from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 
@@ -117,6 +117,38 @@ def test_a_claim_that_was_listed_stands_for_a_node_to_be_though_a_late_listing_l
 
     assert claims(rig) == 1
     assert rig.cloud.calls["create"] == 1
+
+
+@pytest.mark.parametrize("repeats", [True, False], ids=["client-tokens", "none"])
+def test_a_record_that_a_late_listing_shows_as_before_our_claim_is_not_judged_c8_r1(
+    leaking: Leaking, repeats: bool
+) -> None:
+    """Nobody knows yet what became of its create, and the claim stands until C21 ends it."""
+    rig, leaked = leaking(boot_fail_after=300)
+    rig.cloud.takes_client_tokens = repeats
+    rig.start()
+    rig.turn_until("record.cleaned", within=300)
+    rig.turn(60)
+    rig.cloud.always("create", fail(CloudError("timeout")))
+    rig.apply(replace(rig.system.settings, min_nodes=1, action_timeout=120.0))
+    assert rig.lines("record.claimed", record=leaked.uuid)
+    late = answer(
+        lambda listed: replace(
+            listed,
+            items=tuple(leaked if one.uuid == leaked.uuid else one for one in listed.items),
+        )
+    )
+    rig.store.always("list_records", late)
+    rig.forget_lines()
+
+    rig.turn(500)
+    assert not rig.lines("record.clean", record=leaked.uuid)
+    assert claims(rig) == 1
+    assert not rig.lines("record.claimed"), "it counts as a node to be"
+
+    rig.store.always("list_records", None)
+    rig.cloud.always("create", None)
+    rig.turn_until("record.cleaned", within=600, record=leaked.uuid, reason="claim_expired")
 
 
 @pytest.mark.slow

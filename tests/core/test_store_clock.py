@@ -119,6 +119,21 @@ def test_a_clock_set_wrong_and_right_and_wrong_again_leaves_ages_right_t1(
     assert clock.age(stamp, 3100.0) == age
 
 
+@pytest.mark.parametrize("read_s", [-0.1, 0.1])
+def test_a_jump_back_measured_as_more_than_the_one_that_it_undoes_leaves_ages_right_t1(
+    read_s: float,
+) -> None:
+    """Ahead by 7200 s from 1000 on, right from 2000 on, ahead again from 3000 on; each jump is
+    measured give or take the round trip."""
+    clock = first_reading(StoreTime(900.0, 900.0, 0.1))
+    clock = clock.read(StoreTime(8200.0 + read_s, 1000.0, 0.1))
+    clock = clock.read(StoreTime(2000.0 - read_s, 2000.0, 0.1))
+    clock = clock.read(StoreTime(10_200.0, 3000.0, 0.1))
+    while_ahead, while_right = clock.age(9000.0, 3100.0), clock.age(2100.0, 3100.0)
+    assert 1299.0 < while_ahead <= 1300.0
+    assert 999.0 < while_right <= 1000.0
+
+
 def test_a_stamp_from_the_future_counts_from_when_its_version_was_first_seen_t1() -> None:
     made = world()
     made.add_record("r1", quiet=-1000.0)

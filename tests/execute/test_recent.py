@@ -11,8 +11,10 @@ from nodemanager.core.execute.clean import Clean, Fencing, Standing
 from nodemanager.core.execute.effects import FenceRecord
 from nodemanager.core.execute.recent import (
     Recent,
+    after_claim,
     after_end,
     after_fence,
+    after_freed,
     after_gone,
     still_recent,
 )
@@ -68,8 +70,30 @@ def test_what_ended_counts_until_both_listings_began_after_it_c8() -> None:
         cleaned_at=(shown - 1.0, shown),
         touched={"old": shown - 1.0, "new": shown},
     )
-    kept = still_recent(recent, history)
+    kept = still_recent(recent, history, 0.0)
     assert kept.by_record(None).keys() == {"new"}
     assert kept.by_record("new") == {}
     assert kept.cleaned_at == (shown,)
     assert kept.touched == {"new": shown}
+
+
+def test_a_claim_of_ours_counts_while_a_listing_shows_what_was_before_it_c8_u6() -> None:
+    """Until C21 ends it, whenever that listing began; and no longer once the record is free."""
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.add_record("r2")
+    made.round()
+    history, now = made.snapshot().history, made.now
+    assert history.records is not None
+    listed = {one.uuid: one for one in history.records.items}
+    claim = listed["r2"].claim
+    assert claim is not None
+    other = replace(claim, incarnation="another", window=500.0)
+    recent = after_claim(Recent(), listed["r2"], now, made.settings)
+    recent = after_claim(recent, replace(listed["r1"], claim=other), now, made.settings)
+
+    kept = still_recent(recent, history, now + 500.0)
+    assert kept.touched == {"r1": history.records.started_at}
+    assert kept.by_record(None) == {"r1": Flight("setup", now)}
+    assert still_recent(kept, history, now + 501.0).claims.keys() == {"r2"}
+    assert still_recent(after_freed(recent, "r1"), history, now).touched == {}

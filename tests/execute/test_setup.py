@@ -220,6 +220,11 @@ def test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5() -> 
     assert tiny.workflow.on(newer, setup.News(), seen).state == newer
     step = tiny.workflow.on(older, setup.News(), seen)
     assert (step.state, step.ended) == (None, setup.Ended("released"))
+    # The listing shows what was before the claim, though it began later: it tells nothing (C21).
+    late = replace(seen, snapshot=replace(seen.snapshot, touched={"r": listing.started_at}))
+    known = replace(older, record="r")
+    assert tiny.workflow.on(known, setup.News(), late).state == known
+    assert tiny.workflow.on(known, setup.News(), seen).state is None
     claimed = tiny.workflow.on(older, setup.News(), tiny.seen(Tiny(claimed=True)))
     assert claimed.effects == (FindByTag("r"),)
     assert NOW

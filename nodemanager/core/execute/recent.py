@@ -7,11 +7,22 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.execute.books import NodeGone
 from nodemanager.core.execute.workflow import Action, End
-from nodemanager.core.history import History
+from nodemanager.core.history import History, Records
 from nodemanager.core.late import NEVER
+from nodemanager.core.model import Record
 from nodemanager.core.reasons import Reason
+from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Flight
 from nodemanager.core.telling import CLEANED
+
+
+@dataclass(frozen=True, slots=True)
+class OwnClaim:
+    """A claim of ours that the store answered: it stands `until` C21 ends it."""
+
+    incarnation: str
+    at: float
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,7 @@ class Recent:
 
     `landed` are set-ups that count as a node to be, by record, with when they ended; `doubtful` the
     sizes of those of which nobody knows whether a record was claimed for them. `touched`, `gone`
-    and `skipped` are as in Snapshot.
+    and `skipped` are as in Snapshot. `claims` are those that stand, by record.
     """
 
     landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)
@@ -30,6 +41,7 @@ class Recent:
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
     skipped: Mapping[str, float] = field(default_factory=dict)
+    claims: Mapping[str, OwnClaim] = field(default_factory=dict)
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """The set-ups that landed, by record uuid; `without` is one that is left out."""
@@ -41,20 +53,57 @@ class Recent:
         return tuple(size for size, _ in self.doubtful)
 
 
-def still_recent(recent: Recent, history: History) -> Recent:
-    """Without what both newest listings began after."""
+def still_recent(recent: Recent, history: History, now: float) -> Recent:
+    """Without what both newest listings began after.
+
+    A listing may show what was minutes before it began. What it does not show as we claimed it, it
+    shows as it was before: that claim counts as if it had ended only now (C8, U6).
+    """
     if history.cloud is None or history.records is None:
         return recent
-    shown = min(history.cloud.started_at, history.records.started_at)
+    listing = history.records
+    shown = min(history.cloud.started_at, listing.started_at)
+    claims = {uuid: one for uuid, one in recent.claims.items() if now <= one.until}
+    before = claims.keys() - _shown(claims, listing) if claims else set()
     return Recent(
-        landed={id: landed for id, landed in recent.landed.items() if landed[1] >= shown},
+        landed={
+            **{id: landed for id, landed in recent.landed.items() if landed[1] >= shown},
+            **{id: (Flight("setup", claims[id].at), listing.started_at) for id in before},
+        },
         doubtful=tuple((size, at) for size, at in recent.doubtful if at >= shown),
         cleaned_at=tuple(at for at in recent.cleaned_at if at >= shown),
         destroyed_at=tuple(at for at in recent.destroyed_at if at >= shown),
-        touched={id: at for id, at in recent.touched.items() if at >= shown},
+        touched={
+            **{id: at for id, at in recent.touched.items() if at >= shown},
+            **dict.fromkeys(before, listing.started_at),
+        },
         gone={id: at for id, at in recent.gone.items() if at >= shown},
         skipped={uuid: at for uuid, at in recent.skipped.items() if uuid in history.heard},
+        claims=claims,
     )
+
+
+def _shown(claims: Mapping[str, OwnClaim], listing: Records) -> set[str]:
+    """The records that the listing shows as they were claimed."""
+    return {
+        one.uuid
+        for one in listing.items
+        if one.uuid in claims and claims[one.uuid].incarnation == one.incarnation
+    }
+
+
+def after_claim(recent: Recent, record: Record, now: float, settings: Settings) -> Recent:
+    """The store answered a claim of ours with that record."""
+    claim = record.claim
+    if claim is None:
+        return recent
+    own = OwnClaim(claim.incarnation, now, now + settings.window_of(claim))
+    return replace(recent, claims={**recent.claims, record.uuid: own})
+
+
+def after_freed(recent: Recent, uuid: str) -> Recent:
+    """That record is free: no claim of ours stands on it any more."""
+    return replace(recent, claims={id: one for id, one in recent.claims.items() if id != uuid})
 
 
 def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:

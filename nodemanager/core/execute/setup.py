@@ -442,6 +442,9 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
         return Step(state)
     claimed = (one for one in listing.items if one.incarnation == incarnation)
     record = next((one for one in claimed if one.claim is not None), None)
+    if record is None and seen.snapshot.touched.get(state.record or "", -1.0) >= listing.started_at:
+        # As it was before the claim, though that listing began later.
+        return Step(state)
     if record is None:
         # Never claimed, or freed since: by C21 at the latest.
         return Step(None, ended=Ended("released"))
