@@ -59,19 +59,12 @@ PROVIDERS = ("dummy", "ec2", "local")
 def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
     """The keys that a provider's adapter takes in each pass-through section; None for an unknown
     provider."""
-    keys: Mapping[str, frozenset[str]]
     if provider == "local":
-        from nodemanager.cloud.local import LocalCloud
-
-        keys = LocalCloud.ACCEPTED
+        from nodemanager.cloud.local import ACCEPTED as keys
     elif provider == "dummy":
-        from nodemanager.cloud.dummy import DummyCloud
-
-        keys = DummyCloud.ACCEPTED
+        from nodemanager.cloud.dummy import ACCEPTED as keys
     elif provider == "ec2":
-        from nodemanager.cloud.ec2 import Ec2Cloud
-
-        keys = Ec2Cloud.ACCEPTED
+        from nodemanager.cloud.ec2_options import ACCEPTED as keys
     else:
         return None
     return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
