@@ -36,6 +36,7 @@ from nodemanager.config import (
 )
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
+from nodemanager.config.settings import no_adapter
 from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.picture import Picture
 from nodemanager.core.settings import Settings
@@ -52,8 +53,6 @@ SETUPS = 3
 SHUTDOWNS = 2
 
 Wishlist = Callable[[], tuple[Job, ...]]
-
-PROVIDERS = ("dummy", "ec2", "local")
 
 
 def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
@@ -108,13 +107,11 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
                 credentials=config.cloud_credentials,
                 listing=config.cloud_list,
                 create=create,
-                timeout=60.0,
                 driver_class=driver_class,
             )
     except ConfigError as error:
         raise ConfigError(located(config, error.problems)) from error
-    names = ", ".join(PROVIDERS)
-    problem = f"[Cloud] provider = {provider}: there is no adapter for it yet; there are {names}"
+    problem = f"[Cloud] provider = {provider}: {no_adapter(provider)}"
     raise ConfigError(located(config, [problem]))
 
 
