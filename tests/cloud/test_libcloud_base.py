@@ -17,7 +17,7 @@ from libcloud.compute.base import Node, NodeDriver, NodeSize
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.dummy import DummyCloud
+from nodemanager.cloud.dummy import Dummy, DummyCloud, open_book
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
 from nodemanager.cloud.reading import NodeReader, epoch
@@ -267,6 +267,15 @@ def test_a_driver_class_takes_the_place_of_the_providers_own() -> None:
         driver_class=f"{__name__}.HoledDriver",
     )
     assert not cloud.list_nodes().complete
+
+
+def test_an_answer_of_the_dummy_cloud_stays_as_it_was_when_a_node_is_made() -> None:
+    clock = ManualClock()
+    dummy = Dummy(open_book("3", clock, None), "3", clock)
+    answer = dummy.by_record(dummy.new_driver(), "r1")
+    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags("mine", "r1", "i1"), "t", "")
+    dummy.create(dummy.new_driver(), order)
+    assert len(answer) == 3
 
 
 class HoledDriver(DummyNodeDriver):  # type: ignore[misc]
