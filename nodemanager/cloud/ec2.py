@@ -270,14 +270,6 @@ class Ec2(Provider):
         return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
 
 
-def _known_host(region: str) -> str | None:
-    """The region's host from libcloud's table, which does not have every region."""
-    from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
-
-    details = REGION_DETAILS.get(region)
-    return None if details is None else str(details["endpoint"])
-
-
 def Ec2Cloud(
     *,
     pool: str,
@@ -294,7 +286,7 @@ def Ec2Cloud(
     thousand nodes. Raises ConfigError with every problem of the three sections.
     """
     driver_type = load_driver_class(driver_class, EC2NodeDriver)
-    access, filters, template = ec2_options.read(credentials, listing, create, timeout, _known_host)
+    access, filters, template = ec2_options.read(credentials, listing, create, timeout)
     keys = key_source(access.keys, access.timeout)
     connection = type(
         "Ec2Connection", (WholeAnswers, driver_type.connectionCls), {"trust": access.trust}
