@@ -15,6 +15,7 @@ from libcloud.compute.types import NodeState
 
 from benchmarks import pools
 from nodemanager import cli
+from nodemanager.clock import Clock
 from nodemanager.cloud import dummy
 from nodemanager.core.model import Tags
 
@@ -44,13 +45,14 @@ def _node(number: int, driver: DummyNodeDriver) -> Node:
 def main() -> None:
     count = int(sys.argv.pop(1))
 
-    class Preset(dummy.DummyCloud):
-        def _open_book(self) -> dummy.Book:
-            book = super()._open_book()
-            fill(book, count, self.clock.wall() - 50_000.0)
-            return book
+    open_book = dummy.open_book
 
-    dummy.DummyCloud = Preset  # type: ignore[misc]
+    def preset(creds: str, clock: Clock, driver_class: str | None) -> dummy.Book:
+        book = open_book(creds, clock, driver_class)
+        fill(book, count, clock.wall() - 50_000.0)
+        return book
+
+    dummy.open_book = preset
     cli.main()
 
 

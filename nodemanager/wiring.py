@@ -36,6 +36,7 @@ from nodemanager.config import (
 )
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
+from nodemanager.config.settings import no_adapter
 from nodemanager.core.model import Job, Record, Size
 from nodemanager.core.picture import Picture
 from nodemanager.core.settings import Settings
@@ -53,25 +54,16 @@ SHUTDOWNS = 2
 
 Wishlist = Callable[[], tuple[Job, ...]]
 
-PROVIDERS = ("dummy", "ec2", "local")
-
 
 def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
     """The keys that a provider's adapter takes in each pass-through section; None for an unknown
     provider."""
-    keys: Mapping[str, frozenset[str]]
     if provider == "local":
-        from nodemanager.cloud.local import LocalCloud
-
-        keys = LocalCloud.ACCEPTED
+        from nodemanager.cloud.local import ACCEPTED as keys
     elif provider == "dummy":
-        from nodemanager.cloud.dummy import DummyCloud
-
-        keys = DummyCloud.ACCEPTED
+        from nodemanager.cloud.dummy import ACCEPTED as keys
     elif provider == "ec2":
-        from nodemanager.cloud.ec2 import Ec2Cloud
-
-        keys = Ec2Cloud.ACCEPTED
+        from nodemanager.cloud.ec2_options import ACCEPTED as keys
     else:
         return None
     return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
@@ -115,13 +107,11 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
                 credentials=config.cloud_credentials,
                 listing=config.cloud_list,
                 create=create,
-                timeout=60.0,
                 driver_class=driver_class,
             )
     except ConfigError as error:
         raise ConfigError(located(config, error.problems)) from error
-    names = ", ".join(PROVIDERS)
-    problem = f"[Cloud] provider = {provider}: there is no adapter for it yet; there are {names}"
+    problem = f"[Cloud] provider = {provider}: {no_adapter(provider)}"
     raise ConfigError(located(config, [problem]))
 
 

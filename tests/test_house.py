@@ -8,7 +8,11 @@ from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon import NodeManagerDaemonActor
 from tests.figures import Class, classes, sources
 
-ACTORS = classes([one for one in sources() if one.name.startswith("nodemanager.actors.")])
+CLASSES = [
+    one
+    for package in ("nodemanager.actors.", "nodemanager.cloud.")
+    for one in classes([source for source in sources() if source.name.startswith(package)])
+]
 MOST_METHODS, MOST_LINES = 40, 600
 
 
@@ -16,8 +20,8 @@ def test_the_daemon_actor_inherits_from_its_actor_base_alone() -> None:
     assert NodeManagerDaemonActor.__bases__ == (RoleActor,)
 
 
-@pytest.mark.parametrize("one", ACTORS, ids=[one.name for one in ACTORS])
-def test_a_class_of_the_actors_has_one_job(one: Class) -> None:
+@pytest.mark.parametrize("one", CLASSES, ids=[one.name for one in CLASSES])
+def test_a_class_of_the_actors_or_clouds_has_one_job(one: Class) -> None:
     assert one.methods < MOST_METHODS
     assert one.lines < MOST_LINES
     # A poller is a role actor.

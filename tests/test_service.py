@@ -348,8 +348,8 @@ def test_a_watchdog_is_not_fed_once_an_actor_hangs(
 ) -> None:
     hang = """
         import threading
-        from nodemanager.cloud.dummy import DummyCloud
-        DummyCloud.list_nodes = lambda self: threading.Event().wait()
+        from nodemanager.cloud.libcloud_base import LibcloudCloud
+        LibcloudCloud.list_nodes = lambda self: threading.Event().wait()
     """
     path = write()
     path.write_text(
@@ -404,8 +404,8 @@ def test_a_daemon_whose_lease_another_has_taken_ends_and_says_so(
 
 def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(write: Write) -> None:
     fault = """
-        from nodemanager.cloud.dummy import DummyCloud
-        DummyCloud.list_nodes = lambda self: 1 / 0
+        from nodemanager.cloud.libcloud_base import LibcloudCloud
+        LibcloudCloud.list_nodes = lambda self: 1 / 0
     """
     daemon = Daemon([*code_of(fault), "--config", str(write())], {"PYTHONPATH": os.getcwd()})
     try:

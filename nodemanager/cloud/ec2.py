@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
-from nodemanager.cloud import ec2_leftovers, ec2_options
+from nodemanager.cloud import ec2_options
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.ec2_credentials import Keys, key_source
+from nodemanager.cloud.ec2_credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2_errors import (
     NO_SUCH_ACTION,
     NO_SUCH_IMAGE,
@@ -23,98 +23,65 @@ from nodemanager.cloud.ec2_errors import (
     Refusal,
     typed,
 )
-from nodemanager.cloud.ec2_instance import Instance, on_hold
+from nodemanager.cloud.ec2_instance import on_hold
+from nodemanager.cloud.ec2_leftovers import Ec2Leftovers
+from nodemanager.cloud.ec2_options import Access, Template
 from nodemanager.cloud.ec2_order import filter_params, literal, run_params
-from nodemanager.cloud.ec2_wire import WholeAnswers, Wire
-from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, epoch
+from nodemanager.cloud.ec2_wire import PAGE_SIZE, WholeAnswers, Wire
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
-from nodemanager.core.model import CloudNode, CloudState, Leftover, Outcome, Size, Tags
-from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, Unauthorized
+from nodemanager.core.model import CloudState, Outcome, Size, Tags
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
 
-STS_VERSION = "2011-06-15"
-STS_NAMESPACE = f"https://sts.amazonaws.com/doc/{STS_VERSION}/"
-PAGE_SIZE = 1000
-"""The most that DescribeInstances takes as MaxResults."""
-
+STS_NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 FALLBACK_REGION = "us-east-1"
 
 _LONGEST = 400
 
-
-class Ec2Cloud(LibcloudCloud):
-    """A CloudDriver for EC2: libcloud signs and sends requests, this class checks answers (L2).
-
-    `timeout` is in seconds and applies to each HTTP request; a listing sends one request per
-    thousand nodes. Raises ConfigError with every problem of the three sections.
-    """
-
-    provider = "ec2"
-    visible_after = 300.0
-    ids_unique = True
-    takes_client_tokens = True
-    may_authorise = True
-    raw_states: ClassVar[Mapping[str, CloudState]] = {
+READER = NodeReader(
+    {
         "pending": CloudState.PENDING,
         "running": CloudState.RUNNING,
         "shutting-down": CloudState.STOPPING,
         "terminated": CloudState.TERMINATED,
         "stopping": CloudState.STOPPING,
         "stopped": CloudState.STOPPED,
-    }
-    ACCEPTED: ClassVar[Mapping[str, frozenset[str]]] = ec2_options.ACCEPTED
+    },
+    state=attrgetter("state"),
+    tags=lambda raw: tags_from(raw.tags),
+    held=lambda raw: on_hold(raw.tags),
+    created_at=lambda raw: epoch(raw.launch_time),
+    size=attrgetter("size"),
+    addresses=attrgetter("addresses"),
+)
+"""For Instances (nodemanager.cloud.ec2_instance)."""
 
-    def __init__(
-        self,
-        *,
-        pool: str,
-        credentials: Mapping[str, str],
-        listing: Mapping[str, str],
-        create: Mapping[str, str],
-        timeout: float = TIMEOUT,
-        driver_class: str | None = None,
-        page_size: int = PAGE_SIZE,
-    ) -> None:
-        super().__init__(
-            pool=pool, default_class=EC2NodeDriver, driver_class=driver_class, timeout=timeout
-        )
-        if not issubclass(self.driver_type, EC2NodeDriver):
-            raise ConfigError(
-                [f"[Cloud] driver_class = {driver_class}: it is no libcloud EC2NodeDriver"]
-            )
-        self._access, self._filters, self._template = ec2_options.read(
-            credentials, listing, create, timeout, self._known_host
-        )
-        self.timeout = self._access.timeout
-        self._keys = key_source(self._access.keys, self.timeout)
-        self._page_size = page_size
-        self._connection_type = type(
-            "Ec2Connection",
-            (WholeAnswers, self.driver_type.connectionCls),
-            {"trust": self._access.trust},
-        )
-        self.driver_type = type(
-            self.driver_type.__name__,
-            (self.driver_type,),
-            {"connectionCls": self._connection_type},
-        )
-        self._lock = threading.Lock()
-        self._sizes: tuple[Size, ...] | None = None
-        self._imported_key: str | None = None
-        self._image_seen = False
-        self._told_for: Keys | None = None
 
-    # The connection.
+@dataclass
+class Ec2(Provider):
+    """EC2: libcloud signs and sends requests, this class checks answers (L2)."""
 
-    def _known_host(self, region: str) -> str | None:
-        """The region's host from libcloud's table, which does not have every region."""
-        from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
+    name = "ec2"
+    ids_unique = True
+    takes_client_tokens = True
+    may_authorise = True
 
-        details = REGION_DETAILS.get(region)
-        return None if details is None else str(details["endpoint"])
+    pool: str
+    access: Access
+    keys: KeySource
+    filters: Mapping[str, str]
+    template: Template
+    driver_type: type[EC2NodeDriver]
+    page_size: int
+    _imported_key: str | None = field(default=None, init=False)
+    _image_seen: bool = field(default=False, init=False)
+    _told_for: Keys | None = field(default=None, init=False)
 
-    def _new_driver(self) -> NodeDriver:
-        access = self._access
+    def new_driver(self) -> NodeDriver:
+        access = self.access
         known = self.driver_type.list_regions()
         driver = self.driver_type(
             "unset",
@@ -132,29 +99,24 @@ class Ec2Cloud(LibcloudCloud):
         driver.connection.request_path = access.endpoint.path
         return driver
 
-    def _wire(self, driver: NodeDriver) -> Wire:
-        version = str(driver.connection.version)
-        keys, told_for = self._keys.keys(), self._told_for
+    def wire(self, driver: NodeDriver) -> Wire:
+        keys, told_for = self.keys.keys(), self._told_for
         if told_for is not None and not keys.is_of(told_for):
             raise Unauthorized(
                 "other credentials were found than those that the account was told for (L5); "
                 "with the next poll it is asked for again"
             )
-        return Wire(
-            driver.connection,
-            keys,
-            namespace=f"http://ec2.amazonaws.com/doc/{version}/",
-            version=version,
-        )
+        namespace = f"http://ec2.amazonaws.com/doc/{driver.connection.version}/"
+        return Wire(driver.connection, keys, namespace, self.page_size)
 
-    def _account(self, driver: NodeDriver) -> str:
+    def account(self, driver: NodeDriver) -> str:
         """The account number from STS, the region and the endpoint.
 
         STS tells the account without any permission. An EC2-like API without STS is identified
         by region and endpoint alone.
         """
-        access = self._access
-        connection = self._connection_type(
+        access = self.access
+        connection = self.driver_type.connectionCls(
             "unset",
             "unset",
             secure=access.sts.secure,
@@ -166,8 +128,8 @@ class Ec2Cloud(LibcloudCloud):
         connection.driver = driver
         connection.service_name = "sts"
         connection.request_path = access.sts.path
-        keys = self._keys.keys()
-        wire = Wire(connection, keys, namespace=STS_NAMESPACE, version=STS_VERSION)
+        keys = self.keys.keys()
+        wire = Wire(connection, keys, STS_NAMESPACE)
         try:
             root = wire.call("GetCallerIdentity", {})
             account = root.findtext(f".//{{{STS_NAMESPACE}}}Account")
@@ -184,70 +146,46 @@ class Ec2Cloud(LibcloudCloud):
         self._told_for = keys
         return f"account={account} region={access.region} endpoint={access.endpoint}"
 
-    # Queries.
-
-    def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
         """One query by our pool's tag and, unless `[Cloud List]` is empty, one by its filters."""
-        wire = self._wire(driver)
+        wire = self.wire(driver)
         ours = filter_params({f"tag:{POOL_TAG}": literal(self.pool)})
-        answers: list[tuple[object, bool]] = [(wire.instances(ours, self._page_size), False)]
-        if self._filters:
-            listed = wire.instances(filter_params(self._filters), self._page_size)
-            answers.append((listed, True))
+        answers: list[tuple[object, bool]] = [(wire.instances(ours), False)]
+        if self.filters:
+            answers.append((wire.instances(filter_params(self.filters)), True))
         return answers
 
-    def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         wanted = filter_params({f"tag:{RECORD_TAG}": literal(record_uuid)})
-        return self._wire(driver).instances(wanted, self._page_size)
+        return self.wire(driver).instances(wanted)
 
-    def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
-        try:
-            found = self._wire(driver).instances({"InstanceId.1": node_id}, None)
-        except Refusal as refusal:
-            if refusal.code == NO_SUCH_INSTANCE:
-                return None
-            raise
-        if [instance.id for instance in found] != [node_id]:
-            raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
-        return found[0]
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        return self.wire(driver).instance(node_id)
 
-    def list_sizes(self) -> tuple[Size, ...]:
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> tuple[Size, ...]:
         """libcloud's own table of sizes, read without a request; price None where it has 0 (S4).
 
         For a region that libcloud does not know, gives another region's sizes without prices.
         """
-        with self._lock:
-            if self._sizes is None:
-                self._sizes = self._call("list sizes", self._table_of_sizes)
-            return self._sizes
-
-    def _table_of_sizes(self) -> tuple[Size, ...]:
-        driver = self._new_driver()
-        priced = self._access.region in self.driver_type.list_regions()
+        table = self.new_driver()
+        priced = self.access.region in self.driver_type.list_regions()
         if not priced:
-            driver.region_name = FALLBACK_REGION
-        sizes = (self._size(raw) for raw in driver.list_sizes())
+            table.region_name = FALLBACK_REGION
         return tuple(
             replace(size, price=(size.price or None) if priced else None)
-            for size in sizes
-            if size is not None
+            for size in sizes_from(table.list_sizes())
         )
 
-    # Actions.
-
-    def create(self, order: CreateOrder) -> CloudNode:
-        node = super().create(order)
-        if node.tags != order.tags:
-            problem = "tags in the answer are not those that were ordered"
-            node = replace(node, problems=(*node.problems, problem))
-        return node
-
-    def _check_image(self, driver: NodeDriver) -> None:
+    def check_image(self, driver: NodeDriver) -> None:
         """Ask Amazon only: compatible clouds boot images that they don't list."""
-        if self._image_seen or not self._access.amazon:
+        if self._image_seen or not self.access.amazon:
             return
-        image = self._template.image_id
-        wire = self._wire(driver)
+        image = self.template.image_id
+        wire = self.wire(driver)
         try:
             root = wire.call("DescribeImages", {"ImageId.1": image})
         except Refusal as refusal:
@@ -263,14 +201,15 @@ class Ec2Cloud(LibcloudCloud):
         self._image_seen = True
 
     def _no_image(self, image: str, why: str) -> str:
-        where = f"region {self._access.region}"
+        where = f"region {self.access.region}"
         return f"[Cloud Create] image_id = {image}: no node can boot from it in {where}: {why}"
 
-    def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        wire = self._wire(driver)
-        params = run_params(order, self._template, self._own_scratch_mb(order.size))
-        if self._template.ssh_key is not None:
-            params["KeyName"] = self._key_pair(wire, self._template.ssh_key)
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        wire = self.wire(driver)
+        own_mb = {size.instance_type: size.scratch_mb for size in self._sizes}
+        params = run_params(order, self.template, own_mb.get(order.size.instance_type, 0))
+        if self.template.ssh_key is not None:
+            params["KeyName"] = self._key_pair(wire, self.template.ssh_key)
         try:
             root = wire.call("RunInstances", params)
         except Refusal as refusal:
@@ -281,20 +220,13 @@ class Ec2Cloud(LibcloudCloud):
             raise ForeignAnswer(f"one node was ordered, the answer has {len(made)}")
         return made[0]
 
-    def _own_scratch_mb(self, size: Size) -> int:
-        if not size.scratch_mb:
-            return 0
-        own = {known.instance_type: known.scratch_mb for known in self.list_sizes()}
-        return own.get(size.instance_type, 0)
-
     def _key_pair(self, wire: Wire, material: bytes) -> str:
         """The name of that public key's key pair, which the first create imports.
 
         The name contains the key's hash, so a pair of that name always holds that key.
         """
-        with self._lock:
-            if self._imported_key is not None:
-                return self._imported_key
+        if self._imported_key is not None:
+            return self._imported_key
         name = f"nodemanager-{hashlib.sha256(material).hexdigest()[:16]}"
         coded = base64.b64encode(material).decode("ascii")
         try:
@@ -302,21 +234,20 @@ class Ec2Cloud(LibcloudCloud):
         except Refusal as refusal:
             if refusal.code != "InvalidKeyPair.Duplicate":
                 raise
-        with self._lock:
-            self._imported_key = name
+        self._imported_key = name
         return name
 
-    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         params = {"ResourceId.1": node_id}
         for number, (key, value) in enumerate(tags_for(tags).items(), 1):
             params |= {f"Tag.{number}.Key": key, f"Tag.{number}.Value": value}
-        wire = self._wire(driver)
+        wire = self.wire(driver)
         root = wire.call("CreateTags", params)
         if root.findtext(f"{{{wire.namespace}}}return") != "true":
             raise ForeignAnswer(f"the answer to tagging {node_id} does not say that it was done")
 
-    def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
-        wire = self._wire(driver)
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+        wire = self.wire(driver)
         try:
             root = wire.call("TerminateInstances", {"InstanceId.1": node_id})
         except Refusal as refusal:
@@ -331,43 +262,41 @@ class Ec2Cloud(LibcloudCloud):
             "shutting-down": Outcome.ACCEPTED,
         }.get(told[node_id] or "", Outcome.UNKNOWN)
 
-    # Leftovers (D4).
-
-    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        return ec2_leftovers.pins(self._wire(driver), self.pool, node_id, self._page_size)
-
-    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        return ec2_leftovers.find(self._wire(driver), self.pool, self._page_size)
-
-    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        return ec2_leftovers.release(self._wire(driver), self.pool, leftover, self._page_size)
-
-    # Reading an instance.
-
-    def _understand(self, error: Exception, doing: str) -> CloudError | None:
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):
             return None
         if error.code in UNAUTHORIZED:
-            self._keys.refused()
+            self.keys.refused()
         return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
 
-    def _raw_state_of(self, raw: Instance) -> str:
-        return raw.state
 
-    def _tags_of(self, raw: Instance) -> Tags:
-        return tags_from(raw.tags)
+def Ec2Cloud(
+    *,
+    pool: str,
+    credentials: Mapping[str, str],
+    listing: Mapping[str, str],
+    create: Mapping[str, str],
+    timeout: float = TIMEOUT,
+    driver_class: str | None = None,
+    page_size: int = PAGE_SIZE,
+) -> LibcloudCloud:
+    """A CloudDriver for EC2.
 
-    def _held(self, raw: Instance) -> bool:
-        return on_hold(raw.tags)
-
-    def _created_at(self, raw: Instance) -> float | None:
-        return epoch(raw.launch_time)
-
-    def _size_of(self, raw: Instance) -> str | None:
-        return raw.size
-
-    def _addresses_of(self, raw: Instance) -> tuple[str, ...]:
-        return raw.addresses
-
-    def _cores_of(self, size: Any) -> int:
-        return int(size.extra.get("vcpu") or size.extra.get("cpu") or 1)
+    `timeout` is in seconds and applies to each HTTP request; a listing sends one request per
+    thousand nodes. Raises ConfigError with every problem of the three sections.
+    """
+    driver_type = load_driver_class(driver_class, EC2NodeDriver)
+    access, filters, template = ec2_options.read(credentials, listing, create, timeout)
+    keys = key_source(access.keys, access.timeout)
+    connection = type(
+        "Ec2Connection", (WholeAnswers, driver_type.connectionCls), {"trust": access.trust}
+    )
+    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    ec2 = Ec2(pool, access, keys, filters, template, driver_type, page_size)
+    return LibcloudCloud(
+        pool=pool,
+        provider=ec2,
+        reader=READER,
+        leftovers=Ec2Leftovers(pool, ec2.wire),
+        timeout=access.timeout,
+    )

@@ -10,11 +10,13 @@ its cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal
+from libcloud.compute.base import NodeDriver
+
+from nodemanager.cloud.ec2_errors import Refusal
 from nodemanager.cloud.ec2_instance import Instance, on_hold, tags_in
 from nodemanager.cloud.ec2_order import filter_params, literal
 from nodemanager.cloud.ec2_wire import Wire
@@ -41,17 +43,18 @@ ENDING = frozenset({"deleting", "deleted"})
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """EC2's names for one kind of resource. `paged`: its Describe call takes MaxResults."""
+    """EC2's names for one kind of resource. `paged`: its Describe call takes MaxResults.
+
+    `id_name` is a parameter; answers begin the same name with a small letter.
+    """
 
     kind: LeftoverKind
     describe: str
     items: str
-    id_field: str
-    ask_by: str
+    id_name: str
     of_node: str
     missing: str
     release: str
-    release_by: str
     paged: bool = True
 
 
@@ -60,34 +63,28 @@ SORTS = (
         LeftoverKind.INTERFACE,
         describe="DescribeNetworkInterfaces",
         items="networkInterfaceSet",
-        id_field="networkInterfaceId",
-        ask_by="NetworkInterfaceId.1",
+        id_name="NetworkInterfaceId",
         of_node="attachment.instance-id",
         missing="InvalidNetworkInterfaceID.NotFound",
         release="DeleteNetworkInterface",
-        release_by="NetworkInterfaceId",
     ),
     Sort(
         LeftoverKind.VOLUME,
         describe="DescribeVolumes",
         items="volumeSet",
-        id_field="volumeId",
-        ask_by="VolumeId.1",
+        id_name="VolumeId",
         of_node="attachment.instance-id",
         missing="InvalidVolume.NotFound",
         release="DeleteVolume",
-        release_by="VolumeId",
     ),
     Sort(
         LeftoverKind.ADDRESS,
         describe="DescribeAddresses",
         items="addressesSet",
-        id_field="allocationId",
-        ask_by="AllocationId.1",
+        id_name="AllocationId",
         of_node="instance-id",
         missing="InvalidAllocationID.NotFound",
         release="ReleaseAddress",
-        release_by="AllocationId",
         paged=False,
     ),
 )
@@ -116,9 +113,10 @@ class Thing:
             found = item.iterfind("/".join(f"{{{namespace}}}{step}" for step in path))
             return [text for element in found if (text := (element.text or "").strip())]
 
-        found = texts(sort.id_field)
+        id_field = sort.id_name[0].lower() + sort.id_name[1:]
+        found = texts(id_field)
         if len(found) != 1:
-            raise IncompleteListing(f"{sort.describe}: an item without a {sort.id_field}")
+            raise IncompleteListing(f"{sort.describe}: an item without a {id_field}")
         try:
             tags = tags_in(item, namespace)
         except ValueError:
@@ -151,101 +149,105 @@ class Thing:
         return self.tags.get(POOL_TAG) == pool and bool(self.tags.get(INCARNATION_TAG))
 
 
-def pins(wire: Wire, pool: str, node_id: str, page_size: int) -> tuple[Leftover, ...]:
-    """The resources of ours that the instance uses and that stay when it ends.
+@dataclass(frozen=True, slots=True)
+class Ec2Leftovers:
+    """See nodemanager.cloud.provider.Leftovers; `wire` gives EC2's API on a driver's connection."""
 
-    The deleteOnTermination flag may change later. A resource that is deleted with the node after
-    all will be found gone at its release.
-    """
-    found = []
-    for sort in SORTS:
-        wanted = {sort.of_node: node_id, f"tag:{POOL_TAG}": literal(pool)}
-        for thing in _things(wire, sort, filter_params(wanted), page_size):
-            pinned = node_id in thing.holders and thing.stays and not on_hold(thing.tags)
-            if pinned and thing.is_ours(pool):
-                found.append(Leftover(sort.kind, thing.id, node_id))
-    return tuple(found)
+    pool: str
+    wire: Callable[[NodeDriver], Wire]
 
+    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        """The resources of ours that the instance uses and that stay when it ends.
 
-def find(wire: Wire, pool: str, page_size: int) -> tuple[Leftover, ...]:
-    """Unused resources of ours whose instance is terminated or not listed.
+        The deleteOnTermination flag may change later. A resource that is deleted with the node
+        after all will be found gone at its release.
+        """
+        wire, found = self.wire(driver), []
+        for sort in SORTS:
+            wanted = {sort.of_node: node_id, f"tag:{POOL_TAG}": literal(self.pool)}
+            for thing in _things(wire, sort, filter_params(wanted)):
+                pinned = node_id in thing.holders and thing.stays and not on_hold(thing.tags)
+                if pinned and thing.is_ours(self.pool):
+                    found.append(Leftover(sort.kind, thing.id, node_id))
+        return tuple(found)
 
-    Lists the instances after the resources, so that every resource's instance is listed, too.
-    The exception is a very new instance (A1), which the caller must allow for.
-    """
-    ours = filter_params({f"tag:{POOL_TAG}": literal(pool)})
-    free = [
-        thing
-        for sort in SORTS
-        for thing in _things(wire, sort, ours, page_size)
-        if thing.is_ours(pool)
-        and not thing.used
-        and thing.status not in ENDING
-        and not on_hold(thing.tags)
-    ]
-    if not free:
-        return ()
-    live: set[str] = set()
-    ended: dict[str, str] = {}
-    for instance in wire.instances(ours, page_size):
-        incarnation = _incarnation_of(instance)
-        if _state_of(instance) == "terminated":
-            ended[incarnation] = instance.id
-        else:
-            live.add(incarnation)
-    return tuple(
-        Leftover(thing.sort.kind, thing.id, ended.get(thing.tags[INCARNATION_TAG], ""))
-        for thing in free
-        if thing.tags[INCARNATION_TAG] not in live
-    )
+    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        """Unused resources of ours whose instance is terminated or not listed.
 
+        Lists the instances after the resources, so that every resource's instance is listed, too.
+        The exception is a very new instance (A1), which the caller must allow for.
+        """
+        wire, ours = self.wire(driver), filter_params({f"tag:{POOL_TAG}": literal(self.pool)})
+        free = [
+            thing
+            for sort in SORTS
+            for thing in _things(wire, sort, ours)
+            if thing.is_ours(self.pool)
+            and not thing.used
+            and thing.status not in ENDING
+            and not on_hold(thing.tags)
+        ]
+        if not free:
+            return ()
+        live: set[str] = set()
+        ended: dict[str, str] = {}
+        for instance in wire.instances(ours):
+            incarnation = _incarnation_of(instance)
+            if _state_of(instance) == "terminated":
+                ended[incarnation] = instance.id
+            else:
+                live.add(incarnation)
+        return tuple(
+            Leftover(thing.sort.kind, thing.id, ended.get(thing.tags[INCARNATION_TAG], ""))
+            for thing in free
+            if thing.tags[INCARNATION_TAG] not in live
+        )
 
-def release(wire: Wire, pool: str, leftover: Leftover, page_size: int) -> Outcome:
-    """See CloudDriver.release. Checks the resource and its node before it sends the delete."""
-    sort = BY_KIND[leftover.kind]
-    thing = _asked(wire, sort, leftover.id)
-    if thing is None or thing.status == "deleted":
-        return Outcome.GONE
-    what = f"{leftover.kind} {leftover.id}"
-    if on_hold(thing.tags):
-        raise LeftAlone(f"{what} is held by an operator")
-    if leftover.tagged and not thing.is_ours(pool):
-        raise LeftAlone(f"{what} does not bear the tags of pool {pool} any more")
-    if others := thing.holders - {leftover.node_id}:
-        raise LeftAlone(f"{what} is used by {', '.join(sorted(others))}")
-    if thing.status in ENDING:
-        return Outcome.ACCEPTED
-    states = {_state_of(node) for node in _nodes(wire, leftover.node_id, thing, page_size)} - {
-        "terminated"
-    }
-    if states == {"shutting-down"}:
-        return Outcome.ACCEPTED
-    if states:
-        raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
-    if thing.used:
-        return Outcome.ACCEPTED
-    try:
-        wire.call(sort.release, {sort.release_by: leftover.id})
-    except Refusal as refusal:
-        if refusal.code == sort.missing:
+    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        """Checks the resource and its node before it sends the delete."""
+        wire, sort = self.wire(driver), BY_KIND[leftover.kind]
+        thing = _asked(wire, sort, leftover.id)
+        if thing is None or thing.status == "deleted":
             return Outcome.GONE
-        if refusal.code in IN_USE:
+        what = f"{leftover.kind} {leftover.id}"
+        if on_hold(thing.tags):
+            raise LeftAlone(f"{what} is held by an operator")
+        if leftover.tagged and not thing.is_ours(self.pool):
+            raise LeftAlone(f"{what} does not bear the tags of pool {self.pool} any more")
+        if others := thing.holders - {leftover.node_id}:
+            raise LeftAlone(f"{what} is used by {', '.join(sorted(others))}")
+        if thing.status in ENDING:
             return Outcome.ACCEPTED
-        raise
-    # EC2 has accepted the delete; the next query tells whether it is gone.
-    return Outcome.ACCEPTED
+        states = {_state_of(node) for node in _nodes(wire, leftover.node_id, thing)}
+        states -= {"terminated"}
+        if states == {"shutting-down"}:
+            return Outcome.ACCEPTED
+        if states:
+            raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
+        if thing.used:
+            return Outcome.ACCEPTED
+        try:
+            wire.call(sort.release, {sort.id_name: leftover.id})
+        except Refusal as refusal:
+            if refusal.code == sort.missing:
+                return Outcome.GONE
+            if refusal.code in IN_USE:
+                return Outcome.ACCEPTED
+            raise
+        # EC2 has accepted the delete; the next query tells whether it is gone.
+        return Outcome.ACCEPTED
 
 
-def _things(wire: Wire, sort: Sort, params: Mapping[str, str], page_size: int) -> Iterable[Thing]:
-    pages = page_size if sort.paged else None
-    for item in wire.listing(sort.describe, sort.items, params, pages):
+def _things(wire: Wire, sort: Sort, params: Mapping[str, str]) -> Iterable[Thing]:
+    for item in wire.listing(sort.describe, sort.items, params, paged=sort.paged):
         yield Thing.of(sort, item, wire.namespace)
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
     """The resource of that id; None only for EC2's own "not found"."""
+    asked = {f"{sort.id_name}.1": thing_id}
     try:
-        items = list(wire.listing(sort.describe, sort.items, {sort.ask_by: thing_id}, None))
+        items = list(wire.listing(sort.describe, sort.items, asked, paged=False))
     except Refusal as refusal:
         if refusal.code == sort.missing:
             return None
@@ -256,26 +258,18 @@ def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
     return found[0]
 
 
-def _nodes(wire: Wire, node_id: str, thing: Thing, page_size: int) -> list[Instance]:
+def _nodes(wire: Wire, node_id: str, thing: Thing) -> list[Instance]:
     """The instances that owned the resource, by id where it is known, else by incarnation.
 
     Neither query filters by pool or state. Raises LeftAlone where both are unknown.
     """
     if node_id:
-        try:
-            found = wire.instances({"InstanceId.1": node_id}, None)
-        except Refusal as refusal:
-            if refusal.code == NO_SUCH_INSTANCE:
-                return []
-            raise
-        if [node.id for node in found] != [node_id]:
-            raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
-        return found
+        found = wire.instance(node_id)
+        return [] if found is None else [found]
     incarnation = thing.tags.get(INCARNATION_TAG)
     if not incarnation:
         raise LeftAlone(f"the node of {thing.sort.kind} {thing.id} is unknown")
-    wanted = filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)})
-    return wire.instances(wanted, page_size)
+    return wire.instances(filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)}))
 
 
 def _state_of(instance: Instance) -> str:

@@ -7,7 +7,7 @@ Takes Arvados Node Manager's and libcloud's option names, so that a file of Arva
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -217,15 +217,14 @@ def read(
     listing: Mapping[str, str],
     create: Mapping[str, str],
     timeout: float,
-    known_host: Callable[[str], str | None],
 ) -> tuple[Access, dict[str, str], Template]:
     """The settings of the three sections; the dict holds the filters of `[Cloud List]`.
 
-    The filters have EC2's own names and none of STATE_FILTERS. `known_host` gives a region's host
-    where libcloud knows it. Raises ConfigError with every problem of the three sections.
+    The filters have EC2's own names and none of STATE_FILTERS. Raises ConfigError with every
+    problem of the three sections.
     """
     problems: list[str] = []
-    access = _access(_Reader(CREDENTIALS, credentials, problems), timeout, known_host)
+    access = _access(_Reader(CREDENTIALS, credentials, problems), timeout)
     filters = _filters(_Reader(LIST, listing, problems))
     template = _template(_Reader(CREATE, create, problems), filters)
     if problems:
@@ -233,9 +232,9 @@ def read(
     return access, filters, template
 
 
-def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | None]) -> Access:
+def _access(given: _Reader, timeout: float) -> Access:
     region = given.text("region") or "us-east-1"
-    host = known_host(region)
+    host = _known_host(region)
     if host is None:
         host = f"ec2.{region}.{_domain(region.startswith('cn-'))}"
         if not _REGION.fullmatch(region) and not given.text("endpoint"):
@@ -261,6 +260,14 @@ def _access(given: _Reader, timeout: float, known_host: Callable[[str], str | No
         trust=False if insecure else given.text("ca_bundle"),
         keys=keys,
     )
+
+
+def _known_host(region: str) -> str | None:
+    """The region's host from libcloud's table, which does not have every region."""
+    from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
+
+    details = REGION_DETAILS.get(region)
+    return None if details is None else str(details["endpoint"])
 
 
 def _domain(chinese: bool) -> str:

@@ -15,9 +15,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.ec2_credentials import Keys
-from nodemanager.cloud.ec2_errors import Refusal, wait_asked_for
+from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal, wait_asked_for
 from nodemanager.cloud.ec2_instance import Instance
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+
+PAGE_SIZE = 1000
+"""The most that DescribeInstances takes as MaxResults."""
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
 MOST_PAGES = 10_000
@@ -59,14 +62,20 @@ def _keep_signature(request: Any) -> Any:
 
 
 class Wire:
-    """An API on one connection, for one thread; `namespace` is the XML namespace of its answers."""
+    """An API on one connection, for one thread.
 
-    def __init__(self, connection: Any, keys: Keys, *, namespace: str, version: str) -> None:
+    `namespace` is the XML namespace of its answers, which ends with the API's version.
+    """
+
+    def __init__(
+        self, connection: Any, keys: Keys, namespace: str, page_size: int = PAGE_SIZE
+    ) -> None:
         connection.user_id, connection.key, connection.token = keys.key, keys.secret, keys.token
         connection.signer.access_key = keys.key
         connection.signer.access_secret = keys.secret
         self._connection = connection
-        self._version = version
+        self._version = namespace.split("/")[-2]
+        self._page_size = page_size
         self.namespace = namespace
 
     def call(self, action: str, params: Mapping[str, str]) -> Element:
@@ -81,26 +90,38 @@ class Wire:
         )
         return judged(answer, action, self.namespace)
 
-    def instances(self, params: Mapping[str, str], page_size: int | None) -> list[Instance]:
-        """Every instance that DescribeInstances gives for `params`, over all pages.
-
-        `page_size` None leaves MaxResults out, which EC2 refuses beside instance ids.
-        """
+    def instances(self, params: Mapping[str, str], *, paged: bool = True) -> list[Instance]:
+        """Every instance that DescribeInstances gives for `params`, over all pages."""
         return [
             Instance.of(item, self.namespace)
             for reservation in self.listing(
-                "DescribeInstances", "reservationSet", params, page_size
+                "DescribeInstances", "reservationSet", params, paged=paged
             )
             for item in self._items(reservation, "instancesSet")
         ]
 
+    def instance(self, node_id: str) -> Instance | None:
+        """The instance of that id in any state; None only for EC2's own "not found"."""
+        try:
+            found = self.instances({"InstanceId.1": node_id}, paged=False)
+        except Refusal as refusal:
+            if refusal.code == NO_SUCH_INSTANCE:
+                return None
+            raise
+        if [instance.id for instance in found] != [node_id]:
+            raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
+        return found[0]
+
     def listing(
-        self, action: str, name: str, params: Mapping[str, str], page_size: int | None
+        self, action: str, name: str, params: Mapping[str, str], *, paged: bool = True
     ) -> Iterator[Element]:
-        """The items under `name` in a Describe call's answers, over all pages."""
+        """The items under `name` in a Describe call's answers, over all pages.
+
+        Without `paged` it leaves MaxResults out, which EC2 refuses beside ids.
+        """
         asked = dict(params)
-        if page_size is not None:
-            asked["MaxResults"] = str(page_size)
+        if paged:
+            asked["MaxResults"] = str(self._page_size)
         tokens: set[str] = set()
         while True:
             root = self.call(action, asked)

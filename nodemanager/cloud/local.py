@@ -11,18 +11,21 @@ import re
 import sys
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 
 from libcloud.compute.base import NodeDriver, NodeSize
 
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.libcloud_base import LibcloudCloud
+from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.local_driver import LocalNodeDriver, NodeSettings
 from nodemanager.cloud.local_state import NODES, StateDir
+from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.tags import tags_for, tags_from
-from nodemanager.core.model import CloudState, Leftover, Outcome, Tags
+from nodemanager.core.model import CloudState, Outcome, Tags
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")
@@ -30,68 +33,55 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class LocalCloud(LibcloudCloud):
-    """A CloudDriver whose nodes outlive the daemon, take simulated work, and can vanish.
+ACCEPTED: Mapping[str, frozenset[str]] = {
+    "Cloud Credentials": frozenset(),
+    "Cloud List": frozenset(),
+    "Cloud Create": frozenset(
+        {"boot_delay", "work_for", "vanish_after", "ping_interval", "ping_script"}
+    ),
+}
+"""The keys that each section takes."""
 
-    `directory` holds all state; `create` is `[Cloud Create]`. The nodes ping from loopback
-    addresses, so the record store must listen on loopback.
-    """
-
-    provider = "local"
-    visible_after = 0.0
-    ids_unique = True
-    takes_client_tokens = True
-    may_authorise = True
-    raw_states: ClassVar[Mapping[str, CloudState]] = {
+READER = NodeReader(
+    {
         "pending": CloudState.PENDING,
         "running": CloudState.RUNNING,
         "stopping": CloudState.STOPPING,
         "terminated": CloudState.TERMINATED,
         "unknown": CloudState.UNKNOWN,
-    }
-    ACCEPTED: ClassVar[Mapping[str, frozenset[str]]] = {
-        "Cloud Credentials": frozenset(),
-        "Cloud List": frozenset(),
-        "Cloud Create": frozenset(
-            {"boot_delay", "work_for", "vanish_after", "ping_interval", "ping_script"}
-        ),
-    }
+    },
+    state=lambda raw: str(raw.extra["state"]),
+    size=lambda raw: raw.extra["size"],
+    tags=lambda raw: tags_from(raw.extra["tags"]),
+)
 
-    def __init__(
-        self,
-        *,
-        pool: str,
-        directory: Path,
-        create: Mapping[str, str],
-        clock: Clock,
-        driver_class: str | None = None,
-    ) -> None:
-        super().__init__(pool=pool, default_class=LocalNodeDriver, driver_class=driver_class)
-        if not issubclass(self.driver_type, LocalNodeDriver):
-            raise ConfigError(
-                [
-                    f"[Cloud] driver_class = {driver_class}: provider local takes a subclass of "
-                    f"{LocalNodeDriver.__module__}.{LocalNodeDriver.__name__} only"
-                ]
-            )
-        self.directory = Path(directory).absolute()
-        self.settings = node_settings(create)
-        self.clock = clock
 
-    def _new_driver(self) -> NodeDriver:
+@dataclass(frozen=True, slots=True)
+class Local(Provider):
+    """Processes on this machine, all of whose state is in a directory."""
+
+    driver_type: type[LocalNodeDriver]
+    directory: Path
+    settings: NodeSettings
+    clock: Clock
+
+    name = "local"
+    visible_after = 0.0
+    ids_unique = True
+    takes_client_tokens = True
+    may_authorise = True
+
+    def new_driver(self) -> NodeDriver:
         return self.driver_type(self.directory, self.settings, self.clock)
 
-    def _account(self, driver: NodeDriver) -> str:
+    def account(self, driver: NodeDriver) -> str:
         return f"local:{self.directory}"
 
-    def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
-        return driver.list_nodes()
-
-    def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
         found: object | None = driver.ex_get_node(node_id)
         return found
 
-    def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         sizes = {size.id: size for size in driver.list_sizes()}
         return driver.create_node(
             name=order.name,
@@ -102,10 +92,10 @@ class LocalCloud(LibcloudCloud):
             ex_client_token=order.client_token,
         )
 
-    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         driver.ex_set_tags(node_id, tags_for(tags))
 
-    def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         node = driver.ex_get_node(node_id)
         if node is None:
             return Outcome.UNKNOWN
@@ -113,26 +103,23 @@ class LocalCloud(LibcloudCloud):
             return Outcome.GONE
         return Outcome.ACCEPTED
 
-    # A node of this cloud has no volume, interface or address that could outlive it.
 
-    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        return ()
+def LocalCloud(
+    *,
+    pool: str,
+    directory: Path,
+    create: Mapping[str, str],
+    clock: Clock,
+    driver_class: str | None = None,
+) -> LibcloudCloud:
+    """A CloudDriver whose nodes outlive the daemon, take simulated work, and can vanish.
 
-    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        return ()
-
-    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        return Outcome.GONE
-
-    def _raw_state_of(self, raw: Any) -> str:
-        return str(raw.extra["state"])
-
-    def _size_of(self, raw: Any) -> str | None:
-        size: str | None = raw.extra["size"]
-        return size
-
-    def _tags_of(self, raw: Any) -> Tags:
-        return tags_from(raw.extra["tags"])
+    `directory` holds all state; `create` is `[Cloud Create]`. The nodes ping from loopback
+    addresses, so the record store must listen on loopback.
+    """
+    driver_type = load_driver_class(driver_class, LocalNodeDriver)
+    provider = Local(driver_type, Path(directory).absolute(), node_settings(create), clock)
+    return LibcloudCloud(pool=pool, provider=provider, reader=READER, leftovers=NoLeftovers())
 
 
 def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:

@@ -99,12 +99,6 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
             for name, cores, ram, disk, price in SIZES
         ]
 
-    def list_images(self, location: Any = None) -> list[NodeImage]:
-        return [NodeImage("process", "a process that pings", self)]
-
-    def list_locations(self) -> list[Any]:
-        return []
-
     def create_node(
         self,
         name: str,

@@ -112,7 +112,7 @@ def load(
     provider = draft.value("Cloud", "provider")
     accepted = accepts(provider) if accepts is not None and provider else None
     if accepts is not None and provider and accepted is None:
-        report.wrong(draft.places["Cloud", "provider"], _no_adapter(provider))
+        report.wrong(draft.places["Cloud", "provider"], no_adapter(provider))
     for section, names in (accepted or {}).items():
         for place, text in _foreign(section, draft.keys[section], names, draft.places):
             report.wrong(place, text)
@@ -121,7 +121,8 @@ def load(
     return _finished(draft)
 
 
-def _no_adapter(provider: str) -> str:
+def no_adapter(provider: str) -> str:
+    """What is wrong with that `[Cloud] provider`."""
     *others, last = PROVIDERS
     there_are = f"there are {', '.join(others)} and {last}"
     return f"there is no adapter for this cloud; {there_are}{did_you_mean(provider, [*PROVIDERS])}"

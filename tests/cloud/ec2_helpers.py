@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import requests
 
-from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
 from nodemanager.core.model import CloudNode, Size, Tags
@@ -20,7 +20,7 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB3G5lb1l5yk2z8P2a1KrjI1m0fO4w
 SMALL = Size("m5.large", "m5.large", 2, 8192)
 
 
-def cloud(server: MotoServer | str, **settings: Any) -> Ec2Cloud:
+def cloud(server: MotoServer | str, **settings: Any) -> CloudDriver:
     """An adapter for that server; `settings` replace the constructor's arguments."""
     url = server if isinstance(server, str) else server.url
     given: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
 from nodemanager.core.model import Outcome, Size
 from nodemanager.errors import (
@@ -215,10 +215,10 @@ def test_an_answer_about_another_node_is_refused(server: MotoServer) -> None:
 # The image (N32).
 
 
-def at_amazon(server: MotoServer, image: str) -> Ec2Cloud:
+def at_amazon(server: MotoServer, image: str) -> CloudDriver:
     """An adapter that takes that server for Amazon's own."""
     ec2 = cloud(server, create={"image_id": image})
-    ec2._access = replace(ec2._access, amazon=True)
+    ec2._provider.access = replace(ec2._provider.access, amazon=True)
     return ec2
 
 

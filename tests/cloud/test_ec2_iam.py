@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model import Tags
 from nodemanager.errors import BadRequest
 from tests.cloud.ec2_helpers import (
@@ -52,12 +52,13 @@ def listed(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def ask_as_at_amazon(ec2: Ec2Cloud) -> None:
+def ask_as_at_amazon(ec2: CloudDriver) -> None:
     """What is asked of Amazon alone."""
-    ec2._access = replace(ec2._access, amazon=True)
+    inside = ec2._provider
+    inside.access = replace(inside.access, amazon=True)
     with suppress(BadRequest):
         ec2.check_image()
-    ec2._access = replace(ec2._access, amazon=False)
+    inside.access = replace(inside.access, amazon=False)
 
 
 def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2_instance import HOLD_TAG
 from nodemanager.cloud.ec2_leftovers import IN_USE
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
@@ -41,7 +41,7 @@ DESCRIBES = ("DescribeVolumes", "DescribeNetworkInterfaces", "DescribeAddresses"
 
 
 @pytest.fixture
-def ec2(server: MotoServer) -> Ec2Cloud:
+def ec2(server: MotoServer) -> CloudDriver:
     return cloud(server, page_size=5)
 
 
@@ -62,7 +62,7 @@ def retag(server: MotoServer, thing_id: str, **tags: str) -> None:
         )
 
 
-def gone(server: MotoServer, ec2: Ec2Cloud, node: CloudNode) -> None:
+def gone(server: MotoServer, ec2: CloudDriver, node: CloudNode) -> None:
     ec2.destroy(node.id)
     assert ec2.destroy(node.id) is Outcome.GONE
 
@@ -70,7 +70,7 @@ def gone(server: MotoServer, ec2: Ec2Cloud, node: CloudNode) -> None:
 # What a node pins.
 
 
-def test_a_node_as_we_create_it_pins_nothing(server: MotoServer, ec2: Ec2Cloud) -> None:
+def test_a_node_as_we_create_it_pins_nothing(server: MotoServer, ec2: CloudDriver) -> None:
     made = ec2.create(order(size=Size("large", "m5.large", 2, 8192, scratch_mb=100_000)))
     assert ec2.pins(made.id) == ()
     gone(server, ec2, made)
@@ -80,7 +80,7 @@ def test_a_node_as_we_create_it_pins_nothing(server: MotoServer, ec2: Ec2Cloud) 
 
 
 def test_a_volume_and_an_interface_of_the_create_that_stay_are_pinned(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     asked = order()
     tags = {f"TagSpecification.1.Tag.{n}": pair for n, pair in enumerate(tags_items(asked), 1)}
@@ -122,7 +122,7 @@ def tags_items(asked: Any) -> list[tuple[str, str]]:
     ],
 )
 def test_an_operator_s_own_things_are_never_pinned_found_or_released(
-    server: MotoServer, ec2: Ec2Cloud, tags: dict[str, str]
+    server: MotoServer, ec2: CloudDriver, tags: dict[str, str]
 ) -> None:
     made = ec2.create(order())
     volume = add_volume(server, made, tags)
@@ -167,7 +167,11 @@ def test_all_pages_are_followed(server: MotoServer) -> None:
     ],
 )
 def test_an_answer_that_is_not_whole_is_never_nothing(
-    server: MotoServer, ec2: Ec2Cloud, describe: str, how: dict[str, Any], error: type[CloudError]
+    server: MotoServer,
+    ec2: CloudDriver,
+    describe: str,
+    how: dict[str, Any],
+    error: type[CloudError],
 ) -> None:
     made = ec2.create(order())
     for ask in (lambda: ec2.pins(made.id), ec2.find_leftovers):
@@ -178,7 +182,7 @@ def test_an_answer_that_is_not_whole_is_never_nothing(
 
 
 def test_a_thing_without_an_id_is_not_passed_by_in_silence(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     add_volume(server, made, tags_of(made))
@@ -193,7 +197,7 @@ def test_a_thing_without_an_id_is_not_passed_by_in_silence(
 
 
 def test_an_answer_about_another_node_s_things_pins_nothing(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     add_volume(server, made, tags_of(made))
@@ -204,7 +208,9 @@ def test_an_answer_about_another_node_s_things_pins_nothing(
 # Found again without a ledger.
 
 
-def test_a_live_node_s_detached_volume_is_not_left_over(server: MotoServer, ec2: Ec2Cloud) -> None:
+def test_a_live_node_s_detached_volume_is_not_left_over(
+    server: MotoServer, ec2: CloudDriver
+) -> None:
     made = ec2.create(order())
     volume = add_volume(server, made, tags_of(made))
     by_hand(server, "DetachVolume", VolumeId=volume, InstanceId=made.id, Device="/dev/xvdz")
@@ -216,7 +222,7 @@ def test_a_live_node_s_detached_volume_is_not_left_over(server: MotoServer, ec2:
 
 
 def test_what_is_left_of_a_node_that_ec2_forgot_is_found_without_its_node(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     volume = add_volume(server, made, tags_of(made))
@@ -234,7 +240,7 @@ def test_what_is_left_of_a_node_that_ec2_forgot_is_found_without_its_node(
 
 
 def test_an_instance_whose_tags_can_t_be_read_may_own_anything(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     add_volume(server, made, tags_of(made))
@@ -249,7 +255,7 @@ def test_an_instance_whose_tags_can_t_be_read_may_own_anything(
 
 
 def test_one_found_too_early_is_kept_once_its_node_is_seen(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     """A node younger than visible_after may be missing from a listing (A1)."""
     made = ec2.create(order())
@@ -266,14 +272,14 @@ def test_one_found_too_early_is_kept_once_its_node_is_seen(
 
 
 def test_what_is_being_deleted_is_not_found(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     server.fault("DescribeVolumes", after=replaced("<status>available<", "<status>deleting<"))
     assert LeftoverKind.VOLUME not in {found.kind for found in ec2.find_leftovers()}
 
 
 def test_a_node_whose_state_can_t_be_read_keeps_its_things(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     server.fault("DescribeInstances", times=2, after=replaced("instanceState>", "noState>"))
     assert ec2.find_leftovers() == ()
@@ -285,7 +291,7 @@ def test_a_node_whose_state_can_t_be_read_keeps_its_things(
 
 
 @pytest.fixture
-def pinned(server: MotoServer, ec2: Ec2Cloud) -> tuple[CloudNode, tuple[Leftover, ...]]:
+def pinned(server: MotoServer, ec2: CloudDriver) -> tuple[CloudNode, tuple[Leftover, ...]]:
     """A node that is gone, and its interface, volume and address."""
     made = ec2.create(order())
     interface = add_interface(server, made, tags_of(made))
@@ -305,7 +311,7 @@ RELEASES = [
 
 
 def test_an_address_waits_for_the_interface_that_bears_it(
-    ec2: Ec2Cloud, server: MotoServer, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    ec2: CloudDriver, server: MotoServer, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     interface, _volume, address = pinned[1]
     assert ec2.release(address) is Outcome.ACCEPTED
@@ -330,7 +336,7 @@ def test_an_address_waits_for_the_interface_that_bears_it(
 )
 def test_releases_that_fail_twice_are_tried_until_all_is_gone(
     server: MotoServer,
-    ec2: Ec2Cloud,
+    ec2: CloudDriver,
     pinned: tuple[CloudNode, tuple[Leftover, ...]],
     fault: dict[str, Any],
 ) -> None:
@@ -354,7 +360,7 @@ def test_releases_that_fail_twice_are_tried_until_all_is_gone(
     assert ec2.find_leftovers() == ()
 
 
-def tried(ec2: Ec2Cloud, leftover: Leftover) -> tuple[Outcome, str | None]:
+def tried(ec2: CloudDriver, leftover: Leftover) -> tuple[Outcome, str | None]:
     """One try, as the actor that releases makes it."""
     try:
         return ec2.release(leftover), None
@@ -365,7 +371,7 @@ def tried(ec2: Ec2Cloud, leftover: Leftover) -> tuple[Outcome, str | None]:
 @pytest.mark.parametrize(("which", "action"), RELEASES)
 def test_a_release_is_an_order_once_and_then_a_question(
     server: MotoServer,
-    ec2: Ec2Cloud,
+    ec2: CloudDriver,
     pinned: tuple[CloudNode, tuple[Leftover, ...]],
     which: int,
     action: str,
@@ -387,7 +393,7 @@ def test_a_release_is_an_order_once_and_then_a_question(
 )
 def test_a_failed_release_is_a_typed_error(
     server: MotoServer,
-    ec2: Ec2Cloud,
+    ec2: CloudDriver,
     pinned: tuple[CloudNode, tuple[Leftover, ...]],
     code: str,
     status: int,
@@ -403,7 +409,7 @@ def test_a_failed_release_is_a_typed_error(
 
 
 def test_what_goes_between_our_look_and_our_order_is_gone(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     server.fault("DeleteVolume", before=refusal("InvalidVolume.NotFound", 400))
     assert ec2.release(pinned[1][1]) is Outcome.GONE
@@ -412,7 +418,7 @@ def test_what_goes_between_our_look_and_our_order_is_gone(
 @pytest.mark.parametrize("code", sorted(IN_USE))
 def test_what_is_taken_into_use_between_our_look_and_our_order_is_waited_for(
     server: MotoServer,
-    ec2: Ec2Cloud,
+    ec2: CloudDriver,
     pinned: tuple[CloudNode, tuple[Leftover, ...]],
     code: str,
 ) -> None:
@@ -421,7 +427,7 @@ def test_what_is_taken_into_use_between_our_look_and_our_order_is_waited_for(
 
 
 def test_a_volume_that_is_being_deleted_is_not_ordered_again(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     server.fault("DescribeVolumes", after=replaced("<status>available<", "<status>deleting<"))
     assert ec2.release(pinned[1][1]) is Outcome.ACCEPTED
@@ -439,7 +445,7 @@ def test_a_volume_that_is_being_deleted_is_not_ordered_again(
     ],
 )
 def test_nothing_of_a_node_that_lives_is_released(
-    server: MotoServer, ec2: Ec2Cloud, state: str, outcome: Outcome | None
+    server: MotoServer, ec2: CloudDriver, state: str, outcome: Outcome | None
 ) -> None:
     made = ec2.create(order())
     interface = add_interface(server, made, tags_of(made))
@@ -457,7 +463,7 @@ def test_nothing_of_a_node_that_lives_is_released(
 
 
 def test_what_its_terminated_node_still_holds_is_waited_for(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     add_volume(server, made, tags_of(made))
@@ -470,16 +476,16 @@ def test_what_its_terminated_node_still_holds_is_waited_for(
     assert [ec2.release(volume) for _ in range(2)] == [Outcome.ACCEPTED, Outcome.GONE]
 
 
-def put_on_another(server: MotoServer, ec2: Ec2Cloud, volume: str) -> None:
+def put_on_another(server: MotoServer, ec2: CloudDriver, volume: str) -> None:
     rescue = ec2.create(order("rescue"))
     by_hand(server, "AttachVolume", VolumeId=volume, InstanceId=rescue.id, Device="/dev/xvdr")
 
 
-def hold(server: MotoServer, _ec2: Ec2Cloud, volume: str) -> None:
+def hold(server: MotoServer, _ec2: CloudDriver, volume: str) -> None:
     retag(server, volume, hold="yes")
 
 
-def give_away(server: MotoServer, _ec2: Ec2Cloud, volume: str) -> None:
+def give_away(server: MotoServer, _ec2: CloudDriver, volume: str) -> None:
     retag(server, volume, pool="red")
 
 
@@ -493,9 +499,9 @@ def give_away(server: MotoServer, _ec2: Ec2Cloud, volume: str) -> None:
 )
 def test_an_operator_may_take_a_thing_out_of_our_hands(
     server: MotoServer,
-    ec2: Ec2Cloud,
+    ec2: CloudDriver,
     pinned: tuple[CloudNode, tuple[Leftover, ...]],
-    deed: Callable[[MotoServer, Ec2Cloud, str], None],
+    deed: Callable[[MotoServer, CloudDriver, str], None],
     why: str,
 ) -> None:
     volume = pinned[1][1]
@@ -506,7 +512,7 @@ def test_an_operator_may_take_a_thing_out_of_our_hands(
     assert server.called("DeleteVolume") == []
 
 
-def test_a_thing_of_nobody_known_is_left_alone(server: MotoServer, ec2: Ec2Cloud) -> None:
+def test_a_thing_of_nobody_known_is_left_alone(server: MotoServer, ec2: CloudDriver) -> None:
     volume = by_hand(
         server,
         "CreateVolume",
@@ -519,7 +525,7 @@ def test_a_thing_of_nobody_known_is_left_alone(server: MotoServer, ec2: Ec2Cloud
 
 
 def test_what_the_ledger_alone_names_goes_once_its_node_is_gone(
-    server: MotoServer, ec2: Ec2Cloud
+    server: MotoServer, ec2: CloudDriver
 ) -> None:
     made = ec2.create(order())
     volume = Leftover(LeftoverKind.VOLUME, add_volume(server, made, {}), made.id, tagged=False)
@@ -530,7 +536,7 @@ def test_what_the_ledger_alone_names_goes_once_its_node_is_gone(
 
 
 def test_an_answer_about_another_thing_is_refused(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     volume = pinned[1][1]
     server.fault("DescribeVolumes", after=replaced(volume.id, "vol-0ffffffffffffffff"))
@@ -539,7 +545,7 @@ def test_an_answer_about_another_thing_is_refused(
 
 
 def test_an_empty_answer_to_a_question_by_id_is_no_denial(
-    server: MotoServer, ec2: Ec2Cloud, pinned: tuple[CloudNode, tuple[Leftover, ...]]
+    server: MotoServer, ec2: CloudDriver, pinned: tuple[CloudNode, tuple[Leftover, ...]]
 ) -> None:
     empty = f'<DescribeVolumesResponse xmlns="{NAMESPACE}"><volumeSet/></DescribeVolumesResponse>'
     server.fault("DescribeVolumes", before=plain(200, empty))

@@ -252,6 +252,14 @@ def test_no_such_instance_is_none(server: MotoServer) -> None:
     assert cloud(server).ask("i-0123456789abcdef0") is None
 
 
+def test_an_answer_about_another_node_to_a_question_by_id_is_refused(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    server.fault("DescribeInstances", after=replaced(made.id, "i-0ffffffffffffffff"))
+    with pytest.raises(ForeignAnswer, match="other nodes"):
+        ec2.ask(made.id)
+
+
 def test_an_empty_answer_to_a_question_by_id_is_no_denial(server: MotoServer) -> None:
     empty = (
         f'<DescribeInstancesResponse xmlns="{NAMESPACE}"><reservationSet/>'

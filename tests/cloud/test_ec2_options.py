@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud import ec2_options
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.ec2_order import LONGEST_USER_DATA, run_params
 from nodemanager.core.model import Size
@@ -23,7 +24,7 @@ def adapter(
     credentials: dict[str, str] | None = None,
     listing: dict[str, str] | None = None,
     create: dict[str, str] | None = None,
-) -> Ec2Cloud:
+) -> CloudDriver:
     return Ec2Cloud(
         pool="blue",
         credentials=KEYS if credentials is None else credentials,
@@ -34,7 +35,7 @@ def adapter(
 
 
 def params(size: Size = SMALL, **create: str) -> dict[str, str]:
-    template = adapter(create=create)._template
+    template = adapter(create=create)._provider.template
     return run_params(order(size=size), template, 0)
 
 
@@ -110,14 +111,14 @@ def problems(**sections: Any) -> list[str]:
     ],
 )
 def test_where_to_ask(credentials: dict[str, str], endpoint: str, sts: str) -> None:
-    access = adapter({**KEYS, **credentials})._access
+    access = adapter({**KEYS, **credentials})._provider.access
     assert (str(access.endpoint), str(access.sts)) == (endpoint, sts)
 
 
 def test_a_time_out_under_cloud_credentials_is_the_forerunner_s() -> None:
     cloud = adapter({**KEYS, "timeout": "7"})
     assert cloud.timeout == 7.0
-    assert cloud._driver.connection.timeout == 7.0
+    assert cloud._drivers.mine().connection.timeout == 7.0
 
 
 def test_every_problem_is_told_at_once() -> None:
@@ -178,7 +179,7 @@ def test_an_endpoint_that_can_t_be_is_refused(endpoint: str) -> None:
 def test_a_secret_is_in_no_problem_and_no_repr() -> None:
     found = problems(credentials={"secret": "wJalrXUtnFEMI", "token": "FwoGZXIvYXdzE"})
     cloud = adapter({"key": "AKID", "secret": "wJalrXUtnFEMI", "token": "FwoGZXIvYXdzE"})
-    shown = repr([found, cloud, cloud._access, cloud._keys, cloud._keys.keys()])
+    shown = repr([found, cloud, cloud._provider, cloud._provider.keys.keys()])
     assert "wJalrXUtnFEMI" not in shown
     assert "FwoGZXIvYXdzE" not in shown
 
@@ -200,8 +201,11 @@ def test_the_forerunner_s_own_example_is_taken() -> None:
             "ex_iamprofile": "arn:aws:iam::123456789012:instance-profile/ROLENAME",
         },
     )
-    assert cloud._filters == {"tag:arvados-class": "dynamic-compute", "tag:cluster": "zyxwv"}
-    made = run_params(order(), cloud._template, 0)
+    assert cloud._provider.filters == {
+        "tag:arvados-class": "dynamic-compute",
+        "tag:cluster": "zyxwv",
+    }
+    made = run_params(order(), cloud._provider.template, 0)
     wanted = {
         "ImageId": "ami-1",
         "SubnetId": "subnet-1",
@@ -310,12 +314,12 @@ def test_a_scratch_volume_is_as_large_as_what_the_type_lacks_n3_p5(
     wanted_mb: int, own_mb: int, gib: str | None
 ) -> None:
     size = Size("s", "m5.large", 2, 8192, scratch_mb=wanted_mb)
-    made = run_params(order(size=size), adapter()._template, own_mb)
+    made = run_params(order(size=size), adapter()._provider.template, own_mb)
     assert made.get("BlockDeviceMapping.1.Ebs.VolumeSize") == gib
 
 
 def test_what_ec2_would_refuse_is_not_sent() -> None:
-    template = adapter()._template
+    template = adapter()._provider.template
     run_params(order(user_data="x" * LONGEST_USER_DATA), template, 0)
     with pytest.raises(BadRequest, match="user data"):
         run_params(order(user_data="ü" * LONGEST_USER_DATA), template, 0)
@@ -325,7 +329,7 @@ def test_what_ec2_would_refuse_is_not_sent() -> None:
 
 def test_our_own_tags_can_t_be_set_by_a_filter_of_cloud_list() -> None:
     cloud = adapter(listing={"tag:nodemanager-pool": "green"})
-    made = run_params(order(), cloud._template, 0)
+    made = run_params(order(), cloud._provider.template, 0)
     assert "green" not in made.values()
 
 
@@ -351,7 +355,7 @@ def test_every_accepted_option_is_documented() -> None:
 )
 @pytest.mark.parametrize("section", ["Cloud List", "Cloud Create"])
 def test_a_tag_of_any_name_is_accepted(section: str, key: str, taken: bool) -> None:
-    names = Ec2Cloud.ACCEPTED[section]
+    names = ec2_options.ACCEPTED[section]
     assert any(fnmatchcase(key, name) for name in names) is taken
     assert (ec2_options.tag_name(key) is not None) is taken
 

@@ -6,6 +6,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,14 @@ from typing import Any
 import pytest
 from libcloud.common.base import ConnectionKey
 from libcloud.compute.base import Node, NodeDriver, NodeSize
+from libcloud.compute.drivers.dummy import DummyNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.dummy import DummyCloud
-from nodemanager.cloud.libcloud_base import LibcloudCloud, epoch, load_driver_class
-from nodemanager.core.model import CloudState, Leftover, Outcome, Size, Tags
+from nodemanager.cloud.dummy import Dummy, DummyCloud, open_book
+from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
+from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.reading import NodeReader, epoch
+from nodemanager.core.model import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock
@@ -36,58 +40,57 @@ class HttpDriver(NodeDriver):  # type: ignore[misc]
         return []
 
 
-class Cloud(LibcloudCloud):
+class Answers(Provider):
     """Two listings, as a cloud with tags and filters gives; answers are the test's."""
 
-    provider = "test"
-    raw_states = {"running": CloudState.RUNNING}
+    name = "test"
 
-    def __init__(self, *answers: tuple[object, bool], server: PingServer | None = None) -> None:
-        super().__init__(pool="mine", default_class=HttpDriver, timeout=0.3)
+    def __init__(self, answers: Sequence[tuple[object, bool]], server: PingServer | None) -> None:
         self.answers = answers
         self.server = server
 
-    def _new_driver(self) -> NodeDriver:
+    def new_driver(self) -> NodeDriver:
         if self.server is None:
             return SimpleNamespace()
         port = self.server.server.server_address[1]
-        return self.driver_type("key", secure=False, host="127.0.0.1", port=port)
+        return HttpDriver("key", secure=False, host="127.0.0.1", port=port)
 
-    def _listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
-        return self.answers or super()._listings(driver)
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        return self.answers or super().listings(driver)
 
-    def _by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         return self.answers[0][0]
 
-    def _by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
         return SimpleNamespace(id=None)
 
-    def _create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        raise RuntimeError(f"can't take {order.user_data}")
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        if order.user_data:
+            raise RuntimeError(f"can't take {order.user_data}")
+        return self.answers[0][0][0]
 
-    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         raise TimeoutError
 
-    def _destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         raise TimeoutError
 
-    def _tags_of(self, raw: Any) -> Tags:
-        return Tags(**raw.extra["tags"])
-
-    def _adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
-        raise TimeoutError
-
-    def _account(self, driver: NodeDriver) -> str:
+    def account(self, driver: NodeDriver) -> str:
         return "account of the tests"
 
-    def _pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        return ()
 
-    def _find_leftovers(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        return ()
-
-    def _release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        raise TimeoutError
+def Cloud(
+    *answers: tuple[object, bool], server: PingServer | None = None, timeout: float = 0.3
+) -> LibcloudCloud:
+    return LibcloudCloud(
+        pool="mine",
+        provider=Answers(answers, server),
+        reader=NodeReader(
+            {"running": CloudState.RUNNING}, tags=lambda raw: Tags(**raw.extra["tags"])
+        ),
+        leftovers=NoLeftovers(),
+        timeout=timeout,
+    )
 
 
 def node(node_id: str = "n1", **changes: Any) -> Node:
@@ -188,12 +191,20 @@ def test_a_destroy_that_timed_out_is_not_definite() -> None:
 
 
 def test_a_traceback_of_a_failed_create_does_not_show_the_user_data() -> None:
-    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags(), "t", "http://x/?ping_secret=hidden")
+    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags(), "t", "ping_secret=hidden")
     with pytest.raises(CloudError) as caught:
         Cloud().create(order)
     shown = "".join(traceback.format_exception(caught.value))
     assert "RuntimeError" in str(caught.value)
     assert "hidden" not in shown.replace(repr(order), "")
+
+
+def test_a_new_node_whose_tags_are_not_those_ordered_is_told_so() -> None:
+    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags("mine", "r1", "other"), "t", "")
+    made = Cloud(([node()], False)).create(order)
+    assert made.problems == ("tags in the answer are not those that were ordered",)
+    order = replace(order, tags=Tags("mine", "r1", "i1"))
+    assert Cloud(([node()], False)).create(order).problems == ()
 
 
 def test_each_thread_has_a_driver_of_its_own() -> None:
@@ -202,7 +213,7 @@ def test_each_thread_has_a_driver_of_its_own() -> None:
 
     def drivers(_: int) -> tuple[int, int]:
         meet.wait(10)
-        return id(cloud._driver), id(cloud._driver)
+        return id(cloud._drivers.mine()), id(cloud._drivers.mine())
 
     with ThreadPoolExecutor(3) as threads:
         seen = list(threads.map(drivers, range(3)))
@@ -222,7 +233,8 @@ def test_nothing_is_asked_twice_even_where_libcloud_would(
 ) -> None:
     monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "yes")
     pings.status = 429
-    cloud = Cloud(server=pings)
+    # libcloud would wait a second, and try again within its time-out.
+    cloud = Cloud(server=pings, timeout=3.0)
     with pytest.raises(Throttled):
         cloud.list_nodes()
     assert len(pings.pings) == 1
@@ -235,13 +247,13 @@ def test_nothing_is_asked_twice_even_where_libcloud_would(
         pytest.param("Plain", "give module and class", id="no-module"),
         pytest.param("no.such.module.Driver", "can't be imported", id="no-such-module"),
         pytest.param("libcloud.compute.base.Nothing", "has no Nothing", id="no-such-class"),
-        pytest.param("pathlib.Path", "it is no libcloud", id="no-driver"),
-        pytest.param("libcloud.compute.base.os", "it is no libcloud", id="no-class"),
+        pytest.param("pathlib.Path", "it is no subclass of libcloud", id="no-driver"),
+        pytest.param("libcloud.compute.base.os", "it is no subclass of libcloud", id="no-class"),
     ],
 )
 def test_a_wrong_driver_class_is_told_by_name(dotted: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load_driver_class(dotted)
+        load_driver_class(dotted, NodeDriver)
     (problem,) = caught.value.problems
     assert problem.startswith(f"[Cloud] driver_class = {dotted}: ")
     assert why in problem
@@ -257,7 +269,16 @@ def test_a_driver_class_takes_the_place_of_the_providers_own() -> None:
     assert not cloud.list_nodes().complete
 
 
-class HoledDriver(load_driver_class("libcloud.compute.drivers.dummy.DummyNodeDriver")):  # type: ignore[misc]
+def test_an_answer_of_the_dummy_cloud_stays_as_it_was_when_a_node_is_made() -> None:
+    clock = ManualClock()
+    dummy = Dummy(open_book("3", clock, None), "3", clock)
+    answer = dummy.by_record(dummy.new_driver(), "r1")
+    order = CreateOrder("c1", Size("m1", "m1", 1, 1), Tags("mine", "r1", "i1"), "t", "")
+    dummy.create(dummy.new_driver(), order)
+    assert len(answer) == 3
+
+
+class HoledDriver(DummyNodeDriver):  # type: ignore[misc]
     def list_nodes(self) -> list[Node | None]:
         return [*super().list_nodes(), None]
 

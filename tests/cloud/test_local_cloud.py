@@ -15,7 +15,7 @@ import pytest
 
 from nodemanager.clock import SystemClock
 from nodemanager.cloud import local_node, local_state
-from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_state import ENDED_SHOWN, ProcessIdentity, StateDir
 from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
@@ -41,7 +41,7 @@ def clock() -> ManualClock:
 
 def open_cloud(
     directory: Path, create: Mapping[str, str] | None = None, *, clock: ManualClock | None = None
-) -> LocalCloud:
+) -> CloudDriver:
     return LocalCloud(
         pool="demo",
         directory=directory,
@@ -50,7 +50,7 @@ def open_cloud(
     )
 
 
-def order(cloud: LocalCloud, number: int, url: str) -> CreateOrder:
+def order(cloud: CloudDriver, number: int, url: str) -> CreateOrder:
     return CreateOrder(
         name=f"compute{number}",
         size=cloud.list_sizes()[0],
@@ -60,7 +60,7 @@ def order(cloud: LocalCloud, number: int, url: str) -> CreateOrder:
     )
 
 
-def boot(cloud: LocalCloud, server: PingServer, count: int = 1) -> list[CloudNode]:
+def boot(cloud: CloudDriver, server: PingServer, count: int = 1) -> list[CloudNode]:
     records = [f"zzzzz-7ekkf-{number:015}" for number in range(count)]
     return [
         cloud.create(order(cloud, number, server.url(record)))
@@ -392,7 +392,7 @@ def test_the_options_are_read_as_durations() -> None:
 
 
 def test_a_driver_class_of_another_provider_is_refused(directory: Path) -> None:
-    with pytest.raises(ConfigError, match=r"driver_class = libcloud.*provider local takes"):
+    with pytest.raises(ConfigError, match=r"driver_class = libcloud.*no subclass of nodemanager"):
         LocalCloud(
             pool="demo",
             directory=directory,

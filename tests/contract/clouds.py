@@ -14,8 +14,7 @@ from unittest import mock
 from libcloud.compute.types import NodeState
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.dummy import DummyCloud
-from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.dummy import DummyCloud, open_book
 from nodemanager.cloud.ec2_wire import Wire
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
@@ -63,9 +62,9 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     clock = ManualClock()
     # The nodes boot for ever: this suite is about the cloud, not about pings.
     create = {"boot_delay": "1h"}
-    opened: list[LocalCloud] = []
+    opened: list[CloudDriver] = []
 
-    def open_cloud(pool: str) -> LocalCloud:
+    def open_cloud(pool: str) -> CloudDriver:
         opened.append(LocalCloud(pool=pool, directory=directory, create=create, clock=clock))
         return opened[-1]
 
@@ -112,31 +111,25 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
-    def opened(pool: str) -> DummyCloud:
-        return DummyCloud(pool=pool, credentials={"creds": "dummycreds"}, clock=ManualClock())
+    clock = ManualClock()
+    book = open_book("dummycreds", clock, None)
 
-    first = opened("first")
-
-    def sharing(pool: str) -> DummyCloud:
+    def opened(pool: str) -> CloudDriver:
         """The same cloud as another pool's manager sees it."""
-        other = opened(pool)
-        other.book, other.clock = first.book, first.clock
-        return other
+        return DummyCloud(pool=pool, credentials={}, clock=clock, book=book)
 
     def put(state: NodeState) -> Callable[[str], None]:
         def change(node_id: str) -> None:
-            first.book.nodes[node_id].state = state
+            book.nodes[node_id].state = state
 
         return change
 
     # libcloud's dummy starts with some.
-    others = iter(sorted(first.book.nodes))
+    others = iter(sorted(book.nodes))
     yield CloudFixture(
-        open=sharing,
+        open=opened,
         by_hand=lambda: next(others),
-        listing_through=lambda change: method_through(
-            type(first.book.driver), "list_nodes", change
-        ),
+        listing_through=lambda change: method_through(type(book.driver), "list_nodes", change),
         states={
             CloudState.PENDING: put(NodeState.PENDING),
             CloudState.RUNNING: put(NodeState.RUNNING),
@@ -152,9 +145,9 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     server = moto_server.shared()
     server.reset()
-    opened: list[Ec2Cloud] = []
+    opened: list[CloudDriver] = []
 
-    def open_cloud(pool: str) -> Ec2Cloud:
+    def open_cloud(pool: str) -> CloudDriver:
         opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
         return opened[-1]
 

@@ -26,7 +26,7 @@ MOMENTS = ("before", "after")
 
 def die_at(number: int, moment: str) -> None:
     """Have this process killed at its `number`th write, from 1."""
-    from nodemanager.cloud.local import LocalCloud
+    from nodemanager.cloud.libcloud_base import LibcloudCloud
     from nodemanager.records.sql import SqlRecordStore
 
     numbers = itertools.count(1)
@@ -45,8 +45,8 @@ def die_at(number: int, moment: str) -> None:
         return counted
 
     for owner, name in (
-        (LocalCloud, "create"),
-        (LocalCloud, "destroy"),
+        (LibcloudCloud, "create"),
+        (LibcloudCloud, "destroy"),
         (SqlRecordStore, "create"),
         (SqlRecordStore, "claim"),
         (SqlRecordStore, "clean"),

@@ -10,7 +10,7 @@ import signal
 from typing import NoReturn
 
 from nodemanager.cli import main
-from nodemanager.cloud.ec2 import Ec2Cloud
+from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.core import leftovers
 
 FIRST_RETRY_S = 0.5
@@ -25,5 +25,5 @@ def die(*_: object) -> NoReturn:
 if __name__ == "__main__":
     leftovers.FIRST_RETRY_S = FIRST_RETRY_S
     if DIES in os.environ:
-        Ec2Cloud.release = die  # type: ignore[method-assign]  # the point of it
+        LibcloudCloud.release = die  # type: ignore[method-assign]  # the point of it
     main()

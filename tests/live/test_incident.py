@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.clock import SystemClock
-from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import LocalCloud, sweep
 from nodemanager.core.model import Record, Tags
 from nodemanager.errors import CloudError
@@ -23,7 +23,7 @@ NOBODY = "http://127.0.0.1:1/ping?ping_secret=none"
 
 
 @pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
+def cloud(tmp_path: Path) -> Iterator[CloudDriver]:
     """Three nodes, which ping nobody."""
     made = LocalCloud(
         pool="faulty",
@@ -43,12 +43,14 @@ def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
         sweep(tmp_path / "cloud")
 
 
-def listed(cloud: LocalCloud) -> list[str]:
+def listed(cloud: CloudDriver) -> list[str]:
     return [node.id for node in cloud.list_nodes().items]
 
 
-def test_an_outage_a_short_list_and_a_lost_node_are_what_the_manager_gets(cloud: LocalCloud):
-    faults, whole = Faults(cloud.directory), listed(cloud)
+def test_an_outage_a_short_list_and_a_lost_node_are_what_the_manager_gets(
+    tmp_path: Path, cloud: CloudDriver
+):
+    faults, whole = Faults(tmp_path / "cloud"), listed(cloud)
     assert len(whole) == 3
 
     faults.set(outage=True)

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 DIES = """
 import functools, os, signal, sys
-from nodemanager.cloud.local import LocalCloud
+from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.records.sql import SqlRecordStore
 
 owner, method, moment = sys.argv.pop(1).split(".")
-owner = {"cloud": LocalCloud, "store": SqlRecordStore}[owner]
+owner = {"cloud": LibcloudCloud, "store": SqlRecordStore}[owner]
 original = getattr(owner, method)
 
 @functools.wraps(original)

@@ -1,0 +1,105 @@
+"""What a new cloud writes; `LibcloudCloud` makes a CloudDriver of it (doc/developing.rst).
+
+It lets the exceptions of libcloud through: `LibcloudCloud` translates them, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from libcloud.compute.base import NodeDriver
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.reading import sizes_from
+from nodemanager.core.model import Leftover, Outcome, Size, Tags
+from nodemanager.errors import CloudError
+
+
+class Provider(ABC):
+    """The calls of one cloud. A method gets the driver of the thread that it runs in.
+
+    The properties are those of CloudDriver; the methods without a docstring are, too.
+    """
+
+    name: ClassVar[str]
+    """The value of `[Cloud] provider` that selects this cloud."""
+    visible_after: ClassVar[float] = 300.0
+    ids_unique: ClassVar[bool] = False
+    takes_client_tokens: ClassVar[bool] = False
+    may_authorise: ClassVar[bool] = False
+
+    @abstractmethod
+    def new_driver(self) -> NodeDriver:
+        """A new libcloud driver with the credentials, for one thread."""
+
+    @abstractmethod
+    def account(self, driver: NodeDriver) -> str: ...
+
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        """The complete answers whose union is the listing (T5).
+
+        Each comes with True when it answers the query by `[Cloud List]`. It follows every page
+        and filters out no state. The caller refuses an answer that is no list, and items
+        without an id.
+        """
+        return [(driver.list_nodes(), False)]
+
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        """The answer of a search for the tag without any other filter, as a list of libcloud
+        nodes; other records' nodes may be in it."""
+        return driver.list_nodes()
+
+    @abstractmethod
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        """The libcloud node of that id; None only for the cloud's own "no such node"."""
+
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        return sizes_from(driver.list_sizes())
+
+    def check_image(self, driver: NodeDriver) -> None:
+        """See CloudDriver; this default is for clouds that have no images."""
+        return
+
+    @abstractmethod
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        """Create the node with its tags in one call; gives the libcloud node."""
+
+    @abstractmethod
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None: ...
+
+    @abstractmethod
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome: ...
+
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
+        """The CloudError for one of the cloud's own error codes (D6); None for others.
+
+        `translate` handles those for which this gives None. Its text must contain no secret.
+        """
+        return None
+
+
+class Leftovers(Protocol):
+    """What a cloud's nodes leave behind; CloudDriver says what each call promises (D4)."""
+
+    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        """In any order."""
+        ...
+
+    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]: ...
+
+    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome: ...
+
+
+class NoLeftovers:
+    """For a cloud whose nodes have no volume, interface or address that could outlive them."""
+
+    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        return ()
+
+    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        return ()
+
+    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        return Outcome.GONE

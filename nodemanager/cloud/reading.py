@@ -1,0 +1,126 @@
+"""Reads libcloud's nodes and sizes: fields that can't be read, items without an id, bad answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from nodemanager.core.model import CloudNode, CloudState, Size, Tags
+from nodemanager.errors import IncompleteListing
+
+T = TypeVar("T")
+
+
+class Unidentifiable(Exception):
+    """A listing's item without an id, which can't be distinguished from other nodes."""
+
+
+def epoch(moment: object) -> float | None:
+    """Epoch seconds of a datetime (UTC where it names no zone) or a number; None for None."""
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    # Raises TypeError for anything that is not a number.
+    seconds = float(moment)  # type: ignore[arg-type]
+    if not math.isfinite(seconds):
+        raise ValueError(f"{seconds} is no time")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReader:
+    """How the fields of a cloud's nodes are read; the defaults read libcloud's own fields.
+
+    A function may raise anything for a field that can't be read. `states` maps the cloud's own
+    names of states (T4); a name that is missing there means `unknown`.
+    """
+
+    states: Mapping[str, CloudState]
+    tags: Callable[[Any], Tags]
+    """Our tags on the node."""
+    state: Callable[[Any], str] = lambda raw: str(raw.state)
+    """The state's name; a cloud gives its own where libcloud's NodeState is too coarse (T4)."""
+    held: Callable[[Any], bool] = lambda raw: False
+    """Whether an operator's hold is set, where a cloud keeps it as a tag."""
+    created_at: Callable[[Any], float | None] = lambda raw: epoch(raw.created_at)
+    """The launch time in epoch seconds; None where the cloud gave none."""
+    size: Callable[[Any], str | None] = lambda raw: None if raw.size is None else str(raw.size.id)
+    """The cloud's own id of the node's size."""
+    addresses: Callable[[Any], tuple[str, ...]] = lambda raw: tuple(
+        str(address) for address in (*raw.private_ips, *raw.public_ips)
+    )
+
+    def read(self, raw: Any, pool: str, *, matches_cloud_list: bool = False) -> CloudNode:
+        """The CloudNode for a libcloud node; raises Unidentifiable when it has no id.
+
+        A field that can't be read is left out and named in `problems` (P3).
+        """
+        if raw is None:
+            raise Unidentifiable("None in place of a node")
+        node_id = getattr(raw, "id", None)
+        if not isinstance(node_id, str) or not node_id:
+            raise Unidentifiable("a node without an id")
+        problems: list[str] = []
+
+        def of(field: str, reader: Callable[[Any], T], otherwise: T) -> T:
+            try:
+                return reader(raw)
+            except Exception as error:
+                problems.append(f"{field} can't be read ({type(error).__name__}: {error})")
+                return otherwise
+
+        raw_state = of("state", self.state, "")
+        created_at = of("launch time", self.created_at, None)
+        if created_at is None and not any(line.startswith("launch time") for line in problems):
+            problems.append("launch time is missing")
+        tags = of("tags", self.tags, Tags())
+        name = getattr(raw, "name", None)
+        return CloudNode(
+            id=node_id,
+            name=name if isinstance(name, str) else "",
+            state=self.states.get(raw_state, CloudState.UNKNOWN),
+            size=of("size", self.size, None),
+            created_at=created_at,
+            tags=tags,
+            managed=matches_cloud_list or tags.pool == pool,
+            held=of("hold", self.held, False),
+            raw_state=raw_state,
+            addresses=of("addresses", self.addresses, ()),
+            problems=tuple(problems),
+        )
+
+
+def checked_list(answer: object, doing: str) -> list[Any]:
+    """`answer` if it is a list; raises IncompleteListing for anything else, such as None (L1)."""
+    if not isinstance(answer, list):
+        raise IncompleteListing(f"{doing}: the answer is a {type(answer).__name__}, not a list")
+    return answer
+
+
+def sizes_from(answer: object) -> tuple[Size, ...]:
+    """The Sizes for a list of libcloud's, without those that can't be read."""
+    sizes = (_size(raw) for raw in checked_list(answer, "list sizes"))
+    return tuple(size for size in sizes if size is not None)
+
+
+def _size(raw: Any) -> Size | None:
+    """The Size for a libcloud size; None for one that can't be read, since no node can boot
+    with it."""
+    try:
+        extra = raw.extra if isinstance(raw.extra, dict) else {}
+        price = None if raw.price is None else float(raw.price)
+        return Size(
+            name=str(raw.id),
+            instance_type=str(raw.id),
+            cores=max(1, int(extra.get("cpu") or extra.get("vcpu") or 1)),
+            ram_mb=int(raw.ram or 0),
+            # libcloud gives GB. A thousand MB per GB never promises more than the disk has.
+            scratch_mb=int(raw.disk or 0) * 1000,
+            price=price if price is None or math.isfinite(price) else None,
+        )
+    except (AttributeError, TypeError, ValueError):
+        return None
