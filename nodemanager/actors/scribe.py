@@ -25,6 +25,7 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (
+    Concluded,
     Conclusion,
     Hold,
     Intent,
@@ -317,11 +318,18 @@ class Scribe:
         try:
             return [
                 (destroy_order(one.intent), one.concluded_at)
-                for one in self._journal.concluded(since=since)
+                for one in self.concluded(since)
                 if _is_gone(one.intent, one.outcome)
             ]
-        except (JournalError, ValueError):
+        except ValueError:
             return []
+
+    def concluded(self, since: float) -> tuple[Concluded, ...]:
+        """What ended since then (epoch seconds), oldest first; none where it can't be read."""
+        try:
+            return self._journal.concluded(since=since)
+        except (JournalError, ValueError):
+            return ()
 
     # The ledger of leftovers (D4).
 
