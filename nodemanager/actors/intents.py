@@ -131,10 +131,16 @@ def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:
                 continue
 
 
-def destroy_order(intent: Intent) -> ShutdownOrder:
-    """Raises ValueError for details that no `destroy_intent` has."""
-    order: ShutdownOrder = decoded(ShutdownOrder, intent.details.get("order"))
-    return order
+def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, float]]:
+    """The shutdowns that ended in gone, and when (epoch seconds)."""
+    for one in ended:
+        if one.intent.kind is not IntentKind.DESTROY or one.outcome != Outcome.GONE.value:
+            continue
+        try:
+            order: ShutdownOrder = decoded(ShutdownOrder, one.intent.details.get("order"))
+        except ValueError:
+            continue
+        yield order, one.concluded_at
 
 
 def clean_order(intent: Intent) -> CleanOrder:

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from nodemanager.actors.intents import destroy_order
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.facts import Fact
 from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
@@ -309,20 +307,6 @@ class Scribe:
             return False
         self._marks = marks
         return True
-
-    def destroyed(self, since: float) -> list[tuple[ShutdownOrder, float]]:
-        """The shutdowns that ended in gone since then (epoch seconds), with when, oldest first.
-
-        None where the journal can't be read.
-        """
-        try:
-            return [
-                (destroy_order(one.intent), one.concluded_at)
-                for one in self.concluded(since)
-                if _is_gone(one.intent, one.outcome)
-            ]
-        except ValueError:
-            return []
 
     def concluded(self, since: float) -> tuple[Concluded, ...]:
         """What ended since then (epoch seconds), oldest first; none where it can't be read."""
