@@ -9,10 +9,13 @@ from typing import Any
 from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.evidence import Look
 from nodemanager.core.execute import setup
+from nodemanager.core.execute.books import NodeExpected
+from nodemanager.core.execute.setup import SetUpOrder
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
-from nodemanager.core.model import Record
+from nodemanager.core.model import Outcome, Record, life_key
 from nodemanager.core.orders import CleanOrder
-from nodemanager.journal.api import Intent, IntentKind, OpenIntent
+from nodemanager.core.telling import CLEANED
+from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
 
 
@@ -101,10 +104,43 @@ def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]
             yield intent.record, fenced
 
 
-def destroy_order(intent: Intent) -> ShutdownOrder:
-    """Raises ValueError for details that no `destroy_intent` has."""
-    order: ShutdownOrder = decoded(ShutdownOrder, intent.details.get("order"))
-    return order
+def answers_of_creates(ended: Iterable[Concluded]) -> Iterator[tuple[NodeExpected, float]]:
+    """The nodes that creates were answered with, and when (epoch seconds)."""
+    for one in ended:
+        node_id, record = one.details.get("node"), one.details.get("record")
+        if one.intent.kind is not IntentKind.CREATE or node_id is None or record is None:
+            continue
+        try:
+            order: SetUpOrder = decoded(SetUpOrder, one.intent.details.get("order"))
+        except ValueError:
+            continue
+        life = order.claim.incarnation
+        yield NodeExpected(record, life, order.size.name, node_id), one.concluded_at
+
+
+def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:
+    """The lives that cleans ended, and the nodes that destroys did."""
+    for one in ended:
+        intent = one.intent
+        if one.outcome == Outcome.GONE.value and intent.node is not None:
+            yield intent.node
+        elif one.outcome == CLEANED and intent.record is not None:
+            try:
+                yield life_key(intent.record, clean_order(intent).incarnation)
+            except ValueError:
+                continue
+
+
+def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, float]]:
+    """The shutdowns that ended in gone, and when (epoch seconds)."""
+    for one in ended:
+        if one.intent.kind is not IntentKind.DESTROY or one.outcome != Outcome.GONE.value:
+            continue
+        try:
+            order: ShutdownOrder = decoded(ShutdownOrder, one.intent.details.get("order"))
+        except ValueError:
+            continue
+        yield order, one.concluded_at
 
 
 def clean_order(intent: Intent) -> CleanOrder:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nodemanager.actors.boot_failures import BootFailures
 from nodemanager.actors.context import Context
+from nodemanager.actors.intents import shutdowns_in
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.messages import Ordered
 from nodemanager.actors.operator_marks import OperatorMarks
@@ -131,7 +132,7 @@ class CommandHandler:
         named = found if isinstance(found, Named) else None
         if named is not None and given in (named.record, named.node):
             return False
-        gone = self._scribe.destroyed(wall - commands.SENT_AWAY_S)
+        gone = shutdowns_in(self._scribe.concluded(wall - commands.SENT_AWAY_S))
         before = commands.sent_away(given, named, gone)
         if before is None:
             return False

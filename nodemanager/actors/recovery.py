@@ -9,7 +9,7 @@ from nodemanager.actors.boot_failures import BootFailures
 from nodemanager.actors.context import Context
 from nodemanager.actors.false_cleans import FalseCleans
 from nodemanager.actors.identities import Identities
-from nodemanager.actors.intents import may_be_under_way
+from nodemanager.actors.intents import answers_of_creates, ends_of, may_be_under_way
 from nodemanager.actors.invariants import Invariants
 from nodemanager.actors.leftover_book import LeftoverBook
 from nodemanager.actors.operator_marks import OperatorMarks
@@ -17,6 +17,7 @@ from nodemanager.actors.record_writes import RecordWrites
 from nodemanager.actors.scribe import Loaded
 from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import Breaker
+from nodemanager.core.execute.books import expected_again
 from nodemanager.core.facts import BreakerSet, StoreClockKept
 
 
@@ -67,11 +68,21 @@ class Recovery:
             context.fold(StoreClockKept(loaded.clock, now))
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
+        self._expect()
         self._boot_failures.load()
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
+
+    def _expect(self) -> None:
+        """What the newest creates were answered with: no listing may show whose nodes they are."""
+        context = self._context
+        now, wall = context.now, context.clock.wall()
+        ended = context.scribe.concluded(wall - context.settings.boot_fail_after)
+        answers = ((one, min(now, now - (wall - at))) for one, at in answers_of_creates(ended))
+        expected = expected_again(answers, frozenset(ends_of(ended)))
+        context.books = replace(context.books, expected={**expected, **context.books.expected})
 
     def _take_breaker(self, stored: Breaker) -> None:
         """What stood then and what opened since both stand.

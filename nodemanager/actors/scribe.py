@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from nodemanager.actors.intents import destroy_order
 from nodemanager.actors.to_prove import FREEING, ToProve
 from nodemanager.core.breaker import Breaker
-from nodemanager.core.destroy import ShutdownOrder
 from nodemanager.core.facts import Fact
 from nodemanager.core.fold import Decision, Start
 from nodemanager.core.late import Late
@@ -26,6 +24,7 @@ from nodemanager.core.reasons import Event, Reason
 from nodemanager.core.store_clock import StoreClock, is_news
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (
+    Concluded,
     Conclusion,
     Hold,
     Intent,
@@ -303,19 +302,12 @@ class Scribe:
         self._marks = marks
         return True
 
-    def destroyed(self, since: float) -> list[tuple[ShutdownOrder, float]]:
-        """The shutdowns that ended in gone since then (epoch seconds), with when, oldest first.
-
-        None where the journal can't be read.
-        """
+    def concluded(self, since: float) -> tuple[Concluded, ...]:
+        """What ended since then (epoch seconds), oldest first; none where it can't be read."""
         try:
-            return [
-                (destroy_order(one.intent), one.concluded_at)
-                for one in self._journal.concluded(since=since)
-                if _is_gone(one.intent, one.outcome)
-            ]
+            return self._journal.concluded(since=since)
         except (JournalError, ValueError):
-            return []
+            return ()
 
     # The ledger of leftovers (D4).
 

@@ -14,7 +14,7 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.execute import clean
 from nodemanager.core.execute.workflow import Action, Key
-from nodemanager.core.model import Guarantee, WorkerState
+from nodemanager.core.model import NO_TAGS, Guarantee, WorkerState
 from nodemanager.core.reasons import Reason
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
@@ -468,6 +468,41 @@ def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig
     rig.turn(90)
     assert [one.outcome for one in rig.journal.concluded()] == ["created"]
     assert len(rig.nodes) == 1
+
+
+def test_a_node_that_a_former_run_created_is_told_to_its_claim_though_its_tags_are_lost_p1a(
+    make_rig: MakeRig,
+) -> None:
+    """P1a: it is the node that the create answered, and the journal has the answer."""
+    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig.fleet.mute = True
+    rig.start()
+    created = until(rig, "node.created", within=120)
+    assert rig.store.rows[created["record"]].claim.node_id is None
+    rig.cloud.change(created["node"], tags=NO_TAGS)
+    restart(rig)
+    rig.turn(90)
+    assert rig.store.rows[created["record"]].claim.node_id == created["node"]
+
+
+@pytest.mark.parametrize("in_clean", [False, True])
+def test_a_node_that_a_former_run_created_and_ended_is_expected_no_more_p4(
+    make_rig: MakeRig, in_clean: bool
+) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=1, consecutive_idle_count=1)
+    rig.fleet.state = WorkerState.IDLE
+    rig.start()
+    created = until(rig, "node.created", within=120)
+    until(rig, "node.paired", within=120)
+    rig.apply(replace(rig.system.settings, min_nodes=0))
+    if in_clean:
+        rig.store.on("clean", killed_in(rig, lost=True))
+        killed(rig)
+    else:
+        until(rig, "record.cleaned", within=600, record=created["record"])
+    rig.cloud.vanish(created["node"])
+    restart(rig)
+    until(rig, "node.created", within=90)
 
 
 # What else outlives the process.

@@ -2,7 +2,8 @@
 against it (SAFETY.md P1a).
 
 It is the node that bears our tag, or that the create answered. A manager that was killed between
-the create and this write finds the tag, so that nothing has to be remembered for it.
+the create and this write finds the tag; or, where somebody took that away, the create's answer in
+its journal (`expected_again`).
 
 The plan orders (`bind_orders`); the workflow reads the record anew, since each ping makes another
 version, confirms, and writes.

@@ -5,12 +5,13 @@ to drain that stand.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.backlog_run import Step as ItemStep
 from nodemanager.core.demand import after_refusal, after_success
 from nodemanager.core.history import Asked, History, Records
+from nodemanager.core.model import life_key
 from nodemanager.core.pairing import Pairs
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import ASK_AGAIN_S, Settings
@@ -288,6 +289,20 @@ def still_expected(
         return (uuid, one.incarnation) in waiting and not is_gone
 
     return {uuid: one for uuid, one in expected.items() if stays(uuid, one)}
+
+
+def expected_again(
+    answers: Iterable[tuple[NodeExpected, float]], ended: Collection[str]
+) -> Mapping[str, Expected]:
+    """By record, the nodes that a former run's creates were answered with, and when (P1a, P4).
+
+    `ended` are the lives and the nodes that our own actions ended since: nobody expects those.
+    """
+    return {
+        one.record: Expected(one.node_id, one.size, since, one.incarnation)
+        for one, since in answers
+        if one.node_id not in ended and life_key(one.record, one.incarnation) not in ended
+    }
 
 
 def _is_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
