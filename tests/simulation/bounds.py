@@ -54,8 +54,8 @@ TABLE = (
         "surplus",
         "An idle node beyond demand, min_nodes or max_nodes is shut down",
         "consecutive_idle_count + 1 words (the longer of a round and the ping interval) + "
-        "3 rounds + one turn of shutdown_windows; after action_timeout where a destroy of the "
-        "storm has not ended its node (D3)",
+        "3 rounds + one turn of shutdown_windows; after action_timeout where a destroy that the "
+        "storm's runs sent, or wrote down and never sent, has not ended its node (D3, R1)",
     ),
     (
         "silent",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodemanager.core.boot_loops import LONGEST_REST_S, SIZE_LOOP
+from nodemanager.journal.api import IntentKind
 from tests.simulation import health
 from tests.simulation.bounds import Bounds
 from tests.simulation.cloud import Instance
@@ -38,6 +39,9 @@ class Progress:
         """By pool, when a node of it ended last."""
         self._doomed: set[str] = set()
         """Nodes that a destroy was sent for in the storm."""
+        self._left_open: dict[str, set[str | None]] = {}
+        """By pool, those whose destroy stands open in the journal as the calm begins: it was sent,
+        or the run that wrote it down was killed before; nobody can tell which (R1)."""
         world.cloud.books.ended.append(self._ended)
         world.weather.sent.append(self._sent)
 
@@ -53,6 +57,10 @@ class Progress:
 
     def owed(self) -> Iterator[Owed]:
         for pool in self.world.pools.values():
+            if pool.name not in self._left_open:
+                begun = (one.intent for one in pool.open_intents())
+                destroys = {one.node for one in begun if one.kind is IntentKind.DESTROY}
+                self._left_open[pool.name] = destroys
             seen = health.ward(self.world, pool)
             since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
             bounds = self.calm.bounds(pool)
@@ -80,7 +88,8 @@ class Progress:
     def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = health.surplus(self.world, pool, seen)
         if count:
-            if any(one.node.id in self._doomed for one in seen.idle):
+            doomed = self._doomed | self._left_open[pool.name]
+            if any(one.node.id in doomed for one in seen.idle):
                 # What became of that destroy is waited for (D3).
                 since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
