@@ -42,6 +42,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(140001145, "PROGRESS", id="a-clean-while-the-stores-clock-was-ahead"),
         pytest.param(130001035, "PROGRESS", id="a-stores-clock-set-back-after-a-clean"),
         pytest.param(170000133, "PROGRESS", id="a-destroy-written-down-and-never-sent"),
+        pytest.param(170000223, "U8", id="a-twin-without-tags-whose-pings-are-refused"),
         pytest.param(170005405, "U3", id="a-late-claim-on-a-record-that-was-pinged-back"),
     ],
 )

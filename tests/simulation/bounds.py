@@ -101,8 +101,9 @@ TABLE = (
     ),
     (
         "restored",
-        "A record freed by mistake is its node's again, where slot and record are still free and "
-        "no operator reset the breaker for it (U8)",
+        "A record freed by mistake is its node's again, where slot and record are still free, no "
+        "operator reset the breaker for it (U8), and the node has its tags or its pings name no "
+        "other instance than the record did (P1a)",
         "6 rounds + the ping interval; + node_stale_after where the store can't compare",
     ),
     ("told", "Somebody is told that a record was freed and its node pings on (U8)", "300 s"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
     from tests.simulation.setups import SetUpRules
-    from tests.simulation.truth import Truth
+    from tests.simulation.truth import FalseClean, Truth
 
 
 class Progress:
@@ -119,7 +119,15 @@ class Progress:
                 continue
             # One that was denied again since is given up (A1).
             denied_at = self.truth.denied_at.get(life.node.id, life.at)
-            if life.may_come_back and denied_at <= life.at:
+            if life.may_come_back and denied_at <= life.at and _shows(life):
                 what = f"{key} is given back to {life.node.id}, which lives"
                 since = self.calm.awake(pool)
                 yield Owed("U8", f"restored {key}", what, since, bounds.restored)
+
+
+def _shows(life: FalseClean) -> bool:
+    """Whether anything can show that it lives: its tags in a listing, or its pings, unless they
+    name another instance than the record had (U8, P1a)."""
+    tags, before = life.node.tags, life.before
+    is_tagged = (tags.record, tags.incarnation) == (before.uuid, before.incarnation)
+    return is_tagged or not health.is_refused(life.node, before)
