@@ -45,6 +45,9 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(150001129, "MAX", id="a-ping-that-late-record-listings-took-back"),
         pytest.param(150001222, "MAX", id="a-young-node-that-no-listing-need-show"),
         pytest.param(150002028, "U8", id="a-create-answered-before-a-restart-and-its-tags-taken"),
+        pytest.param(170000133, "PROGRESS", id="a-destroy-written-down-and-never-sent"),
+        pytest.param(170000223, "U8", id="a-twin-without-tags-whose-pings-are-refused"),
+        pytest.param(170005405, "U3", id="a-late-claim-on-a-record-that-was-pinged-back"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

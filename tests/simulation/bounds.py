@@ -55,8 +55,8 @@ TABLE = (
         "surplus",
         "An idle node beyond demand, min_nodes or max_nodes is shut down",
         "consecutive_idle_count + 1 words (the longer of a round and the ping interval) + "
-        "3 rounds + one turn of shutdown_windows; after action_timeout where a destroy of the "
-        "storm has not ended its node (D3)",
+        "3 rounds + one turn of shutdown_windows; after action_timeout where a destroy that the "
+        "storm's runs sent, or wrote down and never sent, has not ended its node (D3, R1)",
     ),
     (
         "silent",
@@ -102,8 +102,9 @@ TABLE = (
     ),
     (
         "restored",
-        "A record freed by mistake is its node's again, where slot and record are still free and "
-        "no operator reset the breaker for it (U8)",
+        "A record freed by mistake is its node's again, where slot and record are still free, no "
+        "operator reset the breaker for it (U8), and the node has its tags or its pings name no "
+        "other instance than the record did (P1a)",
         "6 rounds + the ping interval; + node_stale_after where the store can't compare",
     ),
     ("told", "Somebody is told that a record was freed and its node pings on (U8)", "300 s"),

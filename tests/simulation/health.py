@@ -104,7 +104,7 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
     pinged = pinged or (paired and record is not None and record.last_ping_at is not None)
     theirs = None if machine is None else world.registry.record(machine.uuid)
     knows = machine is not None and theirs is not None and theirs.ping_secret == machine.secret
-    taken = knows and not _is_refused(node, theirs)
+    taken = knows and not is_refused(node, theirs)
     own = record if paired else theirs if knows else None
     idle = (
         (paired or _pairs_by_id(world, pool, node, own))
@@ -140,7 +140,7 @@ def _pairs_by_id(world: World, pool: Pool, node: Instance, record: Record | None
     return ours and record.first_ping_at >= shown.created_at
 
 
-def _is_refused(node: Instance, record: Record | None) -> bool:
+def is_refused(node: Instance, record: Record | None) -> bool:
     """Whether its pings name another node than the record's own (P1a): its twin pinged first."""
     tells = node.machine is not None and node.machine.habits.tells_instance
     return tells and record is not None and record.instance_id not in (None, node.id)

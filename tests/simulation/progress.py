@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodemanager.core.boot_loops import LONGEST_REST_S, SIZE_LOOP
+from nodemanager.journal.api import IntentKind
 from tests.simulation import health
 from tests.simulation.bounds import Bounds
 from tests.simulation.cloud import Instance
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
     from tests.simulation.setups import SetUpRules
-    from tests.simulation.truth import Truth
+    from tests.simulation.truth import FalseClean, Truth
 
 
 class Progress:
@@ -38,6 +39,9 @@ class Progress:
         """By pool, when a node of it ended last, and was no longer too young to be missed."""
         self._doomed: set[str] = set()
         """Nodes that a destroy was sent for in the storm."""
+        self._left_open: dict[str, set[str | None]] = {}
+        """By pool, those whose destroy stands open in the journal as the calm begins: it was sent,
+        or the run that wrote it down was killed before; nobody can tell which (R1)."""
         world.cloud.books.ended.append(self._ended)
         world.weather.sent.append(self._sent)
 
@@ -58,6 +62,10 @@ class Progress:
 
     def owed(self) -> Iterator[Owed]:
         for pool in self.world.pools.values():
+            if pool.name not in self._left_open:
+                begun = (one.intent for one in pool.open_intents())
+                destroys = {one.node for one in begun if one.kind is IntentKind.DESTROY}
+                self._left_open[pool.name] = destroys
             seen = health.ward(self.world, pool)
             since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
             bounds = self.calm.bounds(pool)
@@ -85,7 +93,8 @@ class Progress:
     def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = health.surplus(self.world, pool, seen)
         if count:
-            if any(one.node.id in self._doomed for one in seen.idle):
+            doomed = self._doomed | self._left_open[pool.name]
+            if any(one.node.id in doomed for one in seen.idle):
                 # What became of that destroy is waited for (D3).
                 since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
@@ -115,7 +124,15 @@ class Progress:
                 continue
             # One that was denied again since is given up (A1).
             denied_at = self.truth.denied_at.get(life.node.id, life.at)
-            if life.may_come_back and denied_at <= life.at:
+            if life.may_come_back and denied_at <= life.at and _shows(life):
                 what = f"{key} is given back to {life.node.id}, which lives"
                 since = self.calm.awake(pool)
                 yield Owed("U8", f"restored {key}", what, since, bounds.restored)
+
+
+def _shows(life: FalseClean) -> bool:
+    """Whether anything can show that it lives: its tags in a listing, or its pings, unless they
+    name another instance than the record had (U8, P1a)."""
+    tags, before = life.node.tags, life.before
+    is_tagged = (tags.record, tags.incarnation) == (before.uuid, before.incarnation)
+    return is_tagged or not health.is_refused(life.node, before)
