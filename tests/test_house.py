@@ -8,7 +8,12 @@ from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon import NodeManagerDaemonActor
 from tests.figures import Class, classes, sources
 
-ACTORS = classes([one for one in sources() if one.name.startswith("nodemanager.actors.")])
+
+def _of(package: str) -> list[Class]:
+    return classes([one for one in sources() if one.name.startswith(f"nodemanager.{package}.")])
+
+
+ACTORS, CORE = _of("actors"), _of("core")
 MOST_METHODS, MOST_LINES = 40, 600
 
 
@@ -16,9 +21,13 @@ def test_the_daemon_actor_inherits_from_its_actor_base_alone() -> None:
     assert NodeManagerDaemonActor.__bases__ == (RoleActor,)
 
 
-@pytest.mark.parametrize("one", ACTORS, ids=[one.name for one in ACTORS])
-def test_a_class_of_the_actors_has_one_job(one: Class) -> None:
+@pytest.mark.parametrize("one", ACTORS + CORE, ids=[one.name for one in ACTORS + CORE])
+def test_a_class_has_one_job(one: Class) -> None:
     assert one.methods < MOST_METHODS
     assert one.lines < MOST_LINES
+
+
+@pytest.mark.parametrize("one", ACTORS, ids=[one.name for one in ACTORS])
+def test_an_actor_is_composed(one: Class) -> None:
     # A poller is a role actor.
     assert len(one.bases) <= 2

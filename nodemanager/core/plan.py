@@ -47,9 +47,11 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.signs import idle_words
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import Block, standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
@@ -486,15 +488,15 @@ def _shutdowns(
     asking = [one for one in views if one.verdict.kind is Kind.SHUTDOWN or one.node.id in surplus]
     if not asking:
         return ()
-    judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
+    block = standing_block(snapshot, settings)
     wanting: list[NodeView] = []
     for view in asking:
         node_id = view.node.id
         if node_id in surplus:
-            words = judge.idle_words(view.record) if view.record is not None else 0
+            words = idle_words(view.record, snapshot.history) if view.record is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        forbidden = _forbidden(view, judge, impossible)
+        forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)
         else:
@@ -515,18 +517,24 @@ def _shutdowns(
     return tuple(orders)
 
 
-def _forbidden(view: NodeView, judge: NodeJudge, impossible: frozenset[str]) -> Verdict | None:
+def _forbidden(
+    view: NodeView,
+    block: Block | None,
+    impossible: frozenset[str],
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
     """What forbids the shutdown that the view calls for, and is not about how many go."""
-    node_id, record, snapshot = view.node.id, view.record, judge.snapshot
+    node_id, record = view.node.id, view.record
     if node_id in impossible:
         return keep(node_id, Reason.IMPOSSIBLE)
-    if judge.block is not None:
-        measures = {**(view.verdict.measures or {}), **judge.block[1]}
-        return Verdict(Kind.KEEP, judge.block[0], node_id, measures)
+    if block is not None:
+        measures = {**(view.verdict.measures or {}), **block[1]}
+        return Verdict(Kind.KEEP, block[0], node_id, measures)
     if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
         return keep(node_id, Reason.IN_FLIGHT)
     if view.verdict.reason in AS_IDLE and record is not None:
-        return doubt(node_id, record, snapshot, judge.settings)
+        return doubt(node_id, record, snapshot, settings)
     return None
 
 

@@ -28,6 +28,8 @@ from nodemanager.core import (
     history,
     idle,
     last_look,
+    node_alone,
+    node_paired,
     orders,
     pairing,
     plan,
@@ -42,7 +44,6 @@ from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.model import Listed
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import RecordJudge
-from nodemanager.core.shutdown import NodeJudge
 from nodemanager.core.standing import Block
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import RemoteError
@@ -592,7 +593,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is destroyed at once",
-        (off(NodeJudge._unpaired, UNPAIRED_LONG),),
+        (off(node_alone._unpaired, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",
@@ -623,10 +624,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node whose record is not listed is destroyed at once",
         (
             off(
-                NodeJudge._unpaired,
+                node_alone._unpaired,
                 UNPAIRED_LONG,
                 f"({UNPAIRED_LONG}) and any(one.uuid == node.tags.record "
-                "for one in self.history.records.items)",
+                "for one in facts.history.records.items)",
             ),
         ),
     ),
@@ -721,13 +722,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is never destroyed",
-        (off(NodeJudge._unpaired, UNPAIRED_LONG, "True"),),
+        (off(node_alone._unpaired, UNPAIRED_LONG, "True"),),
         by=STILL,
     ),
     Mutant(
         "D8",
         "a node that never pinged is booting for ever",
-        (off(NodeJudge._heard_of, "silent_s <= limit_s or self.clock is None", "True"),),
+        (off(node_paired._heard_of, "silent_s <= limit_s or facts.clock is None", "True"),),
         by=STILL,
     ),
     Mutant(
