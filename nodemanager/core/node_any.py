@@ -19,15 +19,20 @@ NO_AGE = "not without a launch time from the cloud to count from"
 GONE = "it is gone already"
 
 
+TERMINATED = CloudState.TERMINATED
+"""Looked up once, as it is asked of every node."""
+
+
 def _present(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.node.state is CloudState.TERMINATED:
+    if subject.node.state is TERMINATED:
         return subject.outside(Reason.NODE_ABSENT)
     return None
 
 
 def _ours(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    pool = subject.node.tags.pool
-    if (pool is not None and pool != facts.settings.pool) or not subject.node.managed:
+    node = subject.node
+    pool = node.tags.pool
+    if (pool is not None and pool != facts.settings.pool) or not node.managed:
         return subject.outside(Reason.FOREIGN_NODE, pool=pool)
     return None
 

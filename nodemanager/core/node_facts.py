@@ -21,6 +21,7 @@ class NodeFacts:
         self.snapshot = snapshot
         self.settings = settings
         self.pairs = pairs
+        self.now = snapshot.now
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         cloud = snapshot.history.cloud
@@ -31,16 +32,16 @@ class NodeFacts:
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN)
-        return Subject(node, record, self.state_of(record))
+        return Subject(node, record, worker_state(record, self.clock, self.now, self.settings))
 
     def state_of(self, record: Record) -> WorkerState:
-        return worker_state(record, self.clock, self.snapshot.now, self.settings)
+        return worker_state(record, self.clock, self.now, self.settings)
 
     def age(self, created_at: float) -> float:
         """Seconds since launch, by the slower of two clocks: a step of ours ends no boot grace."""
         now = self.snapshot.wall
         if self.clock is not None:
-            now = min(now, self.clock.now(self.snapshot.now))
+            now = min(now, self.clock.now(self.now))
         return now - created_at
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
@@ -68,7 +69,7 @@ class NodeFacts:
         """How long it has been without its record, and for how long it must (D7)."""
         seen = self.history.unpaired.get(node.id)
         return {
-            "unpaired_s": 0.0 if seen is None else self.snapshot.now - seen.since,
+            "unpaired_s": 0.0 if seen is None else self.now - seen.since,
             "limit_s": self.settings.boot_fail_after,
             "record_listings": 0 if seen is None else seen.record_listings,
         }

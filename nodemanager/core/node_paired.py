@@ -24,6 +24,8 @@ from nodemanager.core.signs import idle_words, silent_for
 from nodemanager.core.verdict import Verdict
 
 SILENT = "silent, or of unknown state"
+BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
+"""Most nodes are: looked up once."""
 
 
 def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -73,9 +75,7 @@ def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> Wai
 
 
 def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.state is WorkerState.BUSY:
-        return subject.view(Verdict(Kind.KEEP, Reason.BUSY, subject.node.id))
-    return None
+    return subject.kept(AT_WORK) if subject.state is BUSY else None
 
 
 def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:

@@ -7,7 +7,7 @@ predicates feed the action, the log line, the metric and the simulation.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -37,7 +37,7 @@ from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
-from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.model import FreedLife, Record, Size, WorkerState
 from nodemanager.core.node_view import BAD, OUTSIDE, NodeView
 from nodemanager.core.orders import CleanOrder, order_clean
 from nodemanager.core.pairing import Pairs, pair
@@ -145,7 +145,7 @@ def _planned(
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
-    pending = pending_claims(records, snapshot, settings, unlisted)
+    pending = pending_claims(records, snapshot, settings, pairs, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
     market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
@@ -339,7 +339,8 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
     """D12: who demand wants no more, or an operator, and since when."""
-    drained = [view.node.id for view in views if of_node(snapshot.drains, view.node) is not None]
+    drains = snapshot.drains
+    drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
     unwanted = wants.unwanted | frozenset(drained)
     history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return _with(snapshot, history)
@@ -382,12 +383,13 @@ def _judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
     assert snapshot.history.records is not None
     verdicts: list[Verdict] = []
     due: list[Due] = []
+    calls_for_clean = Kind.CLEAN
     for record in snapshot.history.records.items:
         if impossible and record.uuid in impossible:
             verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
             continue
         verdict = judge.judge(record)
-        if verdict.kind is Kind.CLEAN:
+        if verdict.kind is calls_for_clean:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
             turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
             if record.uuid in snapshot.by_hand:
@@ -484,8 +486,8 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
-    surplus = wants.surplus
-    asking = [one for one in views if one.verdict.kind is Kind.SHUTDOWN or one.node.id in surplus]
+    surplus, goes = wants.surplus, Kind.SHUTDOWN
+    asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
     if not asking:
         return ()
     block = standing_block(snapshot, settings)
@@ -581,14 +583,17 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
 
 def place_of(view: NodeView) -> str | None:
     """Where a node is counted and listed: what it does; None for one that is only seen."""
-    reason = view.verdict.reason
+    return _place(view.verdict.reason, view.state, view.record is None)
+
+
+def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
     if reason in OUTSIDE:
         return None
     if reason is Reason.SHUTTING_DOWN:
         return "shutdown"
     if reason is Reason.BOOTING:
         return "booting"
-    return "unpaired" if view.record is None else view.state.value
+    return "unpaired" if unpaired else state.value
 
 
 def _counts(
@@ -596,10 +601,9 @@ def _counts(
 ) -> dict[str, int]:
     """What the cycle's summary line and the status page count."""
     counts: defaultdict[str, int] = defaultdict(int)
-    kinds: defaultdict[tuple[Reason, str | None, bool], int] = defaultdict(int)
-    for view in views:
-        kinds[view.verdict.reason, place_of(view), view.record is None] += 1
-    for (reason, place, unpaired), count in kinds.items():
+    kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
+    for (reason, state, unpaired), count in kinds.items():
+        place = _place(reason, state, unpaired)
         if place is None:
             continue
         counts["nodes"] += count

@@ -17,6 +17,9 @@ from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.snapshot import Snapshot
 
+HELD = Reason.HELD
+"""Looked up once, as every verdict is held against it."""
+
 
 class NodeJudge:
     """Judges the nodes of one snapshot; built once per plan.
@@ -41,7 +44,7 @@ class NodeJudge:
             if outside is not None:
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
-        if seen.verdict.reason is Reason.HELD:
+        if seen.verdict.reason is HELD:
             # Nothing touches it; that it is silent tells of the others all the same (D9).
             seen.bad = self._first(self._but_for_holds(subject), subject).bad
         # No new work is meant for one that is drained: what it did is another's to do.
