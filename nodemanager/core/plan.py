@@ -7,7 +7,6 @@ predicates feed the action, the log line, the metric and the simulation.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +20,7 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.changed import changed
 from nodemanager.core.coherence import Impossible, find_impossible
+from nodemanager.core.counts import cycle_counts
 from nodemanager.core.demand import (
     Market,
     Wants,
@@ -30,16 +30,17 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.execute.bind import BindOrder, bind_orders
 from nodemanager.core.execute.drain import DrainOrder, drain_orders
-from nodemanager.core.execute.prune import PruneOrder, prune_orders
+from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
-from nodemanager.core.model import FreedLife, Record, Size, WorkerState
-from nodemanager.core.node_view import BAD, OUTSIDE, NodeView
-from nodemanager.core.orders import CleanOrder, order_clean
+from nodemanager.core.model import FreedLife, Record, Size
+from nodemanager.core.node_view import OUTSIDE, NodeView
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import adopts_unclaimed, not_ours
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
@@ -155,8 +156,9 @@ def _planned(
     shutdowns = _shutdowns(snapshot, settings, asking, wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
-    prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
-    verdicts = _with_prunes(verdicts, prunes)
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    prunes = to_prune(snapshot, settings, unlisted, impossible.ids | reused, cleans)
+    verdicts = with_prunes(verdicts, prunes)
     return Plan(
         plan_id=snapshot.plan_id,
         history=_to_go_on_from(snapshot),
@@ -185,7 +187,7 @@ def _planned(
         impossible=impossible,
         deferred=deferred,
         backlog=backlog,
-        counts=_counts(views, verdicts, pending, snapshot),
+        counts=cycle_counts(views, verdicts, pending, snapshot),
         paused=snapshot.paused,
     )
 
@@ -360,122 +362,14 @@ def _restores(
     return tuple(restores), tuple(not_restored)
 
 
-Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
-"""Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
-
-
 def _judged_records(judge: RecordJudge, impossible: frozenset[str]) -> tuple[Snapshot, Judged]:
     """The records judged, once more where that itself opened the breaker (B1)."""
-    made = _judge_records(judge, impossible)
+    made = judge_records(judge, impossible)
     snapshot = _after_eligible(judge, backlog=made[3])
     if snapshot.breaker.generation != judge.snapshot.breaker.generation:
         judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted)
-        made = _judge_records(judge, impossible)
+        made = judge_records(judge, impossible)
     return snapshot, made
-
-
-def _judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
-    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
-
-    Those whose clean came to nothing wait behind the others, or they would take every turn.
-    """
-    snapshot, settings = judge.snapshot, judge.settings
-    assert snapshot.history.records is not None
-    verdicts: list[Verdict] = []
-    due: list[Due] = []
-    calls_for_clean = Kind.CLEAN
-    for record in snapshot.history.records.items:
-        if impossible and record.uuid in impossible:
-            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
-            continue
-        verdict = judge.judge(record)
-        if verdict.kind is calls_for_clean:
-            quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
-            turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
-            if record.uuid in snapshot.by_hand:
-                turn = (float("-inf"), turn[1])
-            due.append((turn, record.uuid, len(verdicts), record))
-        verdicts.append(verdict)
-    due.sort(key=lambda entry: entry[:2])
-    backlog = _backlog(due, snapshot, settings)
-    if backlog:
-        due = _hold_back(backlog, due, verdicts, snapshot)
-    taken = _taken(snapshot)
-    room = max(0, settings.max_cleans_per_cycle - taken)
-    for _, uuid, index, _ in due[room:]:
-        measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
-        verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
-    cleans = tuple(
-        order_clean(record, verdicts[index], snapshot, settings, place)
-        for place, (_, _, index, record) in enumerate(due[:room], taken)
-    )
-    return verdicts, cleans, len(due[room:]), backlog
-
-
-Due = tuple[tuple[float, float], str, int, Record]
-
-
-def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
-    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
-    if not settings.hold_backlog:
-        return frozenset()
-    if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
-        return frozenset(name_of(record) for _, _, _, record in due)
-    return snapshot.backlog - snapshot.let_go
-
-
-def _hold_back(
-    backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
-) -> list[Due]:
-    """Those still due: the others are kept, unless an operator ordered them by name (S5)."""
-    forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
-    left = []
-    for entry in due:
-        _, uuid, index, record = entry
-        if uuid in forced or name_of(record) not in backlog:
-            left.append(entry)
-            continue
-        cause = verdicts[index].reason.value
-        measures = {**(verdicts[index].measures or {}), "cause": cause}
-        verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
-    return left
-
-
-def _taken(snapshot: Snapshot) -> int:
-    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
-    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
-    return snapshot.cleaned_lately + under_way
-
-
-CAPPED = frozenset({"clean", "prune"})
-
-
-def _prunes(
-    snapshot: Snapshot,
-    settings: Settings,
-    unlisted: Unlisted,
-    impossible: frozenset[str],
-    boots: tuple[BootOrder, ...],
-    cleans: tuple[CleanOrder, ...],
-) -> tuple[PruneOrder, ...]:
-    """What is deleted with what the cleans leave of the cycle's cap (C10)."""
-    if settings.prune_after is None or unlisted.short:
-        return ()
-    reused = {boot.record.uuid for boot in boots if boot.record is not None}
-    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
-    return prune_orders(snapshot, settings, impossible | reused, room)
-
-
-def _with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
-    if not prunes:
-        return verdicts
-    called_for = {order.uuid: order for order in prunes}
-    return [
-        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
-        if (order := called_for.get(verdict.id)) is not None
-        else verdict
-        for verdict in verdicts
-    ]
 
 
 def _shutdowns(
@@ -579,46 +473,6 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
         # A node with an older incarnation still carries its uuid: two would answer to one tag.
         return False
     return not is_locked(record, snapshot, settings)
-
-
-def place_of(view: NodeView) -> str | None:
-    """Where a node is counted and listed: what it does; None for one that is only seen."""
-    return _place(view.verdict.reason, view.state, view.record is None)
-
-
-def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
-    if reason in OUTSIDE:
-        return None
-    if reason is Reason.SHUTTING_DOWN:
-        return "shutdown"
-    if reason is Reason.BOOTING:
-        return "booting"
-    return "unpaired" if unpaired else state.value
-
-
-def _counts(
-    views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
-) -> dict[str, int]:
-    """What the cycle's summary line and the status page count."""
-    counts: defaultdict[str, int] = defaultdict(int)
-    kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
-    for (reason, state, unpaired), count in kinds.items():
-        place = _place(reason, state, unpaired)
-        if place is None:
-            continue
-        counts["nodes"] += count
-        counts[f"nodes_{place}"] += count
-        counts["nodes_paired"] += 0 if unpaired else count
-        counts["nodes_bad"] += count if reason in BAD else 0
-    ordered = {**snapshot.drains, **snapshot.kills}
-    if ordered:
-        counts["nodes_draining"] = sum(
-            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
-            for view in views
-        )
-    counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
-    counts["records"] = len(verdicts)
-    return dict(counts)
 
 
 def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:

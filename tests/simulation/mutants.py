@@ -24,6 +24,7 @@ from nodemanager.core import (
     breaker,
     demand,
     destroy,
+    due,
     false_clean,
     history,
     idle,
@@ -279,11 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "the cycle has no cap",
-        (
-            instead(
-                plan._judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"
-            ),
-        ),
+        (instead(due.judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"),),
     ),
     Mutant(
         "C11",
