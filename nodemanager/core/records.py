@@ -105,7 +105,9 @@ class RecordJudge:
     def _ours(self, record: Record) -> Verdict | None:
         settings = self.settings
         foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
-        return None if foreign is None else keep(record.uuid, foreign, pool=record.pool)
+        if foreign is not None:
+            return keep(record.uuid, foreign, pool=record.pool)
+        return None
 
     def _holding(self, record: Record) -> Verdict | None:
         if not record.holds_anything:
