@@ -220,7 +220,7 @@ class Narrator:
             uuid, reason = verdict.id, verdict.reason
             after[uuid] = reason
             changed = before.get(uuid) is not reason
-            if verdict.kind in (Kind.CLEAN, Kind.PRUNE) or not (changed or debug):
+            if not (changed or debug) or verdict.kind in (Kind.CLEAN, Kind.PRUNE):
                 continue
             event = event_of_record(verdict.kind)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
@@ -237,7 +237,7 @@ class Narrator:
             reason = verdict.reason
             after[verdict.id] = reason
             changed = before.get(verdict.id) is not reason
-            if verdict.kind is Kind.SHUTDOWN or not (changed or debug):
+            if not (changed or debug) or verdict.kind is Kind.SHUTDOWN:
                 continue
             event = event_of_node(verdict.kind, reason)
             level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG

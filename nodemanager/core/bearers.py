@@ -17,13 +17,13 @@ def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
     """The index of one listing, the same whatever the order of its items."""
     bearers: dict[str, tuple[CloudNode, ...]] = {}
     present: dict[str, CloudNode] = {}
+    terminated = CloudState.TERMINATED
     for node in nodes:
-        if node.state is CloudState.TERMINATED:
+        if node.state is terminated:
             continue
-        if node.id in present:
-            present[node.id] = min(node, present[node.id], key=repr)
-        else:
-            present[node.id] = node
+        other = present.setdefault(node.id, node)
+        if other is not node:
+            present[node.id] = min(node, other, key=repr)
         uuid = node.tags.record
         if uuid is not None:
             others = bearers.get(uuid)

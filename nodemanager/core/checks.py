@@ -26,7 +26,8 @@ class Check(NamedTuple, Generic[Ask]):
     the measures whatever the answer is. `moot` says of a judge that nothing in its snapshot can be
     kept by this; then the judge skips it to save time. `unasked` says why the rule can't be asked,
     where it can't. Where a `decisive` rule blocks, no other is asked. A rule of a `course` is asked
-    only of the nodes that take that course.
+    only of the nodes that take that course. What is `of_pairs` holds of every record that has its
+    pair, which the judge skips it for.
     """
 
     rule: str
@@ -38,6 +39,7 @@ class Check(NamedTuple, Generic[Ask]):
     unasked: Callable[[Any, Any], str | None] = lambda judge, subject: None
     decisive: bool = False
     course: str | None = None
+    of_pairs: bool = False
 
     @property
     def name(self) -> str:

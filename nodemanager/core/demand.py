@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from nodemanager.core.bearers import node_of
 from nodemanager.core.model import Job, Record, Size, WorkerState
 from nodemanager.core.node_view import IDLE, OUTSIDE, NodeView
+from nodemanager.core.pairing import Pairs
 from nodemanager.core.pools import is_ours_to_claim
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import CLOCK_STEP_S, Settings
@@ -107,6 +108,7 @@ def pending_claims(
     records: Iterable[Record],
     snapshot: Snapshot,
     settings: Settings,
+    pairs: Pairs,
     unlisted: Unlisted = NOTHING,
 ) -> set[str]:
     """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
@@ -116,8 +118,12 @@ def pending_claims(
     """
     history = snapshot.history
     # Most have a listed node, and are none of either: one pass leaves them out.
-    bearers, present = history.bearers, history.present
-    records = [record for record in records if node_of(record, bearers, present) is None]
+    bearers, present, paired = history.bearers, history.present, pairs.node_of
+    records = [
+        record
+        for record in records
+        if record.uuid not in paired and node_of(record, bearers, present) is None
+    ]
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
@@ -287,21 +293,27 @@ class Market:
         self._count_pending(pending)
 
     def _count_views(self) -> None:
+        told_of, idle = self.sizes.told_of, WorkerState.IDLE
+        leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
         for view in self.views:
             reason = view.verdict.reason
             if reason in OUTSIDE:
                 continue
-            size, view.size, price = self.sizes.told_of(view.node, view.record)
+            size, view.size, price = told_of(view.node, view.record)
             self.existing += 1
             self.price += price
-            self.fixed_price += price if reason is Reason.UNTAGGED else 0.0
-            self.staying += reason is not Reason.SHUTTING_DOWN
+            if reason is untagged:
+                self.fixed_price += price
+            if reason is not leaving:
+                self.staying += 1
             if not view.counts:
                 continue
             self.up += 1
-            if size is not None and (view.state is WorkerState.IDLE or reason in SPARE):
+            if size is None:
+                continue
+            if view.state is idle or reason in SPARE:
                 self.spare[size.name] += 1
-            elif size is not None and self._turned_busy(view):
+            elif self._turned_busy(view):
                 self.just_busy[size.name] += 1
 
     def _turned_busy(self, view: NodeView) -> bool:
@@ -559,7 +571,11 @@ class Market:
         With the ids of those among them that demand wants, and that go for max_nodes alone.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
-        idle = [view for view in self.views if view.counts and self._is_idle(view)]
+        idle = [
+            view
+            for view in self.views
+            if view.counts and (view.verdict.reason in IDLE or (since and self._just_ended(view)))
+        ]
         if not idle:
             return [], []
         idle.sort(
@@ -591,18 +607,20 @@ class Market:
     def _going_as_unwanted(self) -> list[NodeView]:
         """Nodes on their way out that a former plan found unwanted (D12)."""
         known = self.snapshot.history.unwanted
+        if not known:
+            return []
         return [
             view
             for view in self.views
             if view.verdict.reason is Reason.SHUTTING_DOWN and view.node.id in known
         ]
 
-    def _is_idle(self, view: NodeView) -> bool:
-        """Whether demand decides about it: it is idle, or was unwanted before something of ours for
-        it ended, which the next listing shows (D12)."""
-        reason, known = view.verdict.reason, self.snapshot.history.unwanted
-        just_ended = reason is Reason.CHANGED_SINCE_LISTING and view.node.id in known
-        return reason in IDLE or (just_ended and view.state is WorkerState.IDLE)
+    def _just_ended(self, view: NodeView) -> bool:
+        """Whether it was unwanted before something of ours for it ended, which the next listing
+        shows, and is idle: demand decides about it still (D12)."""
+        if view.verdict.reason is not Reason.CHANGED_SINCE_LISTING:
+            return False
+        return view.state is WorkerState.IDLE and view.node.id in self.snapshot.history.unwanted
 
 
 def after_refusal(

@@ -16,12 +16,12 @@ from nodemanager.core.bearers import node_of
 from nodemanager.core.findings import Earliest, Finding, Status, blocking, earliest
 from nodemanager.core.model import CloudNode, Record
 from nodemanager.core.naming import Known, UnknownIdError
+from nodemanager.core.node_facts import NodeFacts
 from nodemanager.core.node_view import Subject
 from nodemanager.core.plan import Plan, adopting, judged
 from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import Settings
-from nodemanager.core.shutdown import NodeJudge
 from nodemanager.core.signs import classify, quiet_for, word_of
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.snapshot import Snapshot
@@ -168,12 +168,12 @@ def _when_record(
 def _of_node(
     snapshot: Snapshot, made: Plan, settings: Settings, node: CloudNode, mode: str
 ) -> Explanation:
-    judge = NodeJudge(snapshot, settings, made.pairs)
-    subject = judge.subject(node)
+    facts = NodeFacts(snapshot, settings, made.pairs)
+    subject = facts.subject(node)
     record = subject.record
     view = next(one for one in made.views if one.node.id == node.id)
-    of_plan = explain_node.ask_of_plan(subject, view.verdict, made, judge)
-    findings = [*explain_node.ask_node(judge, subject, made), *of_plan]
+    of_plan = explain_node.ask_of_plan(subject, view.verdict, made, facts)
+    findings = [*explain_node.ask_node(facts, subject, made), *of_plan]
     return Explanation(
         subject="node",
         id=node.id,
@@ -188,16 +188,16 @@ def _of_node(
         node=node_facts(node, record, snapshot, settings),
         rivals=made.pairs.ambiguous.get(node.id, ()),
         findings=tuple(findings),
-        earliest=_when_node(judge, subject, made, findings, of_plan),
+        earliest=_when_node(facts, subject, made, findings, of_plan),
     )
 
 
 def _when_node(
-    judge: NodeJudge, subject: Subject, made: Plan, now: list[Finding], of_plan: list[Finding]
+    facts: NodeFacts, subject: Subject, made: Plan, now: list[Finding], of_plan: list[Finding]
 ) -> Earliest:
     if not blocking(now):
         return Earliest(0.0)
-    snapshot, settings = judge.snapshot, judge.settings
+    snapshot, settings = facts.snapshot, facts.settings
     node, records = subject.node, snapshot.history.records
     concerned = {
         one.uuid
@@ -211,8 +211,8 @@ def _when_node(
 
     def ask_at(ahead: float) -> list[Finding]:
         picture = later(near, settings, snapshot.now + ahead)
-        ahead_judge = NodeJudge(picture, settings, judge.pairs)
-        return [*standing, *explain_node.ask_node(ahead_judge, ahead_judge.subject(node), made)]
+        then = NodeFacts(picture, settings, facts.pairs)
+        return [*standing, *explain_node.ask_node(then, then.subject(node), made)]
 
     return earliest(ask_at, TICK_S)
 

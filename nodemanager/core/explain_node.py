@@ -21,30 +21,33 @@ from nodemanager.core.findings import (
     skipped,
 )
 from nodemanager.core.idle import AS_IDLE
+from nodemanager.core.node_alone import ALONE
+from nodemanager.core.node_any import AT_ALL, Ask
+from nodemanager.core.node_facts import NodeFacts
+from nodemanager.core.node_paired import PAIRED
 from nodemanager.core.node_view import NodeView, Subject
 from nodemanager.core.plan import Plan
 from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.shutdown import ALONE, AT_ALL, PAIRED, Ask, NodeJudge
 from nodemanager.core.verdict import Verdict
 
 Asked = tuple[Check[Ask], NodeView | None]
 
 
-def ask_node(judge: NodeJudge, subject: Subject, made: Plan) -> list[Finding]:
+def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
     """Each rule's answer about a listed node, in the order in which they are asked."""
-    at_all = _asked(AT_ALL, judge, subject)
-    asked = _asked(PAIRED if subject.record else ALONE, judge, subject)
+    at_all = _asked(AT_ALL, facts, subject)
+    asked = _asked(PAIRED if subject.record else ALONE, facts, subject)
     decided = next((check.rule for check, seen in at_all if seen and check.decisive), None)
     course = next((check.course for check, seen in asked if seen and check.course), None)
-    findings = [_found(one, judge, subject) for one in at_all]
+    findings = [_found(one, facts, subject) for one in at_all]
     for one in asked:
         why = f"it is decided by {decided}" if decided else _off_course(one[0], course)
-        findings.append(skipped(one[0], why) if why else _found(one, judge, subject))
+        findings.append(skipped(one[0], why) if why else _found(one, facts, subject))
     others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
     told = {one.name for one in findings}
     findings += [skipped(row, why) for row in others if row.course and row.name not in told]
     findings = [_by_demand(one, findings, subject, made) for one in findings]
-    return findings + ask_standing(judge.snapshot, judge.settings)
+    return findings + ask_standing(facts.snapshot, facts.settings)
 
 
 def _off_course(check: Check[Ask], course: str | None) -> str | None:
@@ -54,17 +57,17 @@ def _off_course(check: Check[Ask], course: str | None) -> str | None:
     return f"it is {course}"
 
 
-def _asked(checks: Iterable[Check[Ask]], judge: NodeJudge, subject: Subject) -> list[Asked]:
-    return [(check, check.ask(judge, subject)) for check in checks]
+def _asked(checks: Iterable[Check[Ask]], facts: NodeFacts, subject: Subject) -> list[Asked]:
+    return [(check, check.ask(facts, subject)) for check in checks]
 
 
-def _found(asked: Asked, judge: NodeJudge, subject: Subject) -> Finding:
+def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
     check, seen = asked
     answer = None
     if seen is not None:
         verdict = seen.verdict
         answer = Answer(verdict.reason, verdict.measures or {}, verdict.kind is Kind.SHUTDOWN)
-    return found(check, judge, subject, answer)
+    return found(check, facts, subject, answer)
 
 
 def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan) -> Finding:
@@ -79,9 +82,9 @@ def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan
     return one
 
 
-def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, judge: NodeJudge) -> list[Finding]:
+def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts) -> list[Finding]:
     """What the plan as a whole has to say of a node that may go by its own rules (L4, C8, D9)."""
-    settings = judge.settings
+    settings = facts.settings
     node, record = subject.node, subject.record
     uuid = record.uuid if record is not None else node.tags.record
     impossible = made.impossible is not None and node.id in made.impossible.ids
@@ -91,7 +94,7 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, judge: NodeJudge
         sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
     asks = "nothing of ours is under way for its record"
     flight = Finding("C8", "record_not_in_flight", asks, Status.PASSED)
-    if uuid in judge.snapshot.record_flights:
+    if uuid in facts.snapshot.record_flights:
         why = f"not while something of ours is under way for {uuid}"
         flight = replace(flight, status=Status.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
     asks, limit = "the cycle's cap on shutdowns is not used up", settings.max_shutdowns_per_cycle

@@ -112,6 +112,9 @@ class Asked:
         return self.at if self.asked_at is None else self.asked_at
 
 
+BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
+"""Looked up once, as each ping is held against them."""
+
 Nodes = Listing[CloudNode]
 Records = Listing[Record]
 
@@ -185,6 +188,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     base = _base(history, listing)
     bearers, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
+    stopped = CloudState.STOPPED
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     # A node listed as terminated is known to be gone, and may leave the list (L3).
     known = history.known_nodes.without(_ended(listing, present))
@@ -202,7 +206,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)
             for node in present.values()
-            if node.state is CloudState.STOPPED
+            if node.state is stopped
         },
         known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
         asked={
@@ -243,17 +247,17 @@ def _base(history: History, listing: Nodes) -> Records | None:
 
 def _ours(history: History, present: Present, settings: Settings) -> frozenset[str]:
     """The nodes of this pool: by its tag, or untagged where one of its records names them (L3a)."""
-    pools = {node.id: node.tags.pool for node in present.values()}
-    if None not in pools.values() or history.records is None:
-        return frozenset(one for one, pool in pools.items() if pool == settings.pool)
+    pool = settings.pool
+    ours = frozenset([one for one, node in present.items() if node.tags.pool == pool])
+    if len(ours) == len(present) or history.records is None:
+        return ours
+    untagged = {one for one, node in present.items() if node.tags.pool is None}
+    if not untagged:
+        return ours
     records = history.records.items
     uuids = uuids_of_ours(records, settings)
     named = {record.instance_id for record in records if record.uuid in uuids}
-    return frozenset(
-        one
-        for one, pool in pools.items()
-        if pool == settings.pool or (pool is None and one in named)
-    )
+    return ours | (untagged & named)
 
 
 def _ended(listing: Nodes, present: Present) -> frozenset[str]:
@@ -364,19 +368,21 @@ def _heard(
 
     None counts while the probe fails: whoever is busy meanwhile can't say so.
     """
-    incarnation, stamp = record.incarnation, record.last_ping_at
-    is_same_life = before is not None and before.incarnation == incarnation
-    if before is not None and is_same_life and before.last_ping_at == stamp:
+    claim, stamp = record.claim, record.last_ping_at
+    incarnation = None if claim is None else claim.incarnation
+    if before is not None and before.incarnation != incarnation:
+        before = None
+    if before is not None and before.last_ping_at == stamp:
         # Behind a fence it is shown again and again, and said once.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
-    before_at = came_at(before, clock) if before is not None and is_same_life else float("-inf")
-    if record.worker_state is not WorkerState.IDLE or not answers:
-        busy_since = _busy_since(before if is_same_life else None, record)
+    before_at = came_at(before, clock) if before is not None else float("-inf")
+    if record.worker_state is not IDLE or not answers:
+        busy_since = _busy_since(before, record)
         claimed_at = _claimed_at(record) if stamp is None else None
         return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at)
-    idle, since = 1, at
-    if before is not None and is_same_life and before.idle_since is not None:
-        idle, since = before.idle + 1, before.idle_since
+    if before is None or before.idle_since is None:
+        return Heard(incarnation, stamp, answered_s, at, 1, at, before_at=before_at)
+    idle, since = before.idle + 1, before.idle_since
     return Heard(incarnation, stamp, answered_s, at, idle, since, before_at=before_at)
 
 
@@ -405,12 +411,14 @@ def _is_renewed(before: Heard, claim: Claim | None) -> bool:
 
 
 def _busy_since(before: Heard | None, record: Record) -> float | None:
-    if record.worker_state is not WorkerState.BUSY:
+    if record.worker_state is not BUSY:
         return None
-    is_first = record.first_ping_at == record.last_ping_at
-    if is_first or (before is not None and (before.idle or before.last_ping_at is None)):
-        return record.last_ping_at
-    return None if before is None else before.busy_since
+    stamp = record.last_ping_at
+    if record.first_ping_at == stamp:
+        return stamp
+    if before is None:
+        return None
+    return stamp if before.idle or before.last_ping_at is None else before.busy_since
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:

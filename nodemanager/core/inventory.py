@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodemanager.core.counts import place_of
 from nodemanager.core.model import CloudNode, Record, RecordState
 from nodemanager.core.naming import Known
-from nodemanager.core.plan import Plan, adopting, place_of
+from nodemanager.core.plan import Plan, adopting
 from nodemanager.core.reasons import Reason
 from nodemanager.core.settings import Settings
 from nodemanager.core.signs import classify, quiet_for

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from nodemanager.core.made_often import made_often
+
 T = TypeVar("T")
 
 
@@ -74,7 +76,7 @@ class Guarantee(StrEnum):
     FENCED = "fenced"
 
 
-@dataclass(frozen=True, slots=True)
+@made_often(frozen=True, slots=True)
 class Tags:
     """Our tags on a node (U5, U11); None where the node lacks one. `size` is a size's name."""
 
@@ -87,7 +89,7 @@ class Tags:
 NO_TAGS = Tags()
 
 
-@dataclass(frozen=True, slots=True)
+@made_often(frozen=True, slots=True)
 class CloudNode:
     """A machine as the cloud lists it.
 
@@ -141,7 +143,7 @@ class Leftover:
 _RELEASE_ORDER = {kind: position for position, kind in enumerate(LeftoverKind, 1)}
 
 
-@dataclass(frozen=True, slots=True)
+@made_often(frozen=True, slots=True)
 class Claim:
     """The mark that a record is reserved for a node being set up (U4).
 
@@ -165,7 +167,7 @@ class Claim:
     node_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@made_often(frozen=True, slots=True)
 class Record:
     """A row of the record API.
 

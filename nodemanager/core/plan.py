@@ -7,7 +7,6 @@ predicates feed the action, the log line, the metric and the simulation.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +20,7 @@ from nodemanager.core.breaker import Breaker, Cause
 from nodemanager.core.by_hand import of_node
 from nodemanager.core.changed import changed
 from nodemanager.core.coherence import Impossible, find_impossible
+from nodemanager.core.counts import cycle_counts
 from nodemanager.core.demand import (
     Market,
     Wants,
@@ -30,16 +30,17 @@ from nodemanager.core.demand import (
     pending_claims,
 )
 from nodemanager.core.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.execute.bind import BindOrder, bind_orders
 from nodemanager.core.execute.drain import DrainOrder, drain_orders
-from nodemanager.core.execute.prune import PruneOrder, prune_orders
+from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.history import History
 from nodemanager.core.idle import AS_IDLE, doubt
 from nodemanager.core.late import left_fences
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import FreedLife, Record, Size
-from nodemanager.core.node_view import BAD, OUTSIDE, NodeView
-from nodemanager.core.orders import CleanOrder, order_clean
+from nodemanager.core.node_view import OUTSIDE, NodeView
+from nodemanager.core.orders import CleanOrder
 from nodemanager.core.pairing import Pairs, pair
 from nodemanager.core.pools import adopts_unclaimed, is_ours_to_claim
 from nodemanager.core.rates import after_eligible, eligible_seen, name_of
@@ -47,9 +48,11 @@ from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.records import RecordJudge
 from nodemanager.core.settings import ASK_LIMIT, Settings
 from nodemanager.core.shutdown import NodeJudge
+from nodemanager.core.signs import idle_words
 from nodemanager.core.sizes import Sizes
 from nodemanager.core.slots import Slots, count_slots
 from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.standing import Block, standing_block
 from nodemanager.core.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.verdict import Verdict, keep
 
@@ -145,7 +148,7 @@ def _planned(
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
-    pending = pending_claims(records, snapshot, settings, unlisted)
+    pending = pending_claims(records, snapshot, settings, pairs, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
     market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
@@ -154,8 +157,9 @@ def _planned(
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
-    prunes = _prunes(snapshot, settings, unlisted, impossible.ids, boots, cleans)
-    verdicts = _with_prunes(verdicts, prunes)
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    prunes = to_prune(snapshot, settings, unlisted, impossible.ids | reused, cleans)
+    verdicts = with_prunes(verdicts, prunes)
     return Plan(
         plan_id=snapshot.plan_id,
         history=_to_go_on_from(snapshot),
@@ -184,7 +188,7 @@ def _planned(
         impossible=impossible,
         deferred=deferred,
         backlog=backlog,
-        counts=_counts(views, verdicts, pending, snapshot),
+        counts=cycle_counts(views, verdicts, pending, snapshot),
         paused=snapshot.paused,
     )
 
@@ -338,7 +342,8 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
     """D12: who demand wants no more, or an operator, and since when."""
-    drained = [view.node.id for view in views if of_node(snapshot.drains, view.node) is not None]
+    drains = snapshot.drains
+    drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
     unwanted = wants.unwanted | frozenset(drained)
     history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return _with(snapshot, history)
@@ -358,121 +363,14 @@ def _restores(
     return tuple(restores), tuple(not_restored)
 
 
-Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
-"""Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
-
-
 def _judged_records(judge: RecordJudge, impossible: frozenset[str]) -> tuple[Snapshot, Judged]:
     """The records judged, once more where that itself opened the breaker (B1)."""
-    made = _judge_records(judge, impossible)
+    made = judge_records(judge, impossible)
     snapshot = _after_eligible(judge, backlog=made[3])
     if snapshot.breaker.generation != judge.snapshot.breaker.generation:
         judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted)
-        made = _judge_records(judge, impossible)
+        made = judge_records(judge, impossible)
     return snapshot, made
-
-
-def _judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
-    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
-
-    Those whose clean came to nothing wait behind the others, or they would take every turn.
-    """
-    snapshot, settings = judge.snapshot, judge.settings
-    assert snapshot.history.records is not None
-    verdicts: list[Verdict] = []
-    due: list[Due] = []
-    for record in snapshot.history.records.items:
-        if impossible and record.uuid in impossible:
-            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
-            continue
-        verdict = judge.judge(record)
-        if verdict.kind is Kind.CLEAN:
-            quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
-            turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
-            if record.uuid in snapshot.by_hand:
-                turn = (float("-inf"), turn[1])
-            due.append((turn, record.uuid, len(verdicts), record))
-        verdicts.append(verdict)
-    due.sort(key=lambda entry: entry[:2])
-    backlog = _backlog(due, snapshot, settings)
-    if backlog:
-        due = _hold_back(backlog, due, verdicts, snapshot)
-    taken = _taken(snapshot)
-    room = max(0, settings.max_cleans_per_cycle - taken)
-    for _, uuid, index, _ in due[room:]:
-        measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
-        verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
-    cleans = tuple(
-        order_clean(record, verdicts[index], snapshot, settings, place)
-        for place, (_, _, index, record) in enumerate(due[:room], taken)
-    )
-    return verdicts, cleans, len(due[room:]), backlog
-
-
-Due = tuple[tuple[float, float], str, int, Record]
-
-
-def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
-    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
-    if not settings.hold_backlog:
-        return frozenset()
-    if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
-        return frozenset(name_of(record) for _, _, _, record in due)
-    return snapshot.backlog - snapshot.let_go
-
-
-def _hold_back(
-    backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
-) -> list[Due]:
-    """Those still due: the others are kept, unless an operator ordered them by name (S5)."""
-    forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
-    left = []
-    for entry in due:
-        _, uuid, index, record = entry
-        if uuid in forced or name_of(record) not in backlog:
-            left.append(entry)
-            continue
-        cause = verdicts[index].reason.value
-        measures = {**(verdicts[index].measures or {}), "cause": cause}
-        verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
-    return left
-
-
-def _taken(snapshot: Snapshot) -> int:
-    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
-    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
-    return snapshot.cleaned_lately + under_way
-
-
-CAPPED = frozenset({"clean", "prune"})
-
-
-def _prunes(
-    snapshot: Snapshot,
-    settings: Settings,
-    unlisted: Unlisted,
-    impossible: frozenset[str],
-    boots: tuple[BootOrder, ...],
-    cleans: tuple[CleanOrder, ...],
-) -> tuple[PruneOrder, ...]:
-    """What is deleted with what the cleans leave of the cycle's cap (C10)."""
-    if settings.prune_after is None or unlisted.short:
-        return ()
-    reused = {boot.record.uuid for boot in boots if boot.record is not None}
-    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
-    return prune_orders(snapshot, settings, impossible | reused, room)
-
-
-def _with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
-    if not prunes:
-        return verdicts
-    called_for = {order.uuid: order for order in prunes}
-    return [
-        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
-        if (order := called_for.get(verdict.id)) is not None
-        else verdict
-        for verdict in verdicts
-    ]
 
 
 def _shutdowns(
@@ -483,19 +381,19 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
-    surplus = wants.surplus
-    asking = [one for one in views if one.verdict.kind is Kind.SHUTDOWN or one.node.id in surplus]
+    surplus, goes = wants.surplus, Kind.SHUTDOWN
+    asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
     if not asking:
         return ()
-    judge = NodeJudge(snapshot, settings, Pairs({}, {}, {}))
+    block = standing_block(snapshot, settings)
     wanting: list[NodeView] = []
     for view in asking:
         node_id = view.node.id
         if node_id in surplus:
-            words = judge.idle_words(view.record) if view.record is not None else 0
+            words = idle_words(view.record, snapshot.history) if view.record is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        forbidden = _forbidden(view, judge, impossible)
+        forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)
         else:
@@ -516,18 +414,24 @@ def _shutdowns(
     return tuple(orders)
 
 
-def _forbidden(view: NodeView, judge: NodeJudge, impossible: frozenset[str]) -> Verdict | None:
+def _forbidden(
+    view: NodeView,
+    block: Block | None,
+    impossible: frozenset[str],
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
     """What forbids the shutdown that the view calls for, and is not about how many go."""
-    node_id, record, snapshot = view.node.id, view.record, judge.snapshot
+    node_id, record = view.node.id, view.record
     if node_id in impossible:
         return keep(node_id, Reason.IMPOSSIBLE)
-    if judge.block is not None:
-        measures = {**(view.verdict.measures or {}), **judge.block[1]}
-        return Verdict(Kind.KEEP, judge.block[0], node_id, measures)
+    if block is not None:
+        measures = {**(view.verdict.measures or {}), **block[1]}
+        return Verdict(Kind.KEEP, block[0], node_id, measures)
     if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
         return keep(node_id, Reason.IN_FLIGHT)
     if view.verdict.reason in AS_IDLE and record is not None:
-        return doubt(node_id, record, snapshot, judge.settings)
+        return doubt(node_id, record, snapshot, settings)
     return None
 
 
@@ -570,44 +474,6 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
         # A node with an older incarnation still carries its uuid: two would answer to one tag.
         return False
     return not is_locked(record, snapshot, settings)
-
-
-def place_of(view: NodeView) -> str | None:
-    """Where a node is counted and listed: what it does; None for one that is only seen."""
-    reason = view.verdict.reason
-    if reason in OUTSIDE:
-        return None
-    if reason is Reason.SHUTTING_DOWN:
-        return "shutdown"
-    if reason is Reason.BOOTING:
-        return "booting"
-    return "unpaired" if view.record is None else view.state.value
-
-
-def _counts(
-    views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
-) -> dict[str, int]:
-    """What the cycle's summary line and the status page count."""
-    counts: defaultdict[str, int] = defaultdict(int)
-    kinds: defaultdict[tuple[Reason, str | None, bool], int] = defaultdict(int)
-    for view in views:
-        kinds[view.verdict.reason, place_of(view), view.record is None] += 1
-    for (reason, place, unpaired), count in kinds.items():
-        if place is None:
-            continue
-        counts["nodes"] += count
-        counts[f"nodes_{place}"] += count
-        counts["nodes_paired"] += 0 if unpaired else count
-        counts["nodes_bad"] += count if reason in BAD else 0
-    ordered = {**snapshot.drains, **snapshot.kills}
-    if ordered:
-        counts["nodes_draining"] = sum(
-            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
-            for view in views
-        )
-    counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
-    counts["records"] = len(verdicts)
-    return dict(counts)
 
 
 def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:

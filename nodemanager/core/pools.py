@@ -14,9 +14,9 @@ def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason 
 
     With `adopt_unclaimed` None nobody has decided about records that name no pool, and they pass.
     """
-    named = record.pool
-    if record.claim is not None and record.claim.pool != named:
-        if named is not None or record.claim.pool != pool:
+    named, claim = record.pool, record.claim
+    if claim is not None and claim.pool != named:
+        if named is not None or claim.pool != pool:
             return Reason.OTHER_POOL
         return None
     if named is None:
@@ -45,4 +45,4 @@ def uuids_of_ours(records: Iterable[Record], settings: Settings) -> frozenset[st
     """The records of this pool, by their uuid (L3a)."""
     records = tuple(records)
     pool, adopts = settings.pool, adopts_unclaimed(records, settings)
-    return frozenset(one.uuid for one in records if not_ours(one, pool, adopts) is None)
+    return frozenset([one.uuid for one in records if not_ours(one, pool, adopts) is None])

@@ -42,6 +42,10 @@ def name_of(record: Record) -> str:
     return f"{record.uuid}@{record.version}"
 
 
+def _uuid_in(name: str) -> str:
+    return name.partition("@")[0]
+
+
 def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterable[str]) -> History:
     """Fold in which records may be freed by now, but for cap, breaker and lease.
 
@@ -50,9 +54,10 @@ def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterabl
     """
     history, now, told = snapshot.history, snapshot.now, frozenset(known)
     before = history.eligible
+    old = {_uuid_in(name) for name, at in before.items() if now - at > ELIGIBLE_WINDOW_S}
     listed: frozenset[str] = frozenset()
-    if before and history.records is not None:
-        listed = frozenset(name_of(record) for record in history.records.items)
+    if old and history.records is not None:
+        listed = frozenset(name_of(one) for one in history.records.items if one.uuid in old)
     since = {
         name: at
         for name, at in before.items()
@@ -65,7 +70,7 @@ def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterabl
 
 
 def _is_under_way(name: str, snapshot: Snapshot) -> bool:
-    uuid = name.partition("@")[0]
+    uuid = _uuid_in(name)
     return uuid in snapshot.record_flights or uuid in snapshot.touched
 
 

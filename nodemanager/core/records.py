@@ -25,6 +25,8 @@ from nodemanager.core.unlisted import NOTHING, Unlisted, is_denied_for_good
 from nodemanager.core.verdict import Verdict, keep
 
 Measures = dict[str, Any]
+KEEP, PAIRED = Kind.KEEP, Reason.PAIRED
+"""What becomes of most records: looked up once."""
 
 
 class RecordJudge:
@@ -56,11 +58,12 @@ class RecordJudge:
         )
         self.partial_nodes = {node.id: node for node in self.history.partial}
         self._by_itself = asked_by(self, BY_ITSELF)
+        self._paired = asked_by(self, [one for one in BY_ITSELF if not one.of_pairs])
         self._in_time = asked_by(self, IN_TIME)
 
     def judge(self, record: Record) -> Verdict:
         """Say whether `record` must give its slot back, and why (C0-C10, C20-C22, O3)."""
-        for ask in self._by_itself:
+        for ask in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
             kept = ask(self, record)
             if kept is not None:
                 return kept
@@ -160,7 +163,7 @@ class RecordJudge:
             return None
         if node.held or node.id in self.snapshot.holds:
             return keep(record.uuid, Reason.HELD, node=node.id)
-        return Verdict(Kind.KEEP, Reason.PAIRED, record.uuid, {"node": node.id})
+        return Verdict(KEEP, PAIRED, record.uuid, {"node": node.id})
 
     def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
         node = self.pairs.node_of[record.uuid]
@@ -396,6 +399,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "not by this manager: it is not of its pool",
         lambda judge, record: {"pool": record.pool, "ours": judge.settings.pool},
         decisive=True,
+        of_pairs=True,
     ),
     Check(
         "C1",
@@ -404,6 +408,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "it holds nothing to give back",
         RecordJudge._held_things,
         decisive=True,
+        of_pairs=True,
     ),
     Check(
         "C9",

@@ -54,6 +54,12 @@ def silent_for(record: Record, history: History) -> float:
     return 0.0 if heard is None else history.answered_s - heard.answered_s
 
 
+def idle_words(record: Record, history: History) -> int:
+    """How many pings in a row said that the record's node is idle (D12)."""
+    heard = history.heard.get(record.uuid)
+    return 0 if heard is None else heard.idle
+
+
 def waits_for_first_ping(record: Record) -> bool:
     """Claimed, and its node never pinged (C21)."""
     return record.claim is not None and record.first_ping_at is None and record.last_ping_at is None

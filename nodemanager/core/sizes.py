@@ -44,12 +44,11 @@ class Sizes:
 
     def of_node(self, node: CloudNode, record: Record | None = None) -> Size | None:
         """The node's size; by its instance type where the size it was booted as is no more."""
+        by_name, size = self._by_name, node.size
         for name in (node.tags.size, _claimed_size(record)):
-            if name is not None and name in self._by_name:
-                return self._by_name[name]
-        if node.size is None:
-            return None
-        return self._by_type.get(node.size) or self._by_name.get(node.size)
+            if name is not None and name in by_name:
+                return by_name[name]
+        return None if size is None else self._by_type.get(size) or by_name.get(size)
 
     def told_of(
         self, node: CloudNode, record: Record | None = None

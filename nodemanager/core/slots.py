@@ -34,6 +34,10 @@ class Holder(StrEnum):
     NO_NODE = "no_node"
 
 
+NODELESS = frozenset({Holder.CLAIM, Holder.NO_NODE})
+"""Of these it is asked whether the slot leaks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leak:
     """The slots that leak for one cause: the reason code of what keeps their records now.
@@ -89,17 +93,20 @@ def count_slots(
     """
     held: dict[Holder, int] = {}
     nodeless: list[tuple[Record, Verdict]] = []
+    paired, listed = Reason.PAIRED, Holder.LISTED_NODE
     claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
     claiming |= snapshot.expected.keys()
     for record, verdict in zip(records, verdicts, strict=True):
-        if not record.holds_slot:
+        if record.slot_number is None:
             if record.claim is not None:
                 claiming.add(record.uuid)
             continue
-        claiming.discard(record.uuid)
-        holder = holder_of(record, snapshot, settings)
+        if claiming:
+            claiming.discard(record.uuid)
+        # Most have their pair: nothing else is asked of them.
+        holder = listed if verdict.reason is paired else holder_of(record, snapshot, settings)
         held[holder] = held.get(holder, 0) + 1
-        if holder is Holder.CLAIM or holder is Holder.NO_NODE:
+        if holder in NODELESS:
             nodeless.append((record, verdict))
     held_by = {holder.value: count for holder, count in held.items()}
     waiting = len(claiming) + len(snapshot.boots_unclaimed)

@@ -59,7 +59,8 @@ class StoreClock:
         for after, size in self.steps:
             if stamp < after:
                 age -= size
-        return min(age, boottime - self.known_since)
+        longest = boottime - self.known_since
+        return longest if longest < age else age
 
     @property
     def trusted(self) -> bool:

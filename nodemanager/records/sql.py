@@ -107,8 +107,11 @@ class SqlRecordStore:
     @staticmethod
     def _all_rows(connection: sa.Connection) -> Iterator[rows.Row]:
         query = sa.select(nodes).order_by(nodes.c.uuid).execution_options(yield_per=_PAGE)
-        for row in connection.execute(query):
-            yield row._asdict()
+        found = connection.execute(query)
+        names = tuple(found.keys())
+        for row in found:
+            # In a fraction of the time that the row's own _asdict takes.
+            yield dict(zip(names, row, strict=True))
 
     def read(self, uuid: str) -> Record | None:
         with self._db.reading() as connection:

@@ -59,8 +59,8 @@ class WebObserver:
     def _status(self, picture: Picture) -> Status:
         plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
         counts = plan.counts
-        reasons = Counter(verdict.reason.value for verdict in plan.records)
-        reasons.update(view.verdict.reason.value for view in plan.views)
+        reasons = Counter([verdict.reason for verdict in plan.records])
+        reasons.update([view.verdict.reason for view in plan.views])
         return Status(
             made_at=snapshot.now,
             pool=settings.pool,
@@ -95,7 +95,7 @@ class WebObserver:
             slots=_slots(plan),
             records=_record_states(plan, snapshot, settings),
             plan=plan.plan_id,
-            reasons=dict(reasons),
+            reasons={reason.value: count for reason, count in reasons.items()},
             aborted=None if plan.aborted is None else plan.aborted[0].value,
             deferred=plan.deferred,
             refused=_refused(plan),
@@ -190,4 +190,5 @@ def _record_states(plan: Plan, snapshot: Snapshot, settings: Settings) -> dict[s
     records = plan.history.records
     if records is None:
         return {}
-    return dict(Counter(classify(record, snapshot, settings).value for record in records.items))
+    states = Counter([classify(record, snapshot, settings) for record in records.items])
+    return {state.value: count for state, count in states.items()}

@@ -8,12 +8,17 @@ import pytest
 from hypothesis import Phase, find, given, note, settings
 from hypothesis import strategies as st
 
+from nodemanager.core.bearers import node_of
 from nodemanager.core.explain import Explanation, explain
 from nodemanager.core.marks import FORCIBLE, HandClean, Mark
+from nodemanager.core.node_alone import ALONE
+from nodemanager.core.node_any import AT_ALL
+from nodemanager.core.node_facts import NodeFacts
+from nodemanager.core.node_paired import PAIRED
 from nodemanager.core.plan import judged
 from nodemanager.core.reasons import Kind
 from nodemanager.core.records import BY_ITSELF, RecordJudge
-from nodemanager.core.shutdown import ALONE, AT_ALL, PAIRED, NodeJudge
+from nodemanager.core.slots import Holder, holder_of
 from tests.core.build import World
 from tests.core.worlds import IDS, UUIDS, Spec, run, specs
 
@@ -128,13 +133,21 @@ def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec)
     assert made.decided is not None
     snapshot = judged(plan, made.decided)
     record_judge = RecordJudge(snapshot, made.settings, plan.pairs, plan.unlisted)
-    node_judge = NodeJudge(snapshot, made.settings, plan.pairs)
-    assert snapshot.history.records is not None
+    facts = NodeFacts(snapshot, made.settings, plan.pairs)
+    history = snapshot.history
+    assert history.records is not None
+    paired = [one for one in history.records.items if one.uuid in plan.pairs.node_of]
+    # What demand and the count of slots take from the pairs they need not look for again.
+    for one in paired:
+        assert node_of(one, history.bearers, history.present) is not None
+        assert holder_of(one, snapshot, made.settings) is Holder.LISTED_NODE
     for check in BY_ITSELF:
+        if check.of_pairs:
+            assert not any(check.ask(record_judge, one) for one in paired)
         if check.moot is not None and check.moot(record_judge):
-            assert not any(check.ask(record_judge, one) for one in snapshot.history.records.items)
+            assert not any(check.ask(record_judge, one) for one in history.records.items)
     for view in plan.views:
-        subject = node_judge.subject(view.node)
+        subject = facts.subject(view.node)
         for of_node in (*AT_ALL, *(PAIRED if subject.record else ALONE)):
-            if of_node.moot is not None and of_node.moot(node_judge):
-                assert of_node.ask(node_judge, subject) is None
+            if of_node.moot is not None and of_node.moot(facts):
+                assert of_node.ask(facts, subject) is None

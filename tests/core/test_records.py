@@ -535,3 +535,40 @@ def test_a_record_whose_node_died_before_a_restart_is_cleaned_once_stale_r3() ->
     made.advance(200.0)
     made.settle()
     assert judged(made) == STALE
+
+
+# Of a record that has its pair two rules are not asked: pairing has asked them.
+
+
+@pytest.mark.parametrize("by_tag", [True, False], ids=["paired by its tag", "paired by its id"])
+@pytest.mark.parametrize(
+    ("fields", "flags", "expected"),
+    [
+        pytest.param({}, {}, Reason.PAIRED, id="nothing"),
+        pytest.param({"problems": ("its slot",)}, {}, Reason.UNREADABLE, id="unreadable"),
+        pytest.param({"held": True}, {}, Reason.HELD, id="held by its own field"),
+        pytest.param({}, {"holds": frozenset({"r1"})}, Reason.HELD, id="on hold"),
+        pytest.param({}, {"touched": {"r1": 1e9}}, Reason.CHANGED_SINCE_LISTING, id="touched"),
+        pytest.param(
+            {}, {"record_flights": {"r1": Flight("clean", START)}}, Reason.IN_FLIGHT, id="in flight"
+        ),
+    ],
+)
+def test_what_keeps_a_record_goes_before_that_it_has_its_pair_c9_c8(
+    by_tag: bool, fields: dict[str, Any], flags: dict[str, Any], expected: Reason
+) -> None:
+    made = world(ids_unique=True)
+    made.add_record("r1", claimed=by_tag, **fields)
+    made.nodes.append(node("r1") if by_tag else node(id="i-r1", created_at=EPOCH - 1e6))
+    made.settle()
+    plan = made.plan(**flags)
+    assert "r1" in plan.pairs.node_of
+    assert made.of_record("r1").reason is expected
+
+
+@pytest.mark.parametrize("fields", [{"pool": "another"}, {"claimed": False, "pinged": False}])
+def test_what_is_another_pools_or_was_never_used_has_no_pair_c0_c1(fields: dict[str, Any]) -> None:
+    made = world(ids_unique=True)
+    made.add_record("r1", instance_id="i-r1", **fields)
+    made.nodes += [node("r1"), node(id="i-r2")]
+    assert "r1" not in made.settle().pairs.node_of

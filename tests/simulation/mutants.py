@@ -24,10 +24,13 @@ from nodemanager.core import (
     breaker,
     demand,
     destroy,
+    due,
     false_clean,
     history,
     idle,
     last_look,
+    node_alone,
+    node_paired,
     orders,
     pairing,
     plan,
@@ -43,7 +46,6 @@ from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.model import Listed
 from nodemanager.core.reasons import Reason
 from nodemanager.core.records import RecordJudge
-from nodemanager.core.shutdown import NodeJudge
 from nodemanager.core.standing import Block
 from nodemanager.core.store_clock import StoreClock
 from nodemanager.errors import RemoteError
@@ -279,11 +281,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "the cycle has no cap",
-        (
-            instead(
-                plan._judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"
-            ),
-        ),
+        (instead(due.judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"),),
     ),
     Mutant(
         "C11",
@@ -593,7 +591,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is destroyed at once",
-        (off(NodeJudge._unpaired, UNPAIRED_LONG),),
+        (off(node_alone._unpaired, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",
@@ -624,10 +622,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node whose record is not listed is destroyed at once",
         (
             off(
-                NodeJudge._unpaired,
+                node_alone._unpaired,
                 UNPAIRED_LONG,
                 f"({UNPAIRED_LONG}) and any(one.uuid == node.tags.record "
-                "for one in self.history.records.items)",
+                "for one in facts.history.records.items)",
             ),
         ),
     ),
@@ -722,13 +720,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is never destroyed",
-        (off(NodeJudge._unpaired, UNPAIRED_LONG, "True"),),
+        (off(node_alone._unpaired, UNPAIRED_LONG, "True"),),
         by=STILL,
     ),
     Mutant(
         "D8",
         "a node that never pinged is booting for ever",
-        (off(NodeJudge._heard_of, "silent_s <= limit_s or self.clock is None", "True"),),
+        (off(node_paired._heard_of, "silent_s <= limit_s or facts.clock is None", "True"),),
         by=STILL,
     ),
     Mutant(
