@@ -1,4 +1,7 @@
-"""The one gap that a store that can't compare leaves to an operator's hold, and no more (N33)."""
+"""When the monitors take something to be on hold.
+
+Also the one gap that a store that can't compare leaves to an operator's hold, and no more (N33).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.core.build import claim, record
+from nodemanager.actors.messages import NodesAsked, TaggedAsked
+from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
+from tests.simulation.told import Answer, Ears, answers_given
 
 pytestmark = pytest.mark.slow
 
@@ -38,3 +43,18 @@ def test_whatever_else_moved_it_is_a_finding_still_c12(
 ) -> None:
     """N33, C12: a ping, a claim, or a read that was not right before the write."""
     assert not held_in_the_gap(replace(READ, **changes), read, age_s)
+
+
+def test_an_unlisted_node_is_held_by_the_newest_answer_that_its_manager_had_c9() -> None:
+    """Neither by an older one, nor by one that is still on its way to the daemon."""
+    free, held = node("r1"), node("r1", held=True)
+    ears = Ears()
+    ears.by_id["i-r1"] = [Answer(1.0, (held,)), Answer(3.0, (free,)), Answer(4.0, (held,))]
+    ears.by_tag["r1"] = [Answer(2.0, (held,))]
+    assert ears.answered("i-r1", "r1", 0.0) == []
+    answers_given(ears, TaggedAsked({"r1": (held,)}, 2.0))
+    assert ears.answered("i-r1", "r1", 0.0) == [held]
+    answers_given(ears, NodesAsked({"i-r1": free}, 3.0))
+    assert ears.answered("i-r1", "r1", 0.0) == [free, held]
+    answers_given(ears, NodesAsked({"i-r1": held}, 4.0))
+    assert ears.answered("i-r1", "r1", 2.5) == [held, free]

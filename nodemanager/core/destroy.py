@@ -15,6 +15,7 @@ from nodemanager.core.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Se
 from nodemanager.core.signs import worker_state
 from nodemanager.core.snapshot import Snapshot
 from nodemanager.core.standing import standing_block
+from nodemanager.core.unlisted import is_answered_held
 from nodemanager.core.verdict import Verdict, keep
 
 
@@ -103,6 +104,8 @@ def confirm_shutdown(
         return keep(node_id, Reason.HELD)
     record, listed = found.record, snapshot.history.present.get(node_id)
     if (record is not None and record.held) or (listed is not None and listed.held):
+        return keep(node_id, Reason.HELD)
+    if is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
     if order.reason is Reason.NODE_STOPPED and (
         listed is not None and listed.state is not CloudState.STOPPED

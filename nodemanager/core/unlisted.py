@@ -10,7 +10,7 @@ listed; of one that fell silent the last look of its record's clean tells.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.core.asking import may_ask
@@ -116,20 +116,38 @@ def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
 
 def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
     """The one node of a claim that the cloud has, asked when a ping of it was overdue (D13)."""
-    history, found = snapshot.history, {}
+    found: dict[str, CloudNode] = {}
     if record.claim is None:
         return None
     fresh_s = min(overdue_s(record, snapshot, settings), settings.poll_stale_after)
-    for key in _keys(record, snapshot):
-        answer = history.asked.get(key)
-        if answer is None or answer.is_past or snapshot.now - answer.said_at >= fresh_s:
+    tags = record.uuid, record.incarnation
+    for node in _answered(_keys(record, snapshot), snapshot, fresh_s):
+        before = found.get(node.id)
+        if node.is_absent or (before is not None and before.held):
+            # Either answer may be the older: a hold that one of them shows stands (C9).
             continue
-        tags = record.uuid, record.incarnation
-        for node in answer.nodes:
-            if not node.is_absent and (node.tags.record, node.tags.incarnation) == tags:
-                found[node.id] = node
+        if (node.tags.record, node.tags.incarnation) == tags:
+            found[node.id] = node
     # Two candidates are none (P2).
     return found.popitem()[1] if len(found) == 1 else None
+
+
+def _answered(
+    keys: Iterable[str | None], snapshot: Snapshot, fresh_s: float
+) -> Iterator[CloudNode]:
+    """What the cloud showed when it was last asked by these, so lately, and not listed since."""
+    for key in keys:
+        answer = snapshot.history.asked.get(key or "")
+        if answer is not None and not answer.is_past and snapshot.now - answer.said_at < fresh_s:
+            yield from answer.nodes
+
+
+def is_answered_held(
+    node_id: str, uuid: str | None, snapshot: Snapshot, settings: Settings
+) -> bool:
+    """Whether the cloud, asked by id or tag since it was last listed, showed it on hold (C9)."""
+    nodes = _answered((node_id, uuid), snapshot, settings.poll_stale_after)
+    return any(node.held for node in nodes if node.id == node_id)
 
 
 def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodemanager.actors.messages import HoldId
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.commands import Command, Verb
 from nodemanager.core.model import Guarantee, Job, WorkerState
 from nodemanager.errors import Conflict, StoreError
 from tests.actors.conftest import MakeRig
@@ -151,7 +152,8 @@ def test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6(
 def test_no_order_that_waits_for_the_worker_goes_out_after_a_hold_c9(make_rig: MakeRig) -> None:
     def hold(rig: Rig) -> None:
         for node in rig.nodes:
-            rig.system.daemon.tell(HoldId(node.id, "wait for me", "ann", lambda reply: None))
+            hold = Command(Verb.HOLD, "ann", "wait for me", node.id)
+            rig.system.daemon.tell(Ordered(hold, lambda reply: None))
 
     rig = amid_drains(make_rig, hold)
     assert rig.store.calls["drain"] == 1

@@ -9,11 +9,12 @@ import pytest
 
 from nodemanager.core import breaker as breakers
 from nodemanager.core.breaker import Cause
+from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.execute.books import still_expected
 from nodemanager.core.history import explained
 from nodemanager.core.marks import Mark
 from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
-from nodemanager.core.reasons import Reason
+from nodemanager.core.reasons import Kind, Reason
 from nodemanager.core.settings import ASK_LIMIT
 from nodemanager.core.snapshot import Expected, Flight
 from tests.core.build import World, deny, in_vain, node, pinging_round, world
@@ -689,6 +690,49 @@ def test_it_stays_where_it_would_if_it_were_listed_d13(found: dict[str, Any]):
     made.answer({"i-r1": replace(born, **found)})
     again(made)
     assert made.destroyed == []
+
+
+@pytest.mark.parametrize("by_tag", [False, True])
+def test_a_hold_that_either_of_two_answers_shows_keeps_it_c9_d13(by_tag: bool):
+    """The other question failed since, and its answer is from before the hold."""
+    made, born = silenced()
+    held = replace(born, held=True)
+    made.answer({"i-r1": born if by_tag else held})
+    made.answer_tags({"r1": (held if by_tag else born,)})
+    again(made)
+    assert made.destroyed == []
+
+
+def test_once_both_answers_show_it_released_it_goes_c9_d13():
+    made, born = silenced()
+    made.answer({"i-r1": replace(born, held=True)})
+    made.answer_tags({"r1": (replace(born, held=True),)})
+    again(made)
+    made.answer({"i-r1": born})
+    made.answer_tags({"r1": (born,)})
+    again(made)
+    assert made.destroyed == ["i-r1"]
+
+
+@pytest.mark.parametrize("by_tag", [False, True])
+def test_a_hold_that_is_answered_after_the_order_is_seen_by_the_last_look_c9_d2_d13(by_tag: bool):
+    made, born = silenced()
+    made.answer({"i-r1": born})
+    again(made)
+    order = made.shutdown_order("i-r1")
+    found = ShutdownEvidence(made.record("r1"))
+
+    def said() -> tuple[Kind, Reason]:
+        verdict = confirm_shutdown(order, found, made.snapshot(), made.settings, wanted=False)
+        return verdict.kind, verdict.reason
+
+    assert said() == (Kind.SHUTDOWN, Reason.NODE_DOWN)
+    held = replace(born, held=True)
+    if by_tag:
+        made.answer_tags({"r1": (replace(born, id="i-other"), held)})
+    else:
+        made.answer({"i-r1": held})
+    assert said() == (Kind.KEEP, Reason.HELD)
 
 
 def test_one_without_a_claim_says_nothing_of_whose_it_is_and_stays_d13():

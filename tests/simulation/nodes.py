@@ -295,15 +295,17 @@ class NodeRules:
     def _unlisted(
         self, order: ShutdownOrder, ears: Ears, records: Heard, settings: Settings
     ) -> CloudNode | None:
-        """D13: as the cloud, asked lately, showed one whose record nobody pings, or ever pinged."""
+        """D13: as the cloud, asked lately, last showed one whose record nobody pings, or ever did.
+
+        What it said before counts no more: an operator may have taken a hold off since (C9).
+        """
         record = records.items.get(order.record or "")
         if record is None or record.claim is None:
             return None
         if order.reason is not (Reason.NODE_DOWN if record.last_ping_at else Reason.BOOT_FAILED):
             return None
-        answers = (*ears.by_id.get(order.node_id, ()), *ears.by_tag.get(record.uuid, ()))
         since = self.world.engine.now - settings.poll_stale_after - EXACT_S
-        shown = [node for one in answers if one.at >= since for node in one.nodes]
+        shown = ears.answered(order.node_id, record.uuid, since)
         return next((one for one in shown if self._is_unheard(one, order, record)), None)
 
     def _is_unheard(self, node: CloudNode, order: ShutdownOrder, record: Record) -> bool:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from nodemanager.actors.messages import CloudListed, RecordsListed
+from nodemanager.actors.messages import (
+    CarriedOut,
+    CloudListed,
+    NodesAsked,
+    RecordsListed,
+    TaggedAsked,
+)
+from nodemanager.core.execute.effects import LookAtRecord
+from nodemanager.core.last_look import CleanEvidence
 from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
 from nodemanager.errors import RemoteError
 from tests.simulation.world import World
@@ -40,6 +48,8 @@ class Answer:
 
     at: float
     nodes: tuple[CloudNode, ...]
+    given: bool = False
+    """The daemon had it: a message may be on its way for seconds inside the process."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,13 @@ class Ears:
         by_tag = _until(self.by_tag.get(uuid, ()), by)
         return read, by_tag, _until(self.by_id.get(node_id or "", ()), by)
 
+    def answered(self, node_id: str, uuid: str, since: float) -> list[CloudNode]:
+        """What its daemon was answered since then by that id or tag, the newest answer first."""
+        answers = (*self.by_id.get(node_id, ()), *self.by_tag.get(uuid, ()))
+        fresh = [one for one in answers if one.given and one.at >= since]
+        fresh.sort(key=lambda one: one.at, reverse=True)
+        return [node for one in fresh for node in one.nodes]
+
     def newest(self, source: str, by: float = float("inf")) -> Heard | None:
         """The newest complete listing of `cloud` or `records` that ended by then."""
         heard: deque[Heard] = getattr(self, source)
@@ -111,6 +128,32 @@ class Ears:
 
 def _until(answers: Sequence[T], by: float) -> T | None:
     return next((one for one in reversed(answers) if one.at <= by), None)
+
+
+def answers_given(ears: Ears, message: Any) -> None:
+    """What the cloud was asked by id and by tag, by a poll or by the last look of a clean."""
+    by_id: Mapping[str, CloudNode | None] = {}
+    by_tag: Mapping[str, tuple[CloudNode, ...]] = {}
+    match message:
+        case NodesAsked():
+            by_id = message.answers
+        case TaggedAsked():
+            by_tag = message.answers
+        case CarriedOut(effect=LookAtRecord(), answer=CleanEvidence(by_id=node) as found):
+            by_id = {} if node is None else {node.id: node}
+            by_tag = {message.effect.uuid: found.tagged or ()}
+    for node_id, node in by_id.items():
+        _mark_given(ears.by_id.get(node_id, []), () if node is None else (node,))
+    for uuid, nodes in by_tag.items():
+        _mark_given(ears.by_tag.get(uuid, []), nodes)
+
+
+def _mark_given(answers: list[Answer], nodes: tuple[CloudNode, ...]) -> None:
+    """The newest that says so: of two that say the same, either may be the one."""
+    for number in reversed(range(len(answers))):
+        if answers[number].nodes == nodes:
+            answers[number] = replace(answers[number], given=True)
+            return
 
 
 class Told:
@@ -162,6 +205,7 @@ class Told:
         """
         source = SOURCES.get(type(message))
         if source is None:
+            answers_given(self.ears[manager], message)
             return
         heard = self._polled.pop((manager, source, message.listing.ended_at), None)
         ids = [getattr(item, "id", None) or item.uuid for item in message.listing.items]
