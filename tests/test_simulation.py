@@ -49,6 +49,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(170000223, "U8", id="a-twin-without-tags-whose-pings-are-refused"),
         pytest.param(170005405, "U3", id="a-late-claim-on-a-record-that-was-pinged-back"),
         pytest.param(190000391, "C9", id="an-unlisted-node-whose-hold-was-taken-off"),
+        pytest.param(173000181, "C10", id="a-fence-that-landed-when-nobody-waited-for-it"),
+        pytest.param(180000595, "C10", id="a-fence-that-arrived-twice"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.execute.books import FenceStands, NodeGone
-from nodemanager.core.execute.clean import Clean, Fencing, Standing
-from nodemanager.core.execute.effects import FenceRecord
+from nodemanager.core.execute.clean import Clean, Fencing, Lifting, Pausing, Standing, Unsure
+from nodemanager.core.execute.effects import FenceRecord, LiftFence
 from nodemanager.core.execute.recent import (
     Recent,
     after_claim,
@@ -56,6 +56,44 @@ def test_a_clean_counts_from_its_fence_on_and_its_end_adds_nothing_c10() -> None
     key, about = Key(Action.CLEAN, "r1"), About(record="r1")
     done = End(key, up.state, about, 1.0, Ended("cleaned"))
     assert after_end(recent, done, 25.0).cleaned_at == (5.0,)
+
+
+@pytest.mark.parametrize(
+    ("reason", "learned"),
+    [
+        pytest.param(Reason.STALE_SLOT, (FenceStands(),), id="of-the-plan"),
+        pytest.param(Reason.CREATE_REFUSED, (), id="a-claim-is-a-node-to-be"),
+    ],
+)
+def test_a_fence_put_up_once_more_counts_once_more_c10(
+    reason: Reason, learned: tuple[FenceStands, ...]
+) -> None:
+    at_work = world(max_nodes=0, compare_and_set=False)
+    at_work.add_record("r1", quiet=9000.0)
+    at_work.settle()
+    judged = at_work.record("r1")
+    order = replace(at_work.clean_order("r1"), reason=reason)
+    seen = Seen(at_work.snapshot(), at_work.settings, Guarantee.FENCED, fence_wait=15.0)
+    fenced = replace(judged, version="v2", fenced=True, ping_secret="s2")
+    unsure = Unsure(order, judged, seen.snapshot.now)
+    up = Clean().on(unsure, Answered(FenceRecord(judged), fenced), seen)
+    assert isinstance(up.state, Unsure)
+    assert up.state.order.fenced
+    assert up.learn == learned
+
+
+def test_a_clean_that_waits_to_be_begun_anew_counts_as_one_to_come_c10() -> None:
+    """Its first fence was lifted, and its next one goes up in another cycle."""
+    at_work = world(max_nodes=0, compare_and_set=False)
+    at_work.add_record("r1", quiet=9000.0)
+    at_work.settle()
+    judged = at_work.record("r1")
+    order = replace(at_work.clean_order("r1"), reason=Reason.AFTER_SHUTDOWN, fenced=True)
+    seen = Seen(at_work.snapshot(), at_work.settings, Guarantee.FENCED, fence_wait=15.0)
+    lifting = Lifting(order, judged, again=True)
+    lifted = Clean().on(lifting, Answered(LiftFence(judged, "s1"), judged), seen)
+    assert isinstance(lifted.state, Pausing)
+    assert Clean().flight(lifted.state) == "clean"
 
 
 def test_what_ended_counts_until_both_listings_began_after_it_c8() -> None:

@@ -114,7 +114,8 @@ class CleanRules:
         self.looked: dict[tuple[str, str], list[float]] = defaultdict(list)
         """By manager and uuid, when the daemon was told of a last look."""
         world.given.append(self.given)
-        self.done: dict[str, list[float]] = {}
+        self.done: dict[str, dict[tuple[str, float], float]] = defaultdict(dict)
+        """By manager, and by uuid and when the call was sent: when it began to free (C10)."""
         self.pings: dict[tuple[str, float | None], float] = {}
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
@@ -134,7 +135,7 @@ class CleanRules:
             waits = any(call[1] == after.uuid for call in manager.process.calls)
             if waits and given and self.world.engine.now - given[-1].at <= ORDER_LIVES_S:
                 # It is of the cycle of its first write (C10); a late one is of none.
-                self.done.setdefault(manager.name, []).append(self.world.engine.now)
+                self._counts(manager, after.uuid)
             if before is not None:
                 self.judged.setdefault(after.uuid, before)
         elif after is not None and not after.fenced:
@@ -154,6 +155,11 @@ class CleanRules:
                 self.newest_sign[after.uuid] = now
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
+
+    def _counts(self, manager: Manager, uuid: str) -> None:
+        """Against the cap of this cycle; a call that arrives a second time is the same clean."""
+        call = uuid, self.world.weather.sent_at
+        self.done[manager.name].setdefault(call, self.world.engine.now)
 
     def given(self, manager: str, message: object) -> None:
         if not isinstance(message, CarriedOut) or message.key.action is not Action.CLEAN:
@@ -196,7 +202,7 @@ class CleanRules:
     def _cap(self, manager: Manager, plan: Plan, settings: Settings) -> None:
         newest = self.told.ears[manager.name].newest("cloud")
         since = newest.started if newest is not None else 0.0
-        done = [at for at in self.done.get(manager.name, []) if at > since]
+        done = [at for at in self.done[manager.name].values() if at > since]
         count = len(plan.cleans) + len(done)
         if count > settings.max_cleans_per_cycle:
             self.world.violate(
@@ -409,7 +415,7 @@ class CleanRules:
             return
         cleans = any(call[:2] == ("store.clean", uuid) for call in manager.process.calls)
         if cleans and manager.guarantee is not Guarantee.FENCED:
-            self.done.setdefault(manager.name, []).append(now)
+            self._counts(manager, uuid)
         given = self.orders.get((manager.name, uuid), [])
         ordered = next((one for one in reversed(given) if one.at <= sent_at), None)
         if ordered is None:

@@ -222,8 +222,10 @@ class Clean:
             return "setup"
         if state.order.not_after == NEVER:
             return "unfence"
-        # Of the cycle in which its fence went up: it takes no later one's turn (C10).
-        return "fenced" if state.order.fenced else "clean"
+        # Of the cycle in which its fence went up: it takes no later one's turn (C10), unless it
+        # waits to be begun anew.
+        is_up = state.order.fenced and not isinstance(state, Pausing)
+        return "fenced" if is_up else "clean"
 
     def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
         if order.reason is Reason.FENCE_LEFT:
@@ -388,8 +390,7 @@ def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
             if behind is None or seen.stopping:
                 return _lift(Lifting(order, before, fenced, tries=state.tries))
             standing = Standing(behind, before, fenced, state.tries)
-            counts = order.reason is not Reason.CREATE_REFUSED
-            return Step(standing, (_stand(seen),), learn=(FenceStands(),) if counts else ())
+            return Step(standing, (_stand(seen),), learn=_counts(order))
         case Failed(error=error):
             told = _failed(order, "fence", error)
             if error.definite:
@@ -397,6 +398,11 @@ def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
             # Nobody knows whether it is up.
             return _lift(Lifting(order, before, again=True, tries=state.tries), told)
     return Step(state)
+
+
+def _counts(order: CleanOrder) -> tuple[FenceStands, ...]:
+    """A fence against the cycle's cap (C10); a claim that is released is a node to be (U6)."""
+    return () if order.reason is Reason.CREATE_REFUSED else (FenceStands(),)
 
 
 def _stand(seen: Seen) -> Wait:
@@ -523,7 +529,7 @@ def _unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
             behind = fenced_order(order, judged, fenced, seen.snapshot.now)
             if behind is None or seen.stopping:
                 return _doubting(state, seen)
-            return Step(replace(state, order=behind), (_stand(seen),))
+            return Step(replace(state, order=behind), (_stand(seen),), learn=_counts(order))
         case Failed(effect=FenceRecord(record=judged), error=error):
             if not error.definite:
                 state = replace(state, before=judged)
