@@ -713,7 +713,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                CommandHandler.reset_breaker,
+                CommandHandler._reset_breaker,
                 "breakers.reset(self._context.breaker, now)",
                 "self._context.breaker",
             ),
