@@ -44,6 +44,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(140000508, "LIVENESS", id="a-release-that-a-lost-journal-refused"),
         pytest.param(150001129, "MAX", id="a-ping-that-late-record-listings-took-back"),
         pytest.param(150001222, "MAX", id="a-young-node-that-no-listing-need-show"),
+        pytest.param(150002491, "P6", id="denials-too-far-apart-by-a-reload"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
