@@ -34,9 +34,11 @@ def cloud_answered(
     kept = 2 * max(settings.max_poll_time, settings.poll_stale_after)
     asked = {key: one for key, one in history.asked.items() if at - one.at <= kept}
     for key, nodes in answers.items():
-        since = _denied_since(asked.get(key), at, settings) if _denies(nodes) else None
-        times = _times(asked.get(key))
-        asked[key] = Asked(at, times, nodes, denied_since=since, asked_at=asked_at)
+        before = asked.get(key)
+        since, gap_s = _denials(before, at, settings) if _denies(nodes) else (None, 0.0)
+        asked[key] = Asked(
+            at, _times(before), nodes, denied_since=since, gap_s=gap_s, asked_at=asked_at
+        )
     for key in malformed:
         times = _times(asked.get(key))
         asked[key] = Asked(at, times, (), malformed=True, asked_at=asked_at)
@@ -51,11 +53,14 @@ def _denies(nodes: tuple[CloudNode, ...]) -> bool:
     return all(node.is_absent for node in nodes)
 
 
-def _denied_since(before: Asked | None, at: float, settings: Settings) -> float:
-    """Since when denials are unbroken, with one more now (P6)."""
+def _denials(before: Asked | None, at: float, settings: Settings) -> tuple[float, float]:
+    """Since when denials are unbroken, with one more now, and their widest gap (P6)."""
     if before is None or before.denied_since is None:
-        return at
-    return before.denied_since if at - before.said_at <= settings.poll_stale_after else at
+        return at, 0.0
+    gap_s = at - before.said_at
+    if gap_s > settings.poll_stale_after:
+        return at, 0.0
+    return before.denied_since, max(before.gap_s, gap_s)
 
 
 def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:

@@ -113,6 +113,8 @@ def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
                 state.breaker, state.history, fact.pings, fact.at, settings
             )
             yield _stage(state, folded)
+        case SettingsTaken():
+            yield Stage(replace(state, history=histories.settings_taken(state.history, settings)))
         case _:
             yield Stage(_after(state, fact))
 

@@ -41,12 +41,16 @@ from nodemanager.core.store_clock import Future, StoreClock, first_reading, join
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Since when, and in how many complete cloud listings in a row, a record had no node (C5)."""
+    """Since when, and in how many complete cloud listings in a row, a record had no node (C5).
+
+    `gap_s` is the longest time from one of them to the next.
+    """
 
     incarnation: str | None
     first_at: float
     last_at: float
     listings: int
+    gap_s: float = 0.0
 
 
 # Not frozen: with each poll there is a new one for every node, and freezing one triples its cost.
@@ -95,7 +99,8 @@ class Asked:
     there. None is as when it came.
     `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
     `denied_since` is the first of its unbroken denials, no two of them further apart than
-    poll_stale_after (P6). `malformed` says that it is no node's id, which denies nothing (P1a).
+    poll_stale_after, and `gap_s` the longest time from one to the next (P6). `malformed` says that
+    it is no node's id, which denies nothing (P1a).
     """
 
     at: float
@@ -105,6 +110,7 @@ class Asked:
     denied_since: float | None = None
     malformed: bool = False
     asked_at: float | None = None
+    gap_s: float = 0.0
 
     @property
     def said_at(self) -> float:
@@ -561,6 +567,29 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
     return changed(history, answered_s=history.answered_s + counted, last_answer_at=at)
 
 
+def settings_taken(history: History, settings: Settings) -> History:
+    """Hold the gaps in what was counted against a new poll_stale_after (C5, P6, S6).
+
+    Where one is too long now, the count begins again at the newest listing or denial.
+    """
+    limit_s = settings.poll_stale_after
+    return changed(
+        history,
+        absence={
+            uuid: Absence(one.incarnation, one.last_at, one.last_at, 1)
+            if one.gap_s > limit_s
+            else one
+            for uuid, one in history.absence.items()
+        },
+        asked={
+            key: replace(one, denied_since=one.at, gap_s=0.0)
+            if one.denied_since is not None and one.gap_s > limit_s
+            else one
+            for key, one in history.asked.items()
+        },
+    )
+
+
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
     clock = history.clock
@@ -628,7 +657,10 @@ def _absences(
         ):
             result[uuid] = Absence(record.incarnation, at, at, 1)
         else:
-            result[uuid] = Absence(before.incarnation, before.first_at, at, before.listings + 1)
+            gap_s = max(before.gap_s, at - before.last_at)
+            result[uuid] = Absence(
+                before.incarnation, before.first_at, at, before.listings + 1, gap_s
+            )
     return result
 
 

@@ -220,9 +220,10 @@ def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterato
         if answer is None or since is None or absence is None:
             yield Violation("P6", {"detail": f"not denied by {by}"})
             return
-        denied_s, newest_s = at - max(since, absence.first_at), at - answer.said_at
-        if not denied_s > limit_s or newest_s > terms.poll_stale_after:
-            yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": newest_s})
+        denied_s = at - max(since, absence.first_at)
+        age_s = max(answer.gap_s, at - answer.said_at)
+        if not denied_s > limit_s or age_s > terms.poll_stale_after:
+            yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": age_s})
             return
 
 
@@ -316,6 +317,9 @@ def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
     listings = seen.listings if seen is not None else 0
     lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
     if seen is not None and seen.incarnation != grounds.signs.incarnation:
+        listings = 0
+    if seen is not None and seen.gap_s > terms.poll_stale_after:
+        # Those before the gap count no more.
         listings = 0
     if listings < terms.absent_listings or lasted_s < terms.settle:
         yield Violation("C5", {"absent_listings": listings, "absent_s": lasted_s})

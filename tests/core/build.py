@@ -16,7 +16,9 @@ from nodemanager.core import false_clean
 from nodemanager.core import history as histories
 from nodemanager.core.breaker import Breaker
 from nodemanager.core.destroy import ShutdownOrder
+from nodemanager.core.facts import SettingsTaken
 from nodemanager.core.false_clean import FalseClean
+from nodemanager.core.fold import State, after_fact
 from nodemanager.core.history import History
 from nodemanager.core.model import (
     Claim,
@@ -204,6 +206,14 @@ class World:
 
     def with_settings(self, **changes: Any) -> World:
         self.settings = replace(self.settings, **changes)
+        return self
+
+    def reload(self, **changes: Any) -> World:
+        """The settings change while it runs, and that is folded in."""
+        self.with_settings(**changes)
+        state = State(history=self.history, breaker=self.breaker)
+        after = after_fact(state, SettingsTaken(self.settings, self.now), self.settings)
+        self.history, self.breaker = after.history, after.breaker
         return self
 
     # Polls: each begins now, takes `took` seconds and is folded when it ends.

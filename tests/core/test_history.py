@@ -111,6 +111,27 @@ def test_a_gap_above_poll_stale_after_starts_absence_again_c5(gap: float, expect
     assert reason(made) is expected
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "expected"),
+    [
+        pytest.param(300.0, Reason.STALE_SLOT, id="listed-often-enough"),
+        pytest.param(299.0, Reason.NOT_SETTLED, id="a-gap-that-is-too-long-now"),
+    ],
+)
+def test_a_reload_may_find_a_gap_in_an_absence_c5_s6(limit_s: float, expected: Reason) -> None:
+    """The count then begins again at the newest listing."""
+    made = without_node()
+    began = made.now
+    for after_s in (0.0, 300.0, 330.0):
+        made.now = began + after_s
+        made.poll()
+    made.reload(poll_stale_after=limit_s)
+    assert reason(made) is expected
+    made.advance(60.0)
+    made.poll()
+    assert reason(made) is Reason.STALE_SLOT
+
+
 def test_an_incomplete_listing_neither_counts_nor_resets_c5() -> None:
     made = without_node()
     made.poll()

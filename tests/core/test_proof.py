@@ -199,7 +199,8 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("C5", "too-few-listings", lambda one: one.with_terms(absent_listings=99)),
     ("C5", "too-short", lambda one: one.with_terms(settle=1e6)),
     ("C5", "never-absent", lambda one: one.with_grounds(absence=None)),
-    ("C5", "of-another-life", lambda one: _absent_as(one, "another")),
+    ("C5", "of-another-life", lambda one: _absent(one, incarnation="another")),
+    ("C5", "a-gap-in-between", lambda one: _absent(one, gap_s=600.1)),
     ("C6", "the-cloud-first", lambda one: one.with_grounds(base_ended_at=1e9)),
     (
         "C6",
@@ -255,10 +256,10 @@ def _word(one: Evidence, word: WorkerState, ago: float = 60.0) -> Evidence:
     return fenced_off.with_order(fenced=True, not_after=float("inf"))
 
 
-def _absent_as(one: Evidence, incarnation: str) -> Evidence:
+def _absent(one: Evidence, **changes: Any) -> Evidence:
     assert one.order.grounds is not None
     assert one.order.grounds.absence is not None
-    return one.with_grounds(absence=replace(one.order.grounds.absence, incarnation=incarnation))
+    return one.with_grounds(absence=replace(one.order.grounds.absence, **changes))
 
 
 def _version_read(one: Evidence, version: str) -> Evidence:
@@ -356,6 +357,7 @@ def _asked(one: Evidence, by: str, **changes: Any) -> Evidence:
         pytest.param({"denied_since": 1e9}, id="denied-too-short"),
         pytest.param({"asked_at": 0.0}, id="asked-long-ago"),
         pytest.param({"at": 0.0, "asked_at": None}, id="answered-long-ago"),
+        pytest.param({"gap_s": 600.1}, id="too-far-apart"),
         pytest.param({"malformed": True}, id="no-node-s-id"),
     ],
 )

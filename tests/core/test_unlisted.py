@@ -368,6 +368,44 @@ def test_a_gap_between_denials_is_counted_from_the_question_p6() -> None:
     assert freed_after > 1150.0
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "is_broken"),
+    [
+        pytest.param(400.0, False, id="all-of-them-near-enough"),
+        pytest.param(300.0, True, id="two-of-them-too-far-apart"),
+    ],
+)
+def test_a_reload_may_find_the_denials_too_far_apart_p6_s6(limit_s: float, is_broken: bool) -> None:
+    """They were near enough by the settings then; it is the new ones that hold now."""
+    made = in_vain().with_settings(max_poll_time=60.0)
+    for _ in range(5):
+        deny(made)
+    # From one denial to the next it is six minutes here.
+    pinging_round(made, 5)
+    for _ in range(9):
+        deny(made)
+    assert made.cleaned == []
+    made.reload(poll_stale_after=limit_s)
+    freed_after = until_freed(made, within=40)
+    assert freed_after is not None
+    assert (freed_after > 1150.0) is is_broken
+
+
+def test_denials_broken_by_a_reload_count_from_the_newest_p6_s6() -> None:
+    """What comes after it is held against the new settings as ever."""
+    made = in_vain().with_settings(max_poll_time=60.0)
+    deny(made)
+    pinging_round(made, 5)
+    deny(made)
+    newest_at = made.history.asked["r1"].at
+    for limit_s in (300.0, 100.0):
+        made.reload(poll_stale_after=limit_s)
+        deny(made)
+        for key in ("r1", "i-r1"):
+            answer = made.history.asked[key]
+            assert (answer.denied_since, answer.at > newest_at) == (newest_at, True)
+
+
 def test_one_that_pings_rarely_is_asked_for_all_the_same_p6() -> None:
     """X5: a ping each quarter of an hour, inside the window, holds the slot no longer either."""
     made = in_vain()
