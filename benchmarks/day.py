@@ -23,12 +23,20 @@ from rich.table import Table
 
 from benchmarks import pools
 from nodemanager.clock import SystemClock
-from nodemanager.core.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
-from nodemanager.core.fold import Decision, Start, State, after_decision, after_fact, decide
-from nodemanager.core.model import Claim, CloudNode, FreedLife, Listing, Record, StoreTime, Tags
-from nodemanager.core.plan import Plan
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.whatif import as_cleaned
+from nodemanager.core.model.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
+from nodemanager.core.model.world import (
+    Claim,
+    CloudNode,
+    FreedLife,
+    Listing,
+    Record,
+    StoreTime,
+    Tags,
+)
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import Decision, Start, State, after_decision, after_fact, decide
+from nodemanager.core.replay.whatif import as_cleaned
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal

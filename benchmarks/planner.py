@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from benchmarks import pools
-from nodemanager.core import breaker as breakers
-from nodemanager.core import history as histories
-from nodemanager.core.breaker import Breaker
-from nodemanager.core.history import History
-from nodemanager.core.model import Claim, CloudNode, Record, StoreTime
-from nodemanager.core.plan import Plan, plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Claim, CloudNode, Record, StoreTime
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker
 
 WARM_UP = 3
 """Polls before the first that is measured: enough for absence to settle."""

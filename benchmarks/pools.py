@@ -12,8 +12,8 @@ import pickle
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.model import CloudNode, CloudState, Listing, Record, Size, Tags
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record, Size, Tags
 from nodemanager.records import view, wire
 
 POOL = "bench"

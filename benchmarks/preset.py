@@ -17,7 +17,7 @@ from benchmarks import pools
 from nodemanager import cli
 from nodemanager.clock import Clock
 from nodemanager.cloud import dummy
-from nodemanager.core.model import Tags
+from nodemanager.core.model.world import Tags
 
 
 def fill(book: dummy.Book, count: int, launched_at: float) -> None:

@@ -17,7 +17,7 @@ import requests
 
 from nodemanager import control
 from nodemanager.config import Config
-from nodemanager.core.commands import Verb
+from nodemanager.core.operate.commands import Verb
 from nodemanager.errors import NodeManagerError
 
 TIMEOUT_S = 30.0
@@ -103,7 +103,7 @@ class Client:
         return shown
 
     def nodes(self) -> dict[str, Any]:
-        """Every cloud node, as of the newest decision (core.inventory)."""
+        """Every cloud node, as of the newest decision (core.explain.inventory)."""
         return dict(self._get("/api/nodes"))
 
     def node(self, id: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.refusals import Refusals
 
 MOST = 4096

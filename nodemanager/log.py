@@ -25,8 +25,8 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, WrappedLogger
 
 from nodemanager import redact
-from nodemanager.core.keys import Key
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.keys import Key
+from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
 from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
 from nodemanager.logline import RENDERERS, describe, timestamp
@@ -239,9 +239,9 @@ def _traceback(error: BaseException) -> str:
 
 def _check(event: Event, fields: Mapping[str, object]) -> None:
     if not isinstance(event, Event):
-        raise TypeError(f"{event!r} is no Event; add it to core.reasons")
+        raise TypeError(f"{event!r} is no Event; add it to core.model.reasons")
     if unknown := sorted(set(fields) - _KEYS):
-        raise ValueError(f"{event.value}: no such key: {', '.join(unknown)}; see core.keys")
+        raise ValueError(f"{event.value}: no such key: {', '.join(unknown)}; see core.model.keys")
 
 
 def _levels(level: str, levels: Mapping[str, str]) -> dict[str, int]:

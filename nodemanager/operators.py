@@ -6,11 +6,11 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
-from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.base import tell
+from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import Ordered, Ref
-from nodemanager.core.backlog_run import Order, Run
-from nodemanager.core.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.backlog_run import Order, Run
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from nodemanager import log
 from nodemanager.clock import Clock, SystemClock
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Reason
 
 EVERY_S = 60.0
 """Seconds between two lines for one reason: clients must not be able to fill the disk."""

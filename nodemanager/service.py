@@ -17,14 +17,14 @@ import pykka.debug
 
 from nodemanager import __version__, control, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath, tell
+from nodemanager.actors.daemon.inputs import Once
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
-from nodemanager.actors.role import Once
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, ini, load, reloaded
-from nodemanager.core.picture import Picture
-from nodemanager.core.reasons import Event
-from nodemanager.core.settings import Settings
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller

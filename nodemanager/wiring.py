@@ -18,14 +18,14 @@ from urllib.parse import unquote, urlsplit
 import pykka
 
 from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
 from nodemanager.actors.messages import Begin, Team
-from nodemanager.actors.node_setup import NodeSetupActor
-from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
-from nodemanager.actors.record_cleaner import RecordCleanerActor
-from nodemanager.actors.role import BacklogKeeper, Identity, Once, Role
+from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
 from nodemanager.actors.timer import Timer
+from nodemanager.actors.workers.node_setup import NodeSetupActor
+from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
+from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import (
@@ -37,9 +37,9 @@ from nodemanager.config import (
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
 from nodemanager.config.settings import no_adapter
-from nodemanager.core.model import Job, Record, Size
-from nodemanager.core.picture import Picture
-from nodemanager.core.settings import Settings
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Job, Record, Size
 from nodemanager.errors import ConfigError, StartError
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
@@ -446,7 +446,7 @@ def start_actors(
 ) -> System:
     """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
     store = records.store
-    role = Role(
+    inputs = DaemonInputs(
         manager=f"{socket.gethostname()}:{os.getpid()}",
         mode="dry-run" if dry_run else "apply",
         guarantee=store.guarantee,
@@ -460,7 +460,7 @@ def start_actors(
         journal=journal,
     )
     daemon = NodeManagerDaemonActor.start(
-        settings=settings, role=role, timer=timer, clock=clock, log=log, on_death=on_death
+        settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )
     team, others = _start_team(
         config,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.keys import Key
-from nodemanager.core.reasons import Event, Reason, Told
+from nodemanager.core.model.keys import Key
+from nodemanager.core.model.reasons import Event, Reason, Told
 from nodemanager.doc_tables import events_page, main
 
 PAGE = Path(__file__).parent.parent / "doc" / "events.rst"

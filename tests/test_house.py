@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from tests.figures import Class, classes, sources
 
 

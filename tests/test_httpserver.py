@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from nodemanager.connections import Limits, peer_of
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import StartError
 from nodemanager.httpserver import STOP_S, HttpServer
 from nodemanager.workers import Workers

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodemanager import log, redact
-from nodemanager.core.keys import Key
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.keys import Key
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import Throttled
 from nodemanager.logfile import FileHandler, StdioHandler
 from nodemanager.logline import as_json, logfmt, number, timestamp
@@ -452,7 +452,7 @@ def test_a_full_disk_raises_nothing_and_says_so_once(capfd: pytest.CaptureFixtur
 
 WRITES_TWO_LINES = """
 from nodemanager import log
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.reasons import Event
 log.setup("stderr", "INFO")
 log.get("nodemanager.x").event(Event.CYCLE_DONE)
 log.get("nodemanager.x").event(Event.BREAKER_OPENED, level=log.ERROR)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nodemanager import control
-from nodemanager.core.commands import Command, Reply, Result, Verb
-from nodemanager.core.marks import FORCIBLE, Mark, Marks
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.annotations import FORCIBLE, Mark, Marks
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status

@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from nodemanager.core.model import Tags
-from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.model.world import Tags
+from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.records import wire
 from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.model import Claim, CloudNode, CloudState, Record, Tags
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from tests.simulation import census

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model.world import Claim, Record
 from nodemanager.errors import NodeManagerError
 from nodemanager.records.pings import Ping
 from tests.contract.stores import claim, open_sql

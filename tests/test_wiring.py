@@ -11,8 +11,8 @@ import pytest
 from nodemanager import wiring
 from nodemanager.config import Config, load
 from nodemanager.config.values import PROVIDERS
-from nodemanager.core.model import Claim, Guarantee, Record, Size
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Claim, Guarantee, Record, Size
 from nodemanager.errors import ConfigError
 from nodemanager.state import StateDirectory
 from tests.fakes import FakeCloud, FakeStore, TickingClock

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nodemanager.core.commands import Command, Reply
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
-from nodemanager.core.history import Nodes, Records
-from nodemanager.core.model import (
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import (
     CloudNode,
     Job,
     LatePing,
@@ -18,7 +17,8 @@ from nodemanager.core.model import (
     Outcome,
     StoreTime,
 )
-from nodemanager.core.settings import Settings
+from nodemanager.core.observe.history import Nodes, Records
+from nodemanager.core.operate.commands import Command, Reply
 from nodemanager.errors import RemoteError
 
 

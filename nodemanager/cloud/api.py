@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodemanager.core.model import CloudNode, Leftover, Listed, Outcome, Size, Tags
+from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
 from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.translate import translate
-from nodemanager.core.model import NO_TAGS, CloudState, Outcome, Tags
+from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest
 
 ACCEPTED: Mapping[str, frozenset[str]] = {

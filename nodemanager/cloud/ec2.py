@@ -33,7 +33,7 @@ from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
-from nodemanager.core.model import CloudState, Outcome, Size, Tags
+from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
 
 STS_NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"

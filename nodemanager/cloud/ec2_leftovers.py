@@ -21,7 +21,7 @@ from nodemanager.cloud.ec2_instance import Instance, on_hold, tags_in
 from nodemanager.cloud.ec2_order import filter_params, literal
 from nodemanager.cloud.ec2_wire import Wire
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
-from nodemanager.core.model import Leftover, LeftoverKind, Outcome
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone
 
 IN_USE = frozenset(

@@ -15,7 +15,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.provider import Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.translate import tells_secrets, translate
-from nodemanager.core.model import CloudNode, Leftover, Listed, Outcome, Size, Tags
+from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing
 
 T = TypeVar("T")

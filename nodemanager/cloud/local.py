@@ -25,7 +25,7 @@ from nodemanager.cloud.local_state import NODES, StateDir
 from nodemanager.cloud.provider import NoLeftovers, Provider
 from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.tags import tags_for, tags_from
-from nodemanager.core.model import CloudState, Outcome, Tags
+from nodemanager.core.model.world import CloudState, Outcome, Tags
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")

@@ -13,7 +13,7 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.reading import sizes_from
-from nodemanager.core.model import Leftover, Outcome, Size, Tags
+from nodemanager.core.model.world import Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError
 
 

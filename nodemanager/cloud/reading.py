@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from nodemanager.core.model import CloudNode, CloudState, Size, Tags
+from nodemanager.core.model.world import CloudNode, CloudState, Size, Tags
 from nodemanager.errors import IncompleteListing
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodemanager.core.model import Tags
+from nodemanager.core.model.world import Tags
 
 POOL_TAG = "nodemanager-pool"
 RECORD_TAG = "nodemanager-record"

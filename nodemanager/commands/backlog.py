@@ -16,7 +16,7 @@ import click
 from nodemanager.client import Client, ClientError
 from nodemanager.commands import backlog_file
 from nodemanager.commands.common import client, daemon_flags
-from nodemanager.core.backlog_run import FASTEST
+from nodemanager.core.operate.backlog_run import FASTEST
 from nodemanager.logline import logfmt, visible
 
 POLL_S = 0.5

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.backlog import Deed
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.backlog import Deed
 from nodemanager.errors import NodeManagerError
 from nodemanager.logline import logfmt, visible
 

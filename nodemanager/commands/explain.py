@@ -102,7 +102,7 @@ def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any]
 
 def _from_journal(path: Path, id: str, at: float | None, since: float | None) -> dict[str, Any]:
     # These imports are slow, and shell completion must not wait for them.
-    from nodemanager.core.naming import UnknownIdError
+    from nodemanager.core.operate.naming import UnknownIdError
     from nodemanager.journal.explained import picture_at, told
 
     with _progress() as step:

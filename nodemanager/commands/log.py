@@ -25,7 +25,7 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given, local, span
 from nodemanager.config import load
 from nodemanager.config.kinds import did_you_mean
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import Told
 from nodemanager.logline import as_json as json_line
@@ -109,7 +109,7 @@ def log(
     or not, or a copy of it. Times are local on a terminal, UTC elsewhere.
     """
     # These imports take half a second, and shell completion must not wait for them.
-    from nodemanager.core.naming import UnknownIdError
+    from nodemanager.core.operate.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
     if follow and until is not None:

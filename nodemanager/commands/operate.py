@@ -12,8 +12,8 @@ from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import json_option, print_json
 from nodemanager.commands.times import span
-from nodemanager.core.commands import Verb
-from nodemanager.core.marks import FORCIBLE
+from nodemanager.core.model.annotations import FORCIBLE
+from nodemanager.core.operate.commands import Verb
 from nodemanager.logline import visible
 
 RUNTIME_FAILURE = 1

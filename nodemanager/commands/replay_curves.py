@@ -11,7 +11,7 @@ from rich.console import Console
 from nodemanager.commands.replay_result import (
     Result,
 )
-from nodemanager.core.worth import free_sooner
+from nodemanager.core.replay.worth import free_sooner
 
 CHART_HEIGHT = 16
 CHART_WIDTH = 100

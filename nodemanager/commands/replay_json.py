@@ -8,8 +8,8 @@ from nodemanager.commands.replay_result import (
     NOTES,
     Result,
 )
-from nodemanager.core.whatif import Hit
-from nodemanager.core.worth import Balance, Outcome
+from nodemanager.core.replay.whatif import Hit
+from nodemanager.core.replay.worth import Balance, Outcome
 
 
 def as_json(result: Result) -> dict[str, Any]:

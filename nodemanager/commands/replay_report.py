@@ -24,7 +24,7 @@ from nodemanager.commands.replay_result import (
     signed_span,
 )
 from nodemanager.commands.times import span, told
-from nodemanager.core.worth import Move, free_sooner
+from nodemanager.core.replay.worth import Move, free_sooner
 from nodemanager.logline import visible
 
 MOVES = 500

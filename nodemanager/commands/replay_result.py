@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
 from nodemanager.commands.times import local, span, told
-from nodemanager.core.whatif import Hit
-from nodemanager.core.worth import Balance, Outcome, weigh
+from nodemanager.core.replay.whatif import Hit
+from nodemanager.core.replay.worth import Balance, Outcome, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
 

@@ -24,7 +24,7 @@ from nodemanager.commands.replay_result import (
     when,
 )
 from nodemanager.commands.times import span, told
-from nodemanager.core.worth import Move
+from nodemanager.core.replay.worth import Move
 
 ROWS = 20
 """The most rows shown in a table; --json has all."""

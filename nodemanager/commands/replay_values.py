@@ -11,7 +11,7 @@ from nodemanager.config import deciding
 from nodemanager.config.deciding import Variation, varied
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import Option
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

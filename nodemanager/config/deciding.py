@@ -22,7 +22,7 @@ from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Report
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS
 from nodemanager.config.settings import Config
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
 
 ELSEWHERE = "no decision depends on it"

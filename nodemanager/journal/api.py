@@ -11,13 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Fact
-from nodemanager.core.fold import Decision, Start
-from nodemanager.core.late import Late
-from nodemanager.core.leftovers import Entry
-from nodemanager.core.model import Leftover, Record
-from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.execute.leftovers import Entry
+from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.model.facts import Fact
+from nodemanager.core.model.world import Leftover, Record
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.event import Told
 
 PARKED_AFTER = 5

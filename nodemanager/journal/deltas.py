@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nodemanager.core.history import History
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of
 
 _OWN = ("plan_id", "now", "wall")

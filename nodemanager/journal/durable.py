@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager import redact
-from nodemanager.core.breaker import Breaker, Cause, opened
-from nodemanager.core.late import Late
-from nodemanager.core.leftovers import Entry, LedgerState
-from nodemanager.core.model import FreedLife, Leftover, LeftoverKind, Record
-from nodemanager.core.snapshot import LateWrite
-from nodemanager.core.store_clock import StoreClock, after_boot
+from nodemanager.core.execute.leftovers import Entry, LedgerState
+from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind, Record
+from nodemanager.core.observe.store_clock import StoreClock, after_boot
+from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,

@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.explain import APPLY, DRY_RUN, Explanation, explain
-from nodemanager.core.findings import Finding
-from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.explain import APPLY, DRY_RUN, Explanation, explain
+from nodemanager.core.explain.findings import Finding
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import Told
 from nodemanager.journal.opened import opened

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from nodemanager.core.model import CloudNode, Listing, Record
+from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.journal.codec import Codec, codec_of, without_secrets
 
 T = TypeVar("T", CloudNode, Record)

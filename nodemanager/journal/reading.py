@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
-from nodemanager.core.fold import Start, settings_after
-from nodemanager.core.model import StoreTime
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import StoreTime
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import Start, settings_after
 from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.deltas import VerdictChange, decode_changes, decode_snapshot

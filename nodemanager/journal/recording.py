@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager import redact
-from nodemanager.core.facts import (
+from nodemanager.core.model.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
@@ -31,10 +31,10 @@ from nodemanager.core.facts import (
     StoreClockKept,
     TagsAnswered,
 )
-from nodemanager.core.fold import Decision, Start, State, after_decision, settings_after
-from nodemanager.core.history import Nodes, Records
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.history import Nodes, Records
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import Decision, Start, State, after_decision, settings_after
 from nodemanager.journal.codec import codec_of, to_text
 from nodemanager.journal.deltas import (
     BLANK,

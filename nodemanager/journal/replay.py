@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from nodemanager.core.fold import Start, State, after_decision, after_fact, decide, settings_after
-from nodemanager.core.plan import Plan
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import (
+    Start,
+    State,
+    after_decision,
+    after_fact,
+    decide,
+    settings_after,
+)
 from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.reading import Decided, Entry
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodemanager.core.naming import Thing, UnknownIdError, resolve
+from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, Told, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 

@@ -1,7 +1,7 @@
 """The replay of one recording under many sets of settings, on several processors.
 
 Each process reads the journal by itself: passing a snapshot between processes costs more than
-decoding it. All lanes of a process share the decoded entries.
+decoding it. All scenarios of a process share the decoded entries.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.clock import SystemClock
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.worth import Outcome
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.replay.worth import Outcome
 from nodemanager.errors import JournalError
 from nodemanager.journal.deltas import digest, verdicts_of
-from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import Decided, Outline, read
+from nodemanager.journal.scenarios import Course, Scenario, drive
 from nodemanager.memory import collecting
 
 Changes = Mapping[str, Any]
@@ -35,7 +35,7 @@ Tick = Callable[[int], None]
 """Called with the number of decisions made since the last call."""
 
 ALONE = 4_000_000
-"""Below this product of bytes to read and lanes, another process is not worth its start."""
+"""Below this product of bytes to read and scenarios, another process is not worth its start."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 
@@ -72,12 +72,12 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Task:
-    """The numbered lanes of one process; the lane `plain` is compared with the journal."""
+    """The numbered scenarios of one process; the scenario `plain` is compared with the journal."""
 
     path: Path
     since: float
     until: float
-    lanes: tuple[tuple[int, Changes, bool], ...]
+    scenarios: tuple[tuple[int, Changes, bool], ...]
     plain: int | None
 
 
@@ -104,18 +104,18 @@ def replay(
     `jobs` is the number of processes, by default the number of processors. Raises JournalError as
     `read` does.
     """
-    lanes: list[tuple[int, Changes, bool]] = [(0, {}, True)]
+    scenarios: list[tuple[int, Changes, bool]] = [(0, {}, True)]
     if not outline.acts:
-        # A dry run never did what it ordered: another lane counts its orders as done.
-        lanes.append((1, {}, False))
-    first = len(lanes)
-    lanes += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
+        # A dry run never did what it ordered: another scenario counts its orders as done.
+        scenarios.append((1, {}, False))
+    first = len(scenarios)
+    scenarios += [(first + at, changes, outline.acts) for at, changes in enumerate(others)]
     jobs = jobs or len(os.sched_getaffinity(0))
-    if outline.size * len(lanes) < ALONE:
+    if outline.size * len(scenarios) < ALONE:
         jobs = 1
     tasks = [
         _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
-        for share in _shares(lanes, jobs)
+        for share in _shares(scenarios, jobs)
     ]
     done = [_work_here(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
     outcomes: dict[int, Outcome] = {}
@@ -136,12 +136,12 @@ def steps(outline: Outline, others: int) -> int:
 
 
 def _shares(
-    lanes: list[tuple[int, Changes, bool]], jobs: int
+    scenarios: list[tuple[int, Changes, bool]], jobs: int
 ) -> list[list[tuple[int, Changes, bool]]]:
-    """The lanes distributed over `jobs` processes."""
-    shares: list[list[tuple[int, Changes, bool]]] = [[] for _ in range(min(jobs, len(lanes)))]
-    for at, lane in enumerate(lanes):
-        shares[at % len(shares)].append(lane)
+    """The scenarios distributed over `jobs` processes."""
+    shares: list[list[tuple[int, Changes, bool]]] = [[] for _ in range(min(jobs, len(scenarios)))]
+    for at, scenario in enumerate(scenarios):
+        shares[at % len(shares)].append(scenario)
     return shares
 
 
@@ -151,19 +151,19 @@ def _work_here(task: _Task, tick: Tick) -> _Done:
 
 
 def _work(task: _Task, tick: Tick) -> _Done:
-    lanes = {number: Lane(changes, acts=acts) for number, changes, acts in task.lanes}
-    plain = None if task.plain is None else list(lanes).index(task.plain)
+    scenarios = {number: Scenario(changes, acts=acts) for number, changes, acts in task.scenarios}
+    plain = None if task.plain is None else list(scenarios).index(task.plain)
     course = Course()
     differing = 0
     differences: list[Difference] = []
     entries = read(task.path, since=task.since, until=task.until)
-    for entry, plans in drive(entries, tuple(lanes.values()), course):
+    for entry, plans in drive(entries, tuple(scenarios.values()), course):
         if plain is not None and digest(verdicts_of(plans[plain])) != entry.digest:
             differing += 1
             room = DIFFERING_KEPT - len(differences)
             differences += _differences(entry, plans[plain], course)[:room]
-        tick(len(lanes))
-    outcomes = {number: lane.outcome for number, lane in lanes.items()}
+        tick(len(scenarios))
+    outcomes = {number: scenario.outcome for number, scenario in scenarios.items()}
     return _Done(outcomes, tuple(course.walls), differing, tuple(differences))
 
 

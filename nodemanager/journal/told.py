@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.reasons import Event
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
 from nodemanager.journal.event import Told

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
+from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 
 
 class RecordStore(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
+from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,

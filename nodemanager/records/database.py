@@ -19,7 +19,7 @@ from sqlalchemy import exc
 
 from nodemanager import log
 from nodemanager.clock import Clock
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
 from nodemanager.revisions import bring_up_to_date
 

@@ -12,7 +12,7 @@ import hmac
 
 import sqlalchemy as sa
 
-from nodemanager.core.model import LatePing
+from nodemanager.core.model.world import LatePing
 from nodemanager.records import rows, wire
 from nodemanager.records.schema import freed
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.database import Database

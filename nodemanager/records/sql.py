@@ -10,7 +10,7 @@ import requests
 import sqlalchemy as sa
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
+from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, wire
 from nodemanager.records.database import Database

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from nodemanager.core.model import Claim, Listed, Record, WorkerState
+from nodemanager.core.model.world import Claim, Listed, Record, WorkerState
 from nodemanager.errors import StoreRefused
 
 POOL = "nodemanager_pool"

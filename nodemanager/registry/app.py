@@ -19,7 +19,7 @@ import falcon.asgi
 import orjson
 from falcon.asgi import Request, Response
 
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,

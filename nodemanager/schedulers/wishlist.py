@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import Any
 
-from nodemanager.core.model import Job
+from nodemanager.core.model.world import Job
 from nodemanager.errors import RemoteError
 
 MAX_OUTPUT = 16 * 1024 * 1024

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.adoption import adoptable
-from nodemanager.core.backlog import Candidate, Deed, Item, Picture, proposal
-from nodemanager.core.backlog_run import FASTEST, Order, Run
-from nodemanager.core.settings import Settings
+from nodemanager.core.execute.adoption import adoptable
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.backlog import Candidate, Deed, Item, Picture, proposal
+from nodemanager.core.operate.backlog_run import FASTEST, Order, Run
 from nodemanager.logline import as_json, timestamp
 from nodemanager.web.commands import LONGEST, Doorkeeper, told_by
 from nodemanager.workers import Workers

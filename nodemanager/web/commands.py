@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.workers import Workers
 
 LONGEST = 1000

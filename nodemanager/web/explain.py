@@ -14,8 +14,8 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import Json, told
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.workers import Workers

@@ -13,9 +13,9 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core import inventory
-from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain import inventory
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import Json, plain
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations

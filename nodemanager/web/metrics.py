@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
-from nodemanager.core.leftovers import LedgerState
-from nodemanager.core.model import LeftoverKind, Outcome
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import LeftoverKind, Outcome
 from nodemanager.log import Fields
 from nodemanager.refusals import Refusals
 from nodemanager.web.status import ErrorCounts, Status

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from nodemanager.core import breaker as breakers
-from nodemanager.core.breaker import HOW_TO_CLEAR
-from nodemanager.core.explain import APPLY
-from nodemanager.core.picture import Picture
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event
-from nodemanager.core.settings import Settings
-from nodemanager.core.signs import classify
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.signs import classify
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.log import Fields
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics

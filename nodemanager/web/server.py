@@ -26,7 +26,7 @@ from falcon.asgi import Request, Response
 from prometheus_client.exposition import choose_encoder
 
 from nodemanager.connections import limits_of
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.httpserver import AsgiApp, HttpServer
 from nodemanager.log import get, hide
 from nodemanager.refusals import Refusals

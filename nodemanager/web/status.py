@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
-from nodemanager.core.leftovers import LedgerState
-from nodemanager.core.marks import NO_MARKS, Mark, Marks
-from nodemanager.core.model import LeftoverKind
-from nodemanager.core.slots import Leak
+from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
+from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.slots import Leak
 from nodemanager.logline import timestamp
 
 Json = dict[str, object]

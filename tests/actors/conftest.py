@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock

@@ -20,11 +20,11 @@ import pykka
 
 from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
+from nodemanager.actors.daemon.inputs import Once
 from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
-from nodemanager.actors.role import Once
 from nodemanager.config import load
-from nodemanager.core.model import CloudNode, Job, Record, Size
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Job, Record, Size
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
 from nodemanager.state import StateDirectory

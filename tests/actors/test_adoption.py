@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.backlog_runs import StopBacklog
+from nodemanager.actors.daemon.backlog_runs import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
-from nodemanager.core.adoption import adoptable
-from nodemanager.core.backlog import Item
-from nodemanager.core.backlog_run import Order, Run, Where
-from nodemanager.core.commands import Command, Verb
-from nodemanager.core.model import Tags
+from nodemanager.core.execute.adoption import adoptable
+from nodemanager.core.model.world import Tags
+from nodemanager.core.operate.backlog import Item
+from nodemanager.core.operate.backlog_run import Order, Run, Where
+from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.errors import BadRequest, CloudError, Throttled
 from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, asked, finish, run_of, shown, where

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
-from nodemanager.core.backlog import Deed, Item, proposal
-from nodemanager.core.backlog_run import Order, Run, Where
-from nodemanager.core.model import Guarantee
-from nodemanager.core.reasons import Reason
+from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Guarantee
+from nodemanager.core.operate.backlog import Deed, Item, proposal
+from nodemanager.core.operate.backlog_run import Order, Run, Where
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import CloudNode, Guarantee, Job, Record, WorkerState
-from nodemanager.core.settings import CREATE_WITHIN_S
+from nodemanager.core.model.settings import CREATE_WITHIN_S
+from nodemanager.core.model.world import CloudNode, Guarantee, Job, Record, WorkerState
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,

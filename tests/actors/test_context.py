@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-from nodemanager.actors.context import Context
-from nodemanager.actors.role import Role
-from nodemanager.core.facts import NodesAnswered
-from nodemanager.core.fold import State, after_fact
-from nodemanager.core.model import Guarantee
-from nodemanager.core.reasons import Event
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.core.model.facts import NodesAnswered
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.world import Guarantee
+from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.log import Logger
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
@@ -28,7 +28,7 @@ def context(settings: Any) -> tuple[Context, list[Event], list[Any]]:
     told: list[Any] = []
     made = Context(
         settings=settings,
-        role=Role("m", "apply", Guarantee.CAS, 0.0, Mock(), MemoryJournal(clock)),
+        inputs=DaemonInputs("m", "apply", Guarantee.CAS, 0.0, Mock(), MemoryJournal(clock)),
         timer=ManualTimer(clock),
         clock=clock,
         log=log,

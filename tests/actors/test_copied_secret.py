@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model import CloudNode, Guarantee, Record, WorkerState
+from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.errors import CloudError, Conflict, MalformedId, StoreError
 from tests.actors.conftest import HOUR, MakeRig
 from tests.actors.rig import Rig, until

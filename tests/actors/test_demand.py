@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from nodemanager import log
-from nodemanager.actors.narrator import Narrator
-from nodemanager.core.model import Job, Size, WorkerState
+from nodemanager.actors.report.event_log import EventLog
+from nodemanager.core.model.world import Job, Size, WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.core.build import world
@@ -114,13 +114,13 @@ def test_what_is_refused_for_long_is_told_again_every_half_hour(
 ) -> None:
     """Whoever reads only the end of a night's log sees why nothing was booted."""
     made = world(max_nodes=1)
-    narrator = Narrator(log.get("nodemanager.daemon"), made.settings, "apply")
+    event_log = EventLog(log.get("nodemanager.daemon"), made.settings, "apply")
 
     def told(minutes: int, *jobs: Job) -> list[str]:
         caplog.clear()
         made.flags["demand"] = jobs
         for _ in range(minutes):
-            narrator.plan(made.round(), {}, made.now)
+            event_log.plan(made.round(), {}, made.now)
             made.advance(57.5)
         lines = [log.fields_of(one) for one in caplog.records]
         return [str(one["reason"]) for one in lines if one["event"] in REFUSALS]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.commands import Command, Verb
-from nodemanager.core.model import Guarantee, Job, WorkerState
+from nodemanager.core.model.world import Guarantee, Job, WorkerState
+from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.errors import Conflict, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

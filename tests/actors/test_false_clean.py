@@ -10,9 +10,9 @@ import pytest
 from nodemanager import wiring
 from nodemanager.actors.messages import Ordered
 from nodemanager.config import load
-from nodemanager.core.breaker import Cause
-from nodemanager.core.commands import Command, Verb
-from nodemanager.core.model import CloudState, Guarantee, Record, WorkerState
+from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
+from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from nodemanager.actors.messages import Stop
-from nodemanager.core.model import Guarantee, Record
+from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import StoreError
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping

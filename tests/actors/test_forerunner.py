@@ -5,7 +5,7 @@ from __future__ import annotations
 import pykka
 import pytest
 
-from nodemanager.core.model import CloudState, Record, Tags, WorkerState
+from nodemanager.core.model.world import CloudState, Record, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model import Job, WorkerState
+from nodemanager.core.model.world import Job, WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_operators import Operator

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.fold import Start
-from nodemanager.core.model import Guarantee, WorkerState
+from nodemanager.core.model.world import Guarantee, WorkerState
+from nodemanager.core.replay.fold import Start
 from nodemanager.errors import QuotaExceeded, StoreError
 from nodemanager.journal.api import IntentKind
 from nodemanager.journal.reading import read

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nodemanager
-from nodemanager.core.keys import Key
+from nodemanager.core.model.keys import Key
 
 PACKAGE = Path(nodemanager.__file__).parent
 SOURCES = [

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from nodemanager.actors.messages import CloudListed, Ref
-from nodemanager.actors.record_cleaner import RecordCleanerActor
+from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.execute.effects import LookAtRecord
-from nodemanager.core.model import Listing, Record, Tags
+from nodemanager.core.model.world import Listing, Record, Tags
 from nodemanager.errors import CloudError
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodemanager.core.model import Guarantee, Job, Record, WorkerState
-from nodemanager.core.snapshot import LateWrite
+from nodemanager.core.model.world import Guarantee, Job, Record, WorkerState
+from nodemanager.core.plan.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import Leaking, MakeRig

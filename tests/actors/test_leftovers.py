@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.actors.leftover_releases import FIND_EVERY_S
+from nodemanager.actors.daemon.leftover_releases import FIND_EVERY_S
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.commands import Command, Verb
+from nodemanager.core.execute.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.core.execute.shutdown import PINS_TRIES
-from nodemanager.core.leftovers import FIRST_RETRY_S, Entry, LedgerState
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Leftover,
@@ -21,6 +19,8 @@ from nodemanager.core.model import (
     Outcome,
     WorkerState,
 )
+from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core import commands
-from nodemanager.core.commands import Command, Reply, Result, Verb
-from nodemanager.core.facts import CommandGiven
-from nodemanager.core.model import Outcome, Record, Tags, WorkerState
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.facts import CommandGiven
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
+from nodemanager.core.operate import commands
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed

@@ -9,7 +9,7 @@ import threading
 import pykka
 import pytest
 
-from nodemanager.core.model import CloudState, Tags, WorkerState
+from nodemanager.core.model.world import CloudState, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

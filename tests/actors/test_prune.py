@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import Guarantee, LatePing, Tags
+from nodemanager.core.model.world import Guarantee, LatePing, Tags
 from nodemanager.journal.api import IntentKind
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed

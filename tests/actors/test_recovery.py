@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.intents import clean_order, entry_of, state_of
+from nodemanager.actors.daemon.intents import clean_order, entry_of, state_of
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.commands import Command, Reply, Result, Verb
 from nodemanager.core.execute import clean
 from nodemanager.core.execute.workflow import Action, Key
-from nodemanager.core.model import NO_TAGS, Guarantee, WorkerState
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
 from tests.actors.conftest import MakeRig

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.messages import Beat
-from nodemanager.core.model import Job, Tags
+from nodemanager.core.model.world import Job, Tags
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from nodemanager.actors.messages import Beat, DemandPolled
-from nodemanager.core.model import Job, Record, Tags, WorkerState
-from nodemanager.core.settings import ASK_AGAIN_S
+from nodemanager.core.model.settings import ASK_AGAIN_S
+from nodemanager.core.model.world import Job, Record, Tags, WorkerState
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import MakeRig

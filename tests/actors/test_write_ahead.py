@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import Guarantee, Job, WorkerState
+from nodemanager.core.model.world import Guarantee, Job, WorkerState
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import IntentKind
 from tests.actors.conftest import MakeRig

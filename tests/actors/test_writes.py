@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model import CloudState, Guarantee
+from nodemanager.core.model.world import CloudState, Guarantee
 from nodemanager.errors import Conflict, StoreError, StoreRefused
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

@@ -12,7 +12,7 @@ import requests
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
-from nodemanager.core.model import CloudNode, Size, Tags
+from nodemanager.core.model.world import CloudNode, Size, Tags
 from tests.cloud.moto_server import MotoServer
 
 POOL = "blue"

@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
-from nodemanager.core.model import Outcome, Size
+from nodemanager.core.model.world import Outcome, Size
 from nodemanager.errors import (
     BadRequest,
     CloudError,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.core.model import Tags
+from nodemanager.core.model.world import Tags
 from nodemanager.errors import BadRequest
 from tests.cloud.ec2_helpers import (
     PUBLIC_KEY,

@@ -11,9 +11,9 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2_instance import HOLD_TAG
 from nodemanager.cloud.ec2_leftovers import IN_USE
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
-from nodemanager.core import leftovers
-from nodemanager.core.leftovers import Ledger
-from nodemanager.core.model import CloudNode, Leftover, LeftoverKind, Outcome, Size
+from nodemanager.core.execute import leftovers
+from nodemanager.core.execute.leftovers import Ledger
+from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome, Size
 from nodemanager.errors import (
     BadRequest,
     CloudError,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.ec2_instance import HOLD_TAG, POOL_TAG
-from nodemanager.core.model import CloudState
+from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
     CloudError,
     ForeignAnswer,

@@ -12,7 +12,7 @@ from nodemanager.cloud import ec2_options
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2 import Ec2Cloud
 from nodemanager.cloud.ec2_order import LONGEST_USER_DATA, run_params
-from nodemanager.core.model import Size
+from nodemanager.core.model.world import Size
 from nodemanager.errors import BadRequest, ConfigError
 from tests.cloud.ec2_helpers import SMALL, order
 

@@ -21,7 +21,7 @@ from nodemanager.cloud.dummy import Dummy, DummyCloud, open_book
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
 from nodemanager.cloud.reading import NodeReader, epoch
-from nodemanager.core.model import CloudState, Outcome, Size, Tags
+from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock

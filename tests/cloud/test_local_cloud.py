@@ -18,7 +18,7 @@ from nodemanager.cloud import local_node, local_state
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_state import ENDED_SHOWN, ProcessIdentity, StateDir
-from nodemanager.core.model import CloudNode, CloudState, Outcome, Tags
+from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest, ConfigError
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock

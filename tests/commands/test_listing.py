@@ -12,9 +12,9 @@ from rich.console import Console
 from nodemanager import cli
 from nodemanager.commands import listing, show
 from nodemanager.commands.listing import short_ids
-from nodemanager.core.explain import APPLY
-from nodemanager.core.model import WorkerState
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.world import WorkerState
 from nodemanager.web import inventory
 from tests.core.build import World, node, world
 

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 
 from nodemanager import cli
 from nodemanager.commands.times import local
-from nodemanager.core.reasons import Event
+from nodemanager.core.model.reasons import Event
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import timestamp
 from tests.core.build import EPOCH

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
-from nodemanager.core.leftovers import LedgerState
-from nodemanager.core.marks import Mark, Marks
-from nodemanager.core.model import LeftoverKind
-from nodemanager.core.reasons import Reason
-from nodemanager.core.slots import Leak
+from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.slots import Leak
 from nodemanager.web.status import Breaker, NodeCounts, Poll, Slots, Status
 
 NOW = 5000.0

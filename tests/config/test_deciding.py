@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.config.deciding import DECIDING, VARIABLE, fields_of, find, varied
 from nodemanager.config.options import Option
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
 from tests.config.conftest import Read
 

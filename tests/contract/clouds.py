@@ -19,7 +19,7 @@ from nodemanager.cloud.ec2_wire import Wire
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
-from nodemanager.core.model import CloudNode, CloudState, LeftoverKind
+from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
 from tests.cloud import ec2_helpers, moto_server
 from tests.fakes.clock import ManualClock
 

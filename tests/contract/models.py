@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     NO_TAGS,
     CloudNode,
     CloudState,

@@ -22,7 +22,7 @@ import requests
 import sqlalchemy as sa
 
 from nodemanager.clock import SystemClock
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model.world import Claim, Record
 from nodemanager.httpserver import HttpServer
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados import ArvadosRecordStore

@@ -16,7 +16,7 @@ from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
 from libcloud.common.types import InvalidCredsError
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Leftover,

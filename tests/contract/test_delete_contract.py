@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.errors import Conflict, NoSuchRecord, StoreError, StoreRefused
 from tests.contract.stores import Backend, cas_stores, claim, fenced_stores, real_cas_stores
 

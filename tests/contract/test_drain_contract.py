@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model import Record, WorkerState
+from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.contract.stores import Backend, cas_stores, claim, fenced_stores, pinged, read
 

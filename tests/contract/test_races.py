@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.records import rows
 from tests.contract import race
 from tests.contract.duel import EVERY_STEP, behind_a_fence

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import Guarantee
+from nodemanager.core.model.world import Guarantee
 from nodemanager.errors import Conflict, SlotTaken, StoreRefused
 from nodemanager.records import freed
 from tests.contract.stores import (

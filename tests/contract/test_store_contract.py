@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from nodemanager.core.model import Guarantee, Record, WorkerState
+from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
 from tests.contract.stores import (
     FENCED_STORES,

@@ -11,16 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core import breaker as breakers
-from nodemanager.core import false_clean
-from nodemanager.core import history as histories
-from nodemanager.core.breaker import Breaker
-from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.facts import SettingsTaken
-from nodemanager.core.false_clean import FalseClean
-from nodemanager.core.fold import State, after_fact
-from nodemanager.core.history import History
-from nodemanager.core.model import (
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.judge import false_clean
+from nodemanager.core.judge.false_clean import FalseClean
+from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.model.facts import SettingsTaken
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import (
     Claim,
     CloudNode,
     CloudState,
@@ -34,12 +33,13 @@ from nodemanager.core.model import (
     Tags,
     WorkerState,
 )
-from nodemanager.core.node_view import NodeView
-from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan, plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.plan.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.replay.fold import State, after_fact
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker
 
 POOL = "main"
 EPOCH = 1_700_000_000.0

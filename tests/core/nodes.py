@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.core.model import WorkerState
-from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import WorkerState
 from tests.core.build import World, world
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.backlog import (
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.backlog import (
     Deed,
     Item,
     Picture,
@@ -15,7 +17,7 @@ from nodemanager.core.backlog import (
     proposal,
     standing_of,
 )
-from nodemanager.core.backlog_run import (
+from nodemanager.core.operate.backlog_run import (
     Order,
     Run,
     Where,
@@ -26,11 +28,9 @@ from nodemanager.core.backlog_run import (
     resumed,
     stopped,
 )
-from nodemanager.core.breaker import Cause, opened
-from nodemanager.core.marks import Mark
-from nodemanager.core.plan import picture_of
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.plan.plan import picture_of
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.safety.breaker import Cause, opened
 from tests.core.build import START, World, cleaned, world
 
 YEAR_S = 31_557_600.0

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.execute.bind import BIND_LIMIT, BindOrder
-from nodemanager.core.marks import Mark
-from nodemanager.core.plan import Plan
-from nodemanager.core.snapshot import Expected, Flight
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Expected, Flight
 from tests.core.build import World, incarnation_of, world
 
 ORDER = BindOrder("r1", incarnation_of("r1"), "i-own", "p")

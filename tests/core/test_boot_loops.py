@@ -7,10 +7,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core import boot_loops
-from nodemanager.core.boot_loops import LONGEST_REST_S, NONE, Loops, after_failure, after_probe
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Limits
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.plan.snapshot import Limits
+from nodemanager.core.safety import boot_loops
+from nodemanager.core.safety.boot_loops import (
+    LONGEST_REST_S,
+    NONE,
+    Loops,
+    after_failure,
+    after_probe,
+)
 from nodemanager.journal.codec import codec_of, decoded
 from tests.core.build import START, World, world
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core import breaker as breakers
-from nodemanager.core import history as histories
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.model import CloudNode, CloudState, Job
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudNode, CloudState, Job
+from nodemanager.core.observe import history as histories
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, node, world
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.evidence import Look, look_at
-from nodemanager.core.last_look import CleanEvidence, confirm_clean
-from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, HandClean, Mark
-from nodemanager.core.model import Guarantee, Record, WorkerState
-from nodemanager.core.orders import CleanOrder, fenced_order
-from nodemanager.core.proof import violations
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model.evidence import Look, look_at
+from nodemanager.core.model.orders import CleanOrder, fenced_order
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import Guarantee, Record, WorkerState
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.safety.proof import violations
 from tests.core.build import EPOCH, START, World, node, world
 
 ALL = tuple(FORCIBLE)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.changed import changed
-from nodemanager.core.history import History
+from nodemanager.core.model.changed import changed
+from nodemanager.core.observe.history import History
 
 
 def test_a_changed_copy_is_what_replace_gives() -> None:

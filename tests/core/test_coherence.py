@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model import CloudState
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState
 from tests.core.build import World, node, world
 
 

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from nodemanager.core import commands
-from nodemanager.core.commands import RULES, Command, Reply, Result, Verb, find
-from nodemanager.core.marks import FORCIBLE, UNVERIFIABLE, HandClean, Mark
-from nodemanager.core.model import CloudState
-from nodemanager.core.naming import Known, Named
-from nodemanager.core.pairing import NO_PAIRS
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Expected
-from nodemanager.core.verdict import keep
+from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import keep
+from nodemanager.core.model.world import CloudState
+from nodemanager.core.observe.pairing import NO_PAIRS
+from nodemanager.core.operate import commands
+from nodemanager.core.operate.commands import RULES, Command, Reply, Result, Verb, find
+from nodemanager.core.operate.naming import Known, Named
+from nodemanager.core.plan.snapshot import Expected
 from tests.core.build import EPOCH, START, World, incarnation_of, node, world
 
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.demand import after_refusal, after_success, size_for
-from nodemanager.core.model import CloudState, Job, Size, Tags, WorkerState
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.sizes import by_price
-from nodemanager.core.snapshot import Limits
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import by_price
+from nodemanager.core.model.world import CloudState, Job, Size, Tags, WorkerState
+from nodemanager.core.plan.demand import after_refusal, after_success, size_for
+from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,

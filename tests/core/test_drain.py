@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import Job, WorkerState
-from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import EPOCH, START, Flight, World, incarnation_of, world
 
 NODE, ORDER, OTHER = "i-r1", "00c0ffee", "feedface"

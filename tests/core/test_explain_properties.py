@@ -8,17 +8,17 @@ import pytest
 from hypothesis import Phase, find, given, note, settings
 from hypothesis import strategies as st
 
-from nodemanager.core.bearers import node_of
-from nodemanager.core.explain import Explanation, explain
-from nodemanager.core.marks import FORCIBLE, HandClean, Mark
-from nodemanager.core.node_alone import ALONE
-from nodemanager.core.node_any import AT_ALL
-from nodemanager.core.node_facts import NodeFacts
-from nodemanager.core.node_paired import PAIRED
-from nodemanager.core.plan import judged
-from nodemanager.core.reasons import Kind
-from nodemanager.core.records import BY_ITSELF, RecordJudge
-from nodemanager.core.slots import Holder, holder_of
+from nodemanager.core.explain.explain import Explanation, explain
+from nodemanager.core.judge.node_alone import ALONE
+from nodemanager.core.judge.node_any import AT_ALL
+from nodemanager.core.judge.node_facts import NodeFacts
+from nodemanager.core.judge.node_paired import PAIRED
+from nodemanager.core.judge.records import BY_ITSELF, RecordJudge
+from nodemanager.core.model.annotations import FORCIBLE, HandClean, Mark
+from nodemanager.core.model.reasons import Kind
+from nodemanager.core.observe.nodes_by_record import node_of
+from nodemanager.core.plan.plan import judged
+from nodemanager.core.plan.slots import Holder, holder_of
 from tests.core.build import World
 from tests.core.worlds import IDS, UUIDS, Spec, run, specs
 

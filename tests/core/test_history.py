@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core import history as histories
-from nodemanager.core.model import CloudState, Listing, Tags, WorkerState
-from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
+from nodemanager.core.observe import history as histories
 from tests.core.build import World, claim, incarnation_of, node, world
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.model import Job, WorkerState
-from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import Job, WorkerState
 from tests.core.build import SMALL, Flight, World, world
 from tests.core.nodes import pinging
 

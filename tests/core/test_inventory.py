@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.explain import explain
-from nodemanager.core.inventory import Inventory, node_row, take
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import CloudState, Tags, WorkerState
-from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Expected
+from nodemanager.core.explain.explain import explain
+from nodemanager.core.explain.inventory import Inventory, node_row, take
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState, Tags, WorkerState
+from nodemanager.core.operate.naming import UnknownIdError
+from nodemanager.core.plan.snapshot import Expected
 from tests.core.build import EPOCH, START, World, incarnation_of, node, world
 
 

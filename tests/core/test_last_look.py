@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.evidence import look_at
-from nodemanager.core.last_look import CleanEvidence, confirm_clean
-from nodemanager.core.model import CloudState, Guarantee, WorkerState
-from nodemanager.core.orders import CleanOrder, fenced_order, order_release
-from nodemanager.core.proof import violations
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import CREATE_MARGIN_S
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.model.evidence import look_at
+from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import CREATE_MARGIN_S
+from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.safety.proof import violations
 from tests.core.build import (
     EPOCH,
     START,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.late import Unknown, after_unknown, still_late, with_late
-from nodemanager.core.model import CloudState, Record
-from nodemanager.core.orders import CleanOrder, fenced_order
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Flight, LateWrite
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.execute.pre_write_check import CleanEvidence
+from nodemanager.core.execute.unacknowledged import Unknown, after_unknown, still_late, with_late
+from nodemanager.core.model.orders import CleanOrder, fenced_order
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudState, Record
+from nodemanager.core.plan.snapshot import Flight, LateWrite
 from tests.core.build import START, World, claim, cleaned, node, world
 
 WINDOW = 7200.0

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core import leftovers
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.leftovers import (
+from nodemanager.core.execute import leftovers
+from nodemanager.core.execute.leftovers import (
     FIRST_RETRY_S,
     PASS_OVER_AFTER,
     RETRY_CAP_S,
@@ -21,9 +20,10 @@ from nodemanager.core.leftovers import (
     Ledger,
     LedgerState,
 )
-from nodemanager.core.model import Leftover, LeftoverKind, Outcome
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Flight, Limits
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.core.plan.snapshot import Flight, Limits
+from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, world
 
 NODE, OTHER = "i-1", "i-2"

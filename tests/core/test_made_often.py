@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-from nodemanager.core.model import Claim, CloudNode, CloudState, Record, Tags
+from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags
 
 CLAIM = Claim("p", "m", 1, 2.0, "n", "i")
 ITEMS = (

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.explain import explain
-from nodemanager.core.findings import Status
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import CloudState, WorkerState
-from nodemanager.core.reasons import Kind, Reason
+from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.explain.explain import explain
+from nodemanager.core.explain.findings import Status
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import (
     EPOCH,
     SMALL,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.naming import AmbiguousIdError, Known, Named, UnknownIdError
+from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from tests.core.build import World, node, world
 
 PAIR = Named("r1", "i-r1", "r1")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import CloudNode, CloudState, Record, Tags
-from nodemanager.core.pairing import Pairs, pair
+from nodemanager.core.model.world import CloudNode, CloudState, Record, Tags
+from nodemanager.core.observe.pairing import Pairs, pair
 from tests.core.build import EPOCH, POOL, World, claim, node, record, world
 
 NOW = EPOCH + 100_000.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import CloudState, Job
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState, Job
+from nodemanager.core.plan.snapshot import Flight
 from tests.core.build import World, cleaned, world
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, Tags
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.signs import classify
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudNode, CloudState, Record, RecordState, Tags
+from nodemanager.core.observe.signs import classify
+from nodemanager.core.plan.plan import Plan
 from tests.core.build import EPOCH, POOL, World, cleaned, node, world
 from tests.core.worlds import UUIDS, Spec, records, run, specs
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core import false_clean
-from nodemanager.core.breaker import Cause, opened
+from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import PruneOrder, confirm_prune
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import CloudState, FreedLife, Job
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.judge import false_clean
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, FreedLife, Job
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.safety.breaker import Cause, opened
 from tests.core.build import World, claim, cleaned, node, world
 
 DAY_S = 86_400.0

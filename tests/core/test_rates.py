@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core import breaker as breakers
-from nodemanager.core import rates
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.history import History
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ELIGIBLE_WINDOW_S, WRITE_FAILURES, Settings
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ELIGIBLE_WINDOW_S, WRITE_FAILURES, Settings
+from nodemanager.core.observe.history import History
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety import rate_limits
+from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import POOL, World, world
 
 SETTINGS = Settings(pool=POOL)
@@ -63,8 +63,8 @@ def test_with_many_slots_it_is_a_tenth_of_them() -> None:
     more(made, 150)
     made.settle()
     assert not made.breaker.is_open
-    assert rates.eligible_limit(2000) == 200
-    assert rates.eligible_limit(None) == rates.eligible_limit(999) == 100
+    assert rate_limits.eligible_limit(2000) == 200
+    assert rate_limits.eligible_limit(None) == rate_limits.eligible_limit(999) == 100
 
 
 def test_those_of_more_than_ten_minutes_ago_are_not_counted() -> None:
@@ -146,7 +146,7 @@ def test_it_opens_exactly_above_the_limit(
     history = History(eligible={uuid: now - age for uuid, age in ages.items()})
     breaker = Breaker(looked_at=now - looked_ago)
     counted = [age for age in ages.values() if age <= ELIGIBLE_WINDOW_S and age < looked_ago]
-    after = rates.after_eligible(breaker, history, slots, now)
+    after = rate_limits.after_eligible(breaker, history, slots, now)
     assert after.is_open == (len(counted) > max(100, slots / 10))
 
 
@@ -156,34 +156,34 @@ def test_it_opens_exactly_above_the_limit(
 def test_the_fifth_failed_write_in_a_row_opens_it() -> None:
     breaker = Breaker()
     for failures in range(1, WRITE_FAILURES):
-        assert rates.after_failed_write(breaker, failures, 50.0) is breaker
-    breaker = rates.after_failed_write(breaker, WRITE_FAILURES, 50.0)
+        assert rate_limits.after_failed_write(breaker, failures, 50.0) is breaker
+    breaker = rate_limits.after_failed_write(breaker, WRITE_FAILURES, 50.0)
     assert (breaker.cause, breaker.opened_at) == (Cause.WRITES_FAIL, 50.0)
-    assert rates.after_failed_write(breaker, WRITE_FAILURES + 1, 60.0) is breaker
+    assert rate_limits.after_failed_write(breaker, WRITE_FAILURES + 1, 60.0) is breaker
     assert not breaker.stops_booting
 
 
 def test_a_write_that_succeeds_closes_it_and_leaves_other_causes() -> None:
     other = Breaker(cause=Cause.FALSE_CLEAN, ids=frozenset({"x"}), generation=1)
-    both = rates.after_failed_write(other, WRITE_FAILURES, 50.0)
+    both = rate_limits.after_failed_write(other, WRITE_FAILURES, 50.0)
     assert {part.cause for part in both.parts} == {Cause.FALSE_CLEAN, Cause.WRITES_FAIL}
-    assert {part.cause for part in rates.after_write(both).parts} == {Cause.FALSE_CLEAN}
-    assert rates.after_write(other) is other
-    alone = rates.after_failed_write(Breaker(), WRITE_FAILURES, 50.0)
-    assert not rates.after_write(alone).is_open
+    assert {part.cause for part in rate_limits.after_write(both).parts} == {Cause.FALSE_CLEAN}
+    assert rate_limits.after_write(other) is other
+    alone = rate_limits.after_failed_write(Breaker(), WRITE_FAILURES, 50.0)
+    assert not rate_limits.after_write(alone).is_open
 
 
 def test_a_heartbeat_or_a_real_write_is_a_probe_only_past_max_poll_time() -> None:
-    breaker = rates.after_failed_write(Breaker(), WRITE_FAILURES, 50.0)
-    assert not rates.may_try_writes(Breaker(), 9_000.0, SETTINGS)
-    assert not rates.may_try_writes(breaker, 50.0 + SETTINGS.max_poll_time, SETTINGS)
-    assert rates.may_try_writes(breaker, 51.0 + SETTINGS.max_poll_time, SETTINGS)
+    breaker = rate_limits.after_failed_write(Breaker(), WRITE_FAILURES, 50.0)
+    assert not rate_limits.may_try_writes(Breaker(), 9_000.0, SETTINGS)
+    assert not rate_limits.may_try_writes(breaker, 50.0 + SETTINGS.max_poll_time, SETTINGS)
+    assert rate_limits.may_try_writes(breaker, 51.0 + SETTINGS.max_poll_time, SETTINGS)
 
 
 def test_what_an_operator_looked_at_stays_so_over_other_causes() -> None:
     looked = breakers.reset(replace(Breaker(), generation=3), 99.0)
-    again = rates.after_failed_write(looked, WRITE_FAILURES, 100.0)
-    assert (again.looked_at, rates.after_write(again).looked_at) == (99.0, 99.0)
+    again = rate_limits.after_failed_write(looked, WRITE_FAILURES, 100.0)
+    assert (again.looked_at, rate_limits.after_write(again).looked_at) == (99.0, 99.0)
     assert breakers.joined(again, Breaker()).looked_at == 99.0
 
 
@@ -196,5 +196,5 @@ def test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1(
 ) -> None:
     """Whatever the reset was for: it is the operator who knows of these records."""
     history = History(eligible={f"r{number}@v1": 100.0 for number in range(101)})
-    after = rates.after_eligible(Breaker(looked_at=looked_at), history, None, 300.0)
+    after = rate_limits.after_eligible(Breaker(looked_at=looked_at), history, None, 300.0)
     assert after.is_open is opens

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import CloudNode, CloudState, Record, RecordState, Tags, WorkerState
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.signs import classify
-from nodemanager.core.snapshot import Expected, Flight
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    Record,
+    RecordState,
+    Tags,
+    WorkerState,
+)
+from nodemanager.core.observe.signs import classify
+from nodemanager.core.plan.snapshot import Expected, Flight
 from tests.core.build import (
     EPOCH,
     POOL,

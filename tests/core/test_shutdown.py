@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.destroy import Destroyed, ShutdownEvidence, confirm_shutdown, judge_gone
+from nodemanager.core.execute.destroy import (
+    Destroyed,
+    ShutdownEvidence,
+    confirm_shutdown,
+    judge_gone,
+)
 from nodemanager.core.execute.effects import AskNode
 from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Due, Seen
-from nodemanager.core.model import (
+from nodemanager.core.judge.node_view import window_open
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Guarantee,
@@ -20,8 +27,6 @@ from nodemanager.core.model import (
     Tags,
     WorkerState,
 )
-from nodemanager.core.node_view import window_open
-from nodemanager.core.reasons import Kind, Reason
 from tests.core.build import POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import CloudState
-from nodemanager.core.reasons import Reason
-from nodemanager.core.slots import Leak, Slots
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState
+from nodemanager.core.plan.slots import Leak, Slots
 from tests.core.build import Expected, Flight, World, world
 
 WINDOW = 7200.0

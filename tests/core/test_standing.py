@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.history import History
-from nodemanager.core.model import Listing
-from nodemanager.core.settings import Settings
-from nodemanager.core.standing import listed_for_long
+from nodemanager.core.judge.preconditions import listed_for_long
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Listing
+from nodemanager.core.observe.history import History
 
 SETTINGS = Settings(pool="main", settle=60.0, absent_listings=2)
 

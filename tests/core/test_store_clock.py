@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core import history as histories
-from nodemanager.core.model import StoreTime, WorkerState
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.store_clock import (
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import StoreTime, WorkerState
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.store_clock import (
     STEPS_KEPT,
     StoreClock,
     after_boot,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core import breaker as breakers
-from nodemanager.core.breaker import Cause
-from nodemanager.core.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.execute.books import still_expected
-from nodemanager.core.history import explained
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ASK_LIMIT
-from nodemanager.core.snapshot import Expected, Flight
+from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ASK_LIMIT
+from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
+from nodemanager.core.observe.history import explained
+from nodemanager.core.plan.snapshot import Expected, Flight
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Cause
 from tests.core.build import World, deny, in_vain, node, pinging_round, world
 
 

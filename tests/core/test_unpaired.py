@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core import history as histories
-from nodemanager.core.model import CloudState, Listing, Tags, WorkerState
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Expected
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
+from nodemanager.core.observe import history as histories
+from nodemanager.core.plan.snapshot import Expected
 from tests.core.build import POOL, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.breaker import Cause
-from nodemanager.core.model import CloudState, WorkerState
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.safety.breaker import Cause
 from tests.core.build import node
 from tests.core.nodes import pool_of, say
 

@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.history import Absence, History
-from nodemanager.core.model import CloudState, Listing, Record
-from nodemanager.core.whatif import By, End, Hit, Sign, World, as_cleaned, is_life, life_of, renamed
-from nodemanager.core.worth import Move, Outcome, free_sooner, weigh
+from nodemanager.core.model.world import CloudState, Listing, Record
+from nodemanager.core.observe.history import Absence, History
+from nodemanager.core.replay.whatif import (
+    By,
+    End,
+    Hit,
+    Sign,
+    World,
+    as_cleaned,
+    is_life,
+    life_of,
+    renamed,
+)
+from nodemanager.core.replay.worth import Move, Outcome, free_sooner, weigh
 from tests.core import build
 from tests.core.build import EPOCH, node
 

@@ -29,8 +29,8 @@ Workflows
 =========
 
 A *workflow* does everything that the daemon does to a node or a record. It is a state machine in
-``nodemanager/core/execute/``, one module each. ``nodemanager/actors/runner.py`` runs workflows: it
-writes a step to the journal, and only then lets the step's effects leave.
+``nodemanager/core/execute/``, one module each. ``nodemanager/actors/daemon/runner.py`` runs them:
+it writes a step to the journal, and only then lets the step's effects leave.
 
 A drawing has each state, with an arrow to each next state. A ``+`` marks the effects of the step
 (``nodemanager/core/execute/effects.py``), and ``begins`` a workflow that it begins. Below an arrow

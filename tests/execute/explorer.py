@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from nodemanager import log
-from nodemanager.actors.intents import fields_of
+from nodemanager.actors.daemon.intents import fields_of
+from nodemanager.actors.daemon.runner import Runner, Running
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
-from nodemanager.actors.runner import Runner, Running
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
 from nodemanager.core.execute.workflow import (
@@ -37,8 +37,8 @@ from nodemanager.core.execute.workflow import (
     Step,
     Workflow,
 )
-from nodemanager.core.facts import Fact
-from nodemanager.core.model import Leftover
+from nodemanager.core.model.facts import Fact
+from nodemanager.core.model.world import Leftover
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
@@ -224,7 +224,7 @@ class _Stand:
 
     def settled(self) -> None: ...
 
-    # The crew.
+    # The pool.
 
     def give(self, key: str, order: CarryOut) -> None:
         self.out.append(order.effect)
@@ -245,7 +245,7 @@ class _Stand:
         if opened and not self.scene.journal_works:
             return False
         for conclusion in ended:
-            # Owed where the journal does not work; the scribe has tests of its own for that.
+            # Owed where the journal does not work; the journal writer's own tests show that.
             self.kept, self.ended_as = None, conclusion.outcome
         for intent in opened:
             self.kept = intent

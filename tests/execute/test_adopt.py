@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core import backlog_run
-from nodemanager.core.adoption import node_version
-from nodemanager.core.backlog import Deed, Item
-from nodemanager.core.backlog_run import Run, Where
 from nodemanager.core.execute import adopt
 from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, order_adoption
+from nodemanager.core.execute.adoption import node_version
 from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import CloudNode, CloudState, Guarantee, Tags
-from nodemanager.core.plan import picture_of
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
+from nodemanager.core.operate import backlog_run
+from nodemanager.core.operate.backlog import Deed, Item
+from nodemanager.core.operate.backlog_run import Run, Where
+from nodemanager.core.plan.plan import picture_of
 from nodemanager.errors import BadRequest
 from tests.core.build import POOL, incarnation_of, world
 from tests.execute.drawn import differences

@@ -13,8 +13,8 @@ from nodemanager.core.execute import bind
 from nodemanager.core.execute.bind import Bind, BindOrder, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import Claim, Guarantee, Record
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.world import Claim, Guarantee, Record
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
 from tests.execute.drawn import differences

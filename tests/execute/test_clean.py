@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core import last_look, late
-from nodemanager.core.breaker import Breaker, Cause, opened
-from nodemanager.core.execute import clean
+from nodemanager.core.execute import clean, pre_write_check, unacknowledged
 from nodemanager.core.execute.clean import Clean, Unsure
 from nodemanager.core.execute.effects import (
     Effect,
@@ -21,15 +19,16 @@ from nodemanager.core.execute.effects import (
     LookAtRecord,
 )
 from nodemanager.core.execute.workflow import Answered, Seen, Step
-from nodemanager.core.facts import CloudPollBegun, NodesAnswered, TagsAnswered
-from nodemanager.core.fold import State as Folded
-from nodemanager.core.fold import after_fact
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import Guarantee, Record
-from nodemanager.core.orders import CleanOrder, order_release
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.facts import CloudPollBegun, NodesAnswered, TagsAnswered
+from nodemanager.core.model.orders import CleanOrder, order_release
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import State as Folded
+from nodemanager.core.replay.fold import after_fact
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.errors import Conflict
 from tests.core.build import World, claim, incarnation_of, node, world
 from tests.execute.drawn import differences
@@ -91,7 +90,7 @@ class TinyClean:
                 reason=Reason.FENCE_LEFT,
                 plan_id="p",
                 breaker_generation=0,
-                not_after=late.NEVER,
+                not_after=unacknowledged.NEVER,
                 version="v0f",
                 incarnation=incarnation_of("r1"),
                 instance_id="i-r1",
@@ -156,7 +155,7 @@ class TinyClean:
                 shown = (world.alive and not world.hidden) or world.record == CLAIMED
                 lives = node("r1", life=life)
                 by_id = lives if shown and life == 1 else None
-                evidence = last_look.CleanEvidence(
+                evidence = pre_write_check.CleanEvidence(
                     now, (lives,) if shown else (), by_id, asked_id=True
                 )
                 return evidence, world
@@ -360,28 +359,28 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            last_look,
+            pre_write_check,
             "_sign_of_life",
             lambda *_: None,
             id="signs-of-life",
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            last_look,
+            pre_write_check,
             "_still_permitted",
             lambda *_: None,
             id="lease-breaker-pause",
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            last_look,
+            pre_write_check,
             "_can_be_told",
             lambda *_: None,
             id="listing-short-is-asked-again",
         ),
         pytest.param(
             (Reason.STALE_SLOT, FENCED),
-            last_look,
+            pre_write_check,
             "_can_be_told",
             lambda *_: None,
             id="listing-short-behind-a-fence",
@@ -459,7 +458,7 @@ def test_a_last_look_that_shows_a_pingers_node_ends_the_run_of_its_denials_p6(
         state = after_fact(state, denial, settings)
     assert state.history.asked[key].denied_since == now - 60.0
     lives = node("r1")
-    found = last_look.CleanEvidence(
+    found = pre_write_check.CleanEvidence(
         tiny._is(Tiny(CAS)),
         (lives,) if by == "tag" else (),
         lives if by == "id" else None,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.changed import changed
 from nodemanager.core.execute import drain
 from nodemanager.core.execute.books import Drains, DrainTold, Learned
 from nodemanager.core.execute.drain import Drain, DrainOrder, Reading, Telling
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model import Guarantee, Record
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.changed import changed
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
 from tests.execute.drawn import differences

@@ -11,13 +11,13 @@ import pytest
 
 from nodemanager.core.execute import prune
 from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
+from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import Prune, PruneOrder
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.facts import CloudPollBegun
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import Guarantee, Record
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.facts import CloudPollBegun
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, cleaned, node, world
 from tests.execute.drawn import differences

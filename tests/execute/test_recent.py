@@ -19,9 +19,9 @@ from nodemanager.core.execute.recent import (
     still_recent,
 )
 from nodemanager.core.execute.workflow import About, Action, Answered, End, Ended, Key, Seen
-from nodemanager.core.model import Guarantee
-from nodemanager.core.reasons import Reason
-from nodemanager.core.snapshot import Flight
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Guarantee
+from nodemanager.core.plan.snapshot import Flight
 from tests.core.build import world
 
 

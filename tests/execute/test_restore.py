@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause, opened
 from nodemanager.core.execute import restore
 from nodemanager.core.execute.effects import Effect, ReadRecord, RestoreRecord
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.marks import Mark
-from nodemanager.core.model import Guarantee, Record
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.core.build import claim, cleaned, world
 from tests.execute.drawn import differences

@@ -21,10 +21,18 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model import Claim, CloudNode, CloudState, Guarantee, Listing, Record, Tags
-from nodemanager.core.plan import BootOrder
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import CREATE_WITHIN_S
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CREATE_WITHIN_S
+from nodemanager.core.model.world import (
+    Claim,
+    CloudNode,
+    CloudState,
+    Guarantee,
+    Listing,
+    Record,
+    Tags,
+)
+from nodemanager.core.plan.plan import BootOrder
 from nodemanager.errors import NoSuchRecord
 from tests.core.build import POOL, SMALL, World, world
 from tests.execute.drawn import differences

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.execute import shutdown
+from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.execute.effects import AskNode, DestroyNode, Effect, LookAtNode, NodeLooked
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Seen, Step
-from nodemanager.core.history import Absence, History
-from nodemanager.core.model import (
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Guarantee,
@@ -24,7 +24,7 @@ from nodemanager.core.model import (
     Outcome,
     WorkerState,
 )
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.observe.history import Absence, History
 from tests.core.build import SMALL, World, node, world
 from tests.core.nodes import pinging
 from tests.execute.drawn import differences

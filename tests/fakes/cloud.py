@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     NO_TAGS,
     CloudNode,
     CloudState,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from nodemanager.core.model import Claim, Guarantee, Record, Tags, WorkerState
+from nodemanager.core.model.world import Claim, Guarantee, Record, Tags, WorkerState
 from nodemanager.errors import StoreError
 from tests.fakes.cloud import FakeCloud, Machine
 from tests.fakes.store import FakeStore

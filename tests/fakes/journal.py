@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.core.breaker import Breaker
-from nodemanager.core.facts import Fact
-from nodemanager.core.fold import Decision, Start
-from nodemanager.core.late import Late
-from nodemanager.core.leftovers import Entry, Key, LedgerState
-from nodemanager.core.model import Leftover
-from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.execute.leftovers import Entry, Key, LedgerState
+from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.model.facts import Fact
+from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     Claim,
     Guarantee,
     LatePing,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager import log
-from nodemanager.actors.narrator import Narrator
-from nodemanager.core.facts import (
+from nodemanager.actors.report.event_log import EventLog
+from nodemanager.core.model.facts import (
     BreakerSet,
     CloudPollBegun,
     CloudSeen,
@@ -28,17 +28,8 @@ from nodemanager.core.facts import (
     StoreClockKept,
     TagsAnswered,
 )
-from nodemanager.core.fold import (
-    Decision,
-    Start,
-    State,
-    after_decision,
-    after_fact,
-    decide,
-    settings_after,
-)
-from nodemanager.core.history import History
-from nodemanager.core.model import (
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     FreedLife,
@@ -49,9 +40,18 @@ from nodemanager.core.model import (
     StoreTime,
     WorkerState,
 )
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.replay.fold import (
+    Decision,
+    Start,
+    State,
+    after_decision,
+    after_fact,
+    decide,
+    settings_after,
+)
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, cleaned, node, record
@@ -277,7 +277,7 @@ class RandomWorld:
             self.fold(StoreClockKept(kept, self.now))
 
     def close_breaker(self) -> None:
-        from nodemanager.core.breaker import closed
+        from nodemanager.core.safety.breaker import closed
 
         self.fold(BreakerSet(closed(self.state.breaker), self.now))
 
@@ -370,12 +370,12 @@ def recorded(journal: Journal, seed: int, rounds: int) -> RandomWorld:
     clock = ManualClock(made.now, EPOCH + made.now)
     out = log.get("nodemanager.recorded")
     out.listeners.append(Teller(journal, clock).heard)
-    narrator: Narrator | None = None
+    event_log: EventLog | None = None
     for decision in made.run(rounds):
         clock.advance(decision.snapshot.now - clock.boottime())
-        narrator = narrator or Narrator(out, made.snapshots[0][1], "apply")
+        event_log = event_log or EventLog(out, made.snapshots[0][1], "apply")
         records = decision.plan.history.records
         by_uuid = {one.uuid: one for one in records.items} if records is not None else {}
-        narrator.plan(decision.plan, by_uuid, decision.snapshot.now)
+        event_log.plan(decision.plan, by_uuid, decision.snapshot.now)
         journal.decided(decision)
     return made

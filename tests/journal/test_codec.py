@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodemanager.core.breaker import Breaker
-from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
-from nodemanager.core.history import Absence, Heard, Unpaired
-from nodemanager.core.known import KnownSets
-from nodemanager.core.model import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
-from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import BootOrder
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Expected, Flight, Limits
-from nodemanager.core.store_clock import Future, StoreClock
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.model.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
+from nodemanager.core.observe.history import Absence, Heard, Unpaired
+from nodemanager.core.observe.listing_history import KnownSets
+from nodemanager.core.observe.store_clock import Future, StoreClock
+from nodemanager.core.plan.plan import BootOrder
+from nodemanager.core.plan.snapshot import Expected, Flight, Limits
+from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.listings import NODES, RECORDS
 from tests.journal.random_world import bare

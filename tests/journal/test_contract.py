@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.leftovers import Entry, LedgerState
-from nodemanager.core.model import FreedLife, Leftover, LeftoverKind
-from nodemanager.core.snapshot import LateWrite
-from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.execute.leftovers import Entry, LedgerState
+from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.event import Told
 from tests.core.build import record

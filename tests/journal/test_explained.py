@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.explain import DRY_RUN
-from nodemanager.core.naming import UnknownIdError
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.explain import DRY_RUN
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.explained import Json, picture_at, told

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 

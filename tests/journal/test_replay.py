@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.fold import Start
-from nodemanager.core.history import History
+from nodemanager.core.observe.history import History
+from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.deltas import verdict_changes, verdicts_of

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.breaker import Breaker, Cause
-from nodemanager.core.fold import Start
-from nodemanager.core.leftovers import Entry, LedgerState
-from nodemanager.core.model import Leftover, LeftoverKind
+from nodemanager.core.execute.leftovers import Entry, LedgerState
+from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.core.replay.fold import Start
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.event import Told

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from nodemanager import log
-from nodemanager.actors.narrator import TOLD_ELSEWHERE, Narrator
-from nodemanager.core.facts import CloudSeen, RecordsSeen
-from nodemanager.core.fold import Decision, Start, State
-from nodemanager.core.history import History
-from nodemanager.core.model import StoreTime
-from nodemanager.core.naming import AmbiguousIdError, UnknownIdError
-from nodemanager.core.reasons import Event, Kind, Reason
-from nodemanager.core.telling import event_of_node, event_of_record
+from nodemanager.actors.report.event_log import TOLD_ELSEWHERE, EventLog
+from nodemanager.core.explain.events import event_of_node, event_of_record
+from nodemanager.core.model.facts import CloudSeen, RecordsSeen
+from nodemanager.core.model.reasons import Event, Kind, Reason
+from nodemanager.core.model.world import StoreTime
+from nodemanager.core.observe.history import History
+from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
+from nodemanager.core.replay.fold import Decision, Start, State
 from nodemanager.errors import CloudError, JournalError
 from nodemanager.journal.deltas import verdicts_of
 from nodemanager.journal.event import Told
@@ -55,7 +55,7 @@ class Recorded:
         self.journal.begin(start)
         self.log = log.get("nodemanager.recorded")
         self.log.listeners.append(Teller(self.journal, self.clock).heard)
-        self.narrator = Narrator(self.log, self.world.settings, "apply")
+        self.event_log = EventLog(self.log, self.world.settings, "apply")
         self.log.event(Event.DAEMON_STARTED, pool=POOL)
 
     def settle_clock(self) -> None:
@@ -79,7 +79,7 @@ class Recorded:
         snapshot = made.snapshot(plan_id=plan_id)
         plan = made.plan(plan_id=plan_id)
         records = plan.history.records.items if plan.history.records is not None else ()
-        self.narrator.plan(plan, {one.uuid: one for one in records}, made.now)
+        self.event_log.plan(plan, {one.uuid: one for one in records}, made.now)
         self.journal.decided(Decision(snapshot, plan))
 
     def tell(self, event: Event, *, level: int = INFO, **fields: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.core import settings
+from nodemanager.core.model import settings
 
 ORDER_TTL_S = 3.0
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.cli import main
-from nodemanager.core import proof, settings
+from nodemanager.core.model import settings
+from nodemanager.core.safety import proof
 
 CREATE_MARGIN_S = 6.0
 DIES = "NODE_TEST_DIES"

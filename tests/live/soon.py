@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from nodemanager.cli import main
 from nodemanager.cloud.libcloud_base import LibcloudCloud
-from nodemanager.core import leftovers
+from nodemanager.core.execute import leftovers
 
 FIRST_RETRY_S = 0.5
 DIES = "DIES_AT_RELEASE"

@@ -11,7 +11,7 @@ import pytest
 from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import LocalCloud, sweep
-from nodemanager.core.model import Record, Tags
+from nodemanager.core.model.world import Record, Tags
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal

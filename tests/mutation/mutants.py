@@ -8,7 +8,7 @@ MUTANTS = (
     TextMutant(
         "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
-        "actors/node_setup.py",
+        "actors/workers/node_setup.py",
         "client_token=claim.incarnation",
         "client_token=record.uuid",
         "tests/actors/test_write_ahead.py::test_a_record_used_again_boots_a_new_instance_u5",
@@ -25,7 +25,7 @@ MUTANTS = (
     TextMutant(
         "R1",
         "a destroy is concluded before the clean that it leads to is written down",
-        "actors/runner.py",
+        "actors/daemon/runner.py",
         "        if not self._scribe.commit(opened, ended):\n",
         "        self._scribe.commit((), ended)\n        if not self._scribe.commit(opened, ()):\n",
         "tests/actors/test_write_ahead.py::"
@@ -34,7 +34,7 @@ MUTANTS = (
     TextMutant(
         "R1",
         "records are recovered before their nodes",
-        "actors/runner.py",
+        "actors/daemon/runner.py",
         "if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():",
         "if False:",
         "tests/actors/test_write_ahead.py::"
@@ -79,7 +79,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a restart forgets which writes may still take effect",
-        "actors/record_writes.py",
+        "actors/daemon/record_writes.py",
         "for uuid, one in late.items():",
         "for uuid, one in ():",
         "tests/actors/test_write_ahead.py::test_a_late_write_is_remembered_over_a_restart_c12_u2",
@@ -96,7 +96,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "after steps back and forth the age is that of the greater stamp",
-        "core/signs.py",
+        "core/observe/signs.py",
         "    if clock.steps:\n",
         "    if False:\n",
         "tests/core/test_store_clock.py::"
@@ -105,7 +105,7 @@ MUTANTS = (
     TextMutant(
         "C6",
         "the record listing judged on may end after the cloud poll began",
-        "core/history.py",
+        "core/observe/history.py",
         "if one is not None and one.ended_at < listing.started_at",
         "if one is not None and one.ended_at < listing.ended_at",
         "tests/core/test_history.py::test_the_order_of_listings_holds_with_any_poll_times_c6",
@@ -113,7 +113,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "a record listing from before the node was seen unpaired counts",
-        "core/history.py",
+        "core/observe/history.py",
         "elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):",
         "elif new_records and records.started_at > before.counted_at:",
         "tests/core/test_unpaired.py::"
@@ -122,7 +122,7 @@ MUTANTS = (
     TextMutant(
         "D3",
         "a sighting does not reset a denial",
-        "core/destroy.py",
+        "core/execute/destroy.py",
         "        return outcome, replace(destroyed, denied_at=None)\n",
         "        return outcome, destroyed\n",
         "tests/core/test_shutdown.py::"
@@ -131,7 +131,7 @@ MUTANTS = (
     TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
-        "core/plan.py",
+        "core/plan/plan.py",
         "if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:",
         "if False:",
         "tests/core/test_plan.py::test_a_node_whose_record_is_in_flight_is_not_destroyed_c8",
@@ -139,7 +139,7 @@ MUTANTS = (
     TextMutant(
         "U1",
         "a record that we wrote since its listing is used again",
-        "core/plan.py",
+        "core/plan/plan.py",
         "if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:",
         "if listing is None:",
         "tests/core/test_plan.py::"
@@ -148,7 +148,7 @@ MUTANTS = (
     TextMutant(
         "B2",
         "only the newest cause can stop booting",
-        "core/breaker.py",
+        "core/safety/breaker.py",
         "return any(part.cause in COLLAPSES for part in self.parts)",
         "return self.cause in COLLAPSES",
         "tests/core/test_breaker.py::"
@@ -157,7 +157,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "a listing that turned out short since the plan does not stop the write",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    if look_for_unlisted(snapshot, settings).short:\n",
         "    if False:\n",
         "tests/core/test_last_look.py::"
@@ -166,7 +166,7 @@ MUTANTS = (
     TextMutant(
         "C5",
         "what an incomplete listing shows after the plan was not seen",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    glimpsed = glimpsed_as(history, uuid, record.instance_id)\n",
         "    glimpsed = ()\n",
         "tests/core/test_last_look.py::"
@@ -183,7 +183,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "an order stands for ever",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    if snapshot.now > order.not_after:\n",
         "    if False:\n",
         "tests/core/test_last_look.py::test_an_order_stands_for_sixty_seconds_c11",
@@ -191,7 +191,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "a breaker that opened and closed since the plan voids no order",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:",
         "if snapshot.breaker.is_open:",
         "tests/core/test_last_look.py::"
@@ -200,7 +200,7 @@ MUTANTS = (
     TextMutant(
         "C9",
         "a hold placed since the plan stops no clean",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:",
         "if record.held:",
         "tests/core/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
@@ -208,7 +208,7 @@ MUTANTS = (
     TextMutant(
         "C8",
         "what began since the plan stops no clean",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    if uuid in snapshot.record_flights:\n",
         "    if False:\n",
         "tests/core/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
@@ -216,7 +216,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "the version judged is not compared",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if order.version is not None and record.version != order.version:",
         "if False:",
         "tests/core/test_last_look.py::test_a_record_that_changed_since_its_plan_is_kept_c11",
@@ -224,7 +224,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "another incarnation's record is freed after a shutdown",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    if record.incarnation != order.incarnation:\n",
         "    if False:\n",
         "tests/core/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
@@ -232,7 +232,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "a record that another instance pings is freed after a shutdown",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if order.is_exception and record.instance_id not in (None, order.instance_id):",
         "if False:",
         "tests/core/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
@@ -240,7 +240,7 @@ MUTANTS = (
     TextMutant(
         "U6",
         "a claim that was pinged after all is released",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if order.reason is Reason.CREATE_REFUSED and pinged:",
         "if False:",
         "tests/core/test_last_look.py::test_a_ping_after_all_keeps_its_claim_u6",
@@ -248,7 +248,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "another node with the record's uuid does not keep it",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "if _is_alive(node, order) and (order.is_exception or bears(node, record)):",
         "if _is_alive(node, order) and bears(node, record):",
         "tests/core/test_last_look.py::test_another_node_with_its_uuid_keeps_the_record_c20",
@@ -256,7 +256,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "a stopping node found by id counts as gone",
-        "core/last_look.py",
+        "core/execute/pre_write_check.py",
         "    return node.state is not CloudState.TERMINATED\n",
         "    return node.state not in (CloudState.TERMINATED, CloudState.STOPPING)\n",
         "tests/core/test_last_look.py::test_a_node_that_was_made_after_all_keeps_its_claim_u6",
@@ -264,7 +264,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a ping behind the fence is overlooked",
-        "core/orders.py",
+        "core/model/orders.py",
         "        judged.last_ping_at != fenced.last_ping_at\n        or judged.first",
         "        judged.first",
         "tests/core/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
@@ -272,7 +272,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a new claim behind the fence is overlooked",
-        "core/orders.py",
+        "core/model/orders.py",
         "        or judged.claim != fenced.claim\n",
         "",
         "tests/core/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
@@ -280,7 +280,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a fence that came after its not-after is built on",
-        "core/orders.py",
+        "core/model/orders.py",
         "    if now > order.not_after:\n        return None\n",
         "",
         "tests/core/test_last_look.py::"
@@ -289,7 +289,7 @@ MUTANTS = (
     TextMutant(
         "P1",
         "a node of an older life pairs by its uuid alone",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "if claim is None or node.tags.incarnation != claim.incarnation:",
         "if claim is None:",
         "tests/core/test_pairing.py::test_nothing_less_pairs_p1_t3",
@@ -297,7 +297,7 @@ MUTANTS = (
     TextMutant(
         "P1",
         "an instance id pairs where ids are used again",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "elif ids_unique and record.instance_id is not None:",
         "elif record.instance_id is not None:",
         "tests/core/test_pairing.py::"
@@ -306,7 +306,7 @@ MUTANTS = (
     TextMutant(
         "P1",
         "an instance id pairs with a record that was pinged before the node's launch",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "        and record.first_ping_at >= node.created_at\n",
         "",
         "tests/core/test_pairing.py::"
@@ -315,7 +315,7 @@ MUTANTS = (
     TextMutant(
         "P2",
         "of two nodes of one life the first is taken",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "if len(mine) > 1:",
         "if len(mine) > 9:",
         "tests/core/test_pairing.py::test_two_nodes_of_one_incarnation_pair_with_neither_p2",
@@ -323,7 +323,7 @@ MUTANTS = (
     TextMutant(
         "P2",
         "two records that want one node: the first gets it",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "        node_of.pop(earlier.uuid, None)\n",
         "",
         "tests/core/test_pairing.py::test_records_that_name_one_node_all_pair_with_none_p2",
@@ -331,7 +331,7 @@ MUTANTS = (
     TextMutant(
         "T3",
         "another pool's node pairs by its instance id",
-        "core/pairing.py",
+        "core/observe/pairing.py",
         "if node.tags.pool is not None and node.tags.pool != pool:",
         "if False:",
         "tests/core/test_pairing.py::test_nothing_less_pairs_p1_t3",
@@ -397,7 +397,7 @@ MUTANTS = (
     TextMutant(
         "D11",
         "a node that changed since the operator saw it is adopted",
-        "core/adoption.py",
+        "core/execute/adoption.py",
         "    if version != item.version:\n",
         "    if False:\n",
         "tests/core/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
@@ -405,7 +405,7 @@ MUTANTS = (
     TextMutant(
         "T3",
         "another pool's node is adopted",
-        "core/adoption.py",
+        "core/execute/adoption.py",
         "    if node.tags.pool is not None:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
         "    if False:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
         "tests/core/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
@@ -429,7 +429,7 @@ MUTANTS = (
     TextMutant(
         "U7",
         "a claim without a slot takes none",
-        "core/slots.py",
+        "core/plan/slots.py",
         "            if record.claim is not None:\n                claiming.add(record.uuid)\n",
         "",
         "tests/core/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
@@ -437,7 +437,7 @@ MUTANTS = (
     TextMutant(
         "U7",
         "other pools' records take no slot",
-        "core/slots.py",
+        "core/plan/slots.py",
         "    free = None if total is None else total - sum(held_by.values())\n",
         "    free = None if total is None else total - sum(held_by.values()) + held_by[Holder.OTHER_POOL.value]\n",
         "tests/core/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
@@ -445,7 +445,7 @@ MUTANTS = (
     TextMutant(
         "U7",
         "a set-up that no record stands for takes no slot",
-        "core/slots.py",
+        "core/plan/slots.py",
         "len(claiming) + len(snapshot.boots_unclaimed)",
         "len(claiming)",
         "tests/core/test_demand.py::"
@@ -454,7 +454,7 @@ MUTANTS = (
     TextMutant(
         "B1",
         "records whose loss a collapse confirmed count as newly eligible",
-        "core/rates.py",
+        "core/safety/rate_limits.py",
         "    new -= _lost(breaker, history.records.items if history.records is not None else ())\n",
         "",
         "tests/core/test_rates.py::test_what_a_collapse_is_known_to_explain_is_not_counted",
@@ -462,7 +462,7 @@ MUTANTS = (
     TextMutant(
         "B1",
         "what was eligible when an operator looked counts again",
-        "core/rates.py",
+        "core/safety/rate_limits.py",
         "if at - since <= ELIGIBLE_WINDOW_S and since > breaker.looked_at",
         "if at - since <= ELIGIBLE_WINDOW_S",
         "tests/core/test_rates.py::"
@@ -471,7 +471,7 @@ MUTANTS = (
     TextMutant(
         "B1",
         "failed writes never open the breaker",
-        "core/rates.py",
+        "core/safety/rate_limits.py",
         "if failures < WRITE_FAILURES or",
         "if failures < 10**9 or",
         "tests/core/test_rates.py::test_the_fifth_failed_write_in_a_row_opens_it",
@@ -479,7 +479,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "a size's rest does not grow",
-        "core/boot_loops.py",
+        "core/safety/boot_loops.py",
         "first_s * 2.0 ** min(self.rests, 32)",
         "first_s",
         "tests/core/test_boot_loops.py::test_each_rest_is_twice_as_long_up_to_a_day",
@@ -487,7 +487,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "nodes booted before a rest make it longer",
-        "core/boot_loops.py",
+        "core/safety/boot_loops.py",
         "if streak.failed >= SIZE_LOOP and at >= streak.until:",
         "if streak.failed >= SIZE_LOOP:",
         "tests/core/test_boot_loops.py::test_boots_from_before_a_rest_do_not_make_it_longer",
@@ -495,7 +495,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "one size's first ping does not end the pool's streak",
-        "core/boot_loops.py",
+        "core/safety/boot_loops.py",
         "    return Loops(sizes)\n",
         "    return Loops(sizes, loops.pool)\n",
         "tests/core/test_boot_loops.py::"

@@ -15,7 +15,7 @@ import pytest
 
 from nodemanager.cli import group
 from nodemanager.config.sections import SECTIONS, SIZE
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Reason
 from tests.packaging.conftest import TREE, run
 
 DOC = TREE / "doc"

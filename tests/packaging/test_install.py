@@ -38,7 +38,7 @@ from nodemanager import wiring
 from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.config import load
-from nodemanager.core.model import Tags
+from nodemanager.core.model.world import Tags
 
 cloud = wiring.build_cloud(load(Path(sys.argv[1])), SystemClock())
 tags = Tags(pool="sample", record="zzzzz-7ekkf-000000000000001", incarnation="ab" * 16)

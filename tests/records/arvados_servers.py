@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from nodemanager.clock import SystemClock
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.httpserver import HttpServer
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery

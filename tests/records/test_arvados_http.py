@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.model import Record
+from nodemanager.core.model.world import Record
 from nodemanager.errors import (
     NoSuchRecord,
     StartError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model.world import Claim, Record
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,

@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from nodemanager import log
-from nodemanager.core.model import Claim, WorkerState
+from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
@@ -208,7 +208,7 @@ def test_two_programs_opening_one_new_file_agree_on_its_id(path):
 _ALLOT = """
 import sys
 from nodemanager.clock import SystemClock
-from nodemanager.core.model import Claim, WorkerState
+from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.records.sql import SqlRecordStore
 url, name = sys.argv[1:]
 store = SqlRecordStore(url, slots=40, hostname="compute%(slot_number)d", domain="d",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core.model import Claim, WorkerState
+from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.records import wire
 
 UUID = "zzzzz-7ekkf-0123456789abcde"

@@ -11,7 +11,7 @@ import falcon.asgi
 import pytest
 import requests
 
-from nodemanager.core.model import Claim
+from nodemanager.core.model.world import Claim
 from tests.registry.conftest import Registry
 
 THROUGH_FALCON = "X-HTTP-Method-Override: POST"

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from nodemanager import log
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model.world import Claim, Record
 from tests.registry.conftest import Registry
 
 

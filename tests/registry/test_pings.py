@@ -15,7 +15,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nodemanager.core.model import Claim, Record
+from nodemanager.core.model.world import Claim, Record
 from nodemanager.errors import StoreError, StoreRefused
 from nodemanager.records import rows
 from nodemanager.records.pings import Ping, Pinged, WrongSecret

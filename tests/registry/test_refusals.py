@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from nodemanager import log
-from nodemanager.core.model import Claim
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nodemanager.core.model import Claim
+from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server

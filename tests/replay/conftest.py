@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import Job, Record
-from nodemanager.core.worth import Balance, weigh
+from nodemanager.core.model.world import Job, Record
+from nodemanager.core.replay.worth import Balance, weigh
 from nodemanager.journal.reading import Outline, outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import Replayed, replay

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.facts import LivesFreed
-from nodemanager.core.model import Record
-from nodemanager.core.reasons import Reason
-from nodemanager.core.whatif import By, Sign
-from nodemanager.core.worth import weigh
+from nodemanager.core.model.facts import LivesFreed
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Record
+from nodemanager.core.replay.whatif import By, Sign
+from nodemanager.core.replay.worth import weigh
 from nodemanager.journal import sweep
 from nodemanager.journal.reading import read
 from tests.replay.conftest import NAP_S, POLL_S, WINDOW_S, Incident, by_record, window

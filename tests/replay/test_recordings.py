@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.reasons import Reason
-from nodemanager.core.worth import weigh
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.replay.worth import weigh
 from nodemanager.errors import CloudError
 from nodemanager.journal import recording
-from nodemanager.journal.lanes import Course, Lane, drive
 from nodemanager.journal.reading import outline, read
+from nodemanager.journal.scenarios import Course, Scenario, drive
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
 from tests.actors.conftest import MakeRig, clock, make_rig
@@ -57,7 +57,7 @@ def test_a_lane_with_the_recorded_settings_decides_from_the_recorded_snapshots(
     path = tmp_path / "journal.db"
     world = recorded(path, seed)
     plans = iter(world.plans)
-    for _, (made,) in drive(read(path), [Lane({}, acts=True)], Course()):
+    for _, (made,) in drive(read(path), [Scenario({}, acts=True)], Course()):
         expected = next(plans)
         assert made.records == expected.records
         assert made.breaker == expected.breaker
@@ -93,7 +93,7 @@ def test_another_window_of_claims_is_replayed_though_each_keeps_the_one_it_was_m
 
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_far_apart_are_replayed_over_any_world(seed: int, tmp_path: Path) -> None:
-    """Whatever is recorded, no lane may fail; and what is freed sooner is freed."""
+    """Whatever is recorded, no scenario may fail; and what is freed sooner is freed."""
     path = tmp_path / "journal.db"
     recorded(path, seed)
     windows = [{"node_stale_after": one} for one in (60.0, 600.0, 1e6)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.commands.replay_values import duration, over_range, spread
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
 
 MINUTE, HOUR = 60.0, 3600.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.model import Job
+from nodemanager.core.model.world import Job
 from nodemanager.schedulers import wishlist
 from nodemanager.schedulers.wishlist import ENVIRONMENT, WishlistCommand, WishlistError
 from tests.waiting import runs, until

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodemanager.core.model import LatePing, Record
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import LatePing, Record
 from nodemanager.journal.api import Intent, IntentKind, OpenIntent
 from tests.simulation.bounds import FENCE_STANDS_S, RECOVERS_S, TOLD_S
 from tests.simulation.cloud import Instance

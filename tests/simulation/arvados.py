@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Listed, Record
+from nodemanager.core.model.world import Listed, Record
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError
 from nodemanager.records import wire
 from nodemanager.records.arvados import ArvadosRecordStore, _version

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nodemanager.core.model import Record
-from nodemanager.core.settings import ASK_AGAIN_S, CLOCK_AGREE_POLLS, Settings
+from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_AGREE_POLLS, Settings
+from nodemanager.core.model.world import Record
 from tests.simulation.machine import Habits
 
 SLACK_S = 20.0

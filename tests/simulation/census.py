@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodemanager.core.commands import Reply
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.commands import Reply
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
 from tests.simulation.run import run
 from tests.simulation.world import World

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.core.model import Size
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Size
 
 SMALL = Size("small", "s.1", cores=1, ram_mb=1000, price=0.1)
 LARGE = Size("large", "s.4", cores=4, ram_mb=8000, price=0.5)

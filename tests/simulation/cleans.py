@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from nodemanager.actors.messages import CarriedOut
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.execute.workflow import Action
-from nodemanager.core.model import CloudNode, CloudState, Guarantee, Outcome, Record, WorkerState
-from nodemanager.core.orders import CleanOrder
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    Guarantee,
+    Outcome,
+    Record,
+    WorkerState,
+)
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
 from tests.simulation.told import Answer, Destroy, Ears, Heard, Told
 from tests.simulation.truth import Truth

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import with_managed
-from nodemanager.core.model import (
+from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Leftover,

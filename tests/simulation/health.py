@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nodemanager.core.model import CloudState, Record, WorkerState
+from nodemanager.core.model.world import CloudState, Record, WorkerState
 from tests.simulation.cloud import Instance
 from tests.simulation.world import Pool, World
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from nodemanager.core.model import CloudState
+from nodemanager.core.model.world import CloudState
 from tests.simulation.machine import Machine
 from tests.simulation.world import Pool, Shape, World
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model import Listed, Record
+from nodemanager.core.model.world import Listed, Record
 from tests.simulation.bounds import Bounds
 from tests.simulation.debts import Owed
 from tests.simulation.world import Pool, World

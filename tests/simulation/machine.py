@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model import CloudState
+from nodemanager.core.model.world import CloudState
 from nodemanager.errors import RemoteError, StoreError
 from tests.simulation.cloud import Instance, SimCloud
 from tests.simulation.engine import Engine

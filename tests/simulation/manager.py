@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
-from nodemanager.actors.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.messages import ApplySettings, Begin, ChangePolling, Stop, Team
-from nodemanager.actors.node_setup import NodeSetupActor
-from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.polling import CloudNodeListActor, DemandActor, RecordListActor
-from nodemanager.actors.record_cleaner import RecordCleanerActor
-from nodemanager.actors.role import Role
-from nodemanager.core.reasons import Event
-from nodemanager.core.settings import Settings
+from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.workers.node_setup import NodeSetupActor
+from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
+from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, Mismatch
 from tests.fakes.journal import MemoryJournal
@@ -93,7 +93,7 @@ class Manager:
         settings = self._effective(pool.settings)
         facts: Any = pool.facts
         journal: Any = pool.journal.pen(name) if mode == "apply" else MemoryJournal(self.clock)
-        role = Role(
+        inputs = DaemonInputs(
             manager=name,
             mode=mode,
             guarantee=store.guarantee,
@@ -111,7 +111,7 @@ class Manager:
             NodeManagerDaemonActor,
             remote=False,
             settings=settings,
-            role=role,
+            inputs=inputs,
             timer=timer,
             log=SimLog(lambda event, fields: world.logged(self, event, fields), world.verbose),
             **shared,

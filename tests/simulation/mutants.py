@@ -11,43 +11,36 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.actors.identities import Identities
-from nodemanager.actors.leftover_book import LeftoverBook
-from nodemanager.actors.node_setup import NodeSetupActor
-from nodemanager.actors.node_shutdown import NodeShutdownActor
-from nodemanager.actors.operator_commands import CommandHandler
-from nodemanager.actors.polling import CloudNodeListActor, RecordListActor
-from nodemanager.actors.runner import Runner
-from nodemanager.actors.scribe import Scribe
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.leftover_book import LeftoverBook
+from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.runner import Runner
+from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.workers.node_setup import NodeSetupActor
+from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core import (
-    breaker,
-    demand,
-    destroy,
-    due,
+from nodemanager.core.execute import clean, destroy, pre_write_check, setup
+from nodemanager.core.execute import shutdown as shutdowns
+from nodemanager.core.judge import (
     false_clean,
-    history,
     idle,
-    last_look,
     node_alone,
     node_paired,
-    orders,
-    pairing,
-    plan,
-    pools,
+    preconditions,
     records,
-    standing,
-    unlisted,
 )
-from nodemanager.core.coherence import Impossible
-from nodemanager.core.demand import Market
-from nodemanager.core.execute import clean, setup
-from nodemanager.core.execute import shutdown as shutdowns
-from nodemanager.core.model import Listed
-from nodemanager.core.reasons import Reason
-from nodemanager.core.records import RecordJudge
-from nodemanager.core.standing import Block
-from nodemanager.core.store_clock import StoreClock
+from nodemanager.core.judge.preconditions import Block
+from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.model import orders
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Listed
+from nodemanager.core.observe import history, pairing, pools, unlisted
+from nodemanager.core.observe.consistency import Impossible
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan import demand, due, plan
+from nodemanager.core.plan.demand import Market
+from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
@@ -127,7 +120,7 @@ BUSY_OR_IDLE = off(
     RecordJudge._not_at_work, "state is WorkerState.BUSY or state is WorkerState.IDLE"
 )
 QUIET_AT_LAST_LOOK = off(
-    last_look._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
+    pre_write_check._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
 SEEN_IS_ABSENT = (
     off(history._absences, "own is not None and bears(own[0], record)"),
@@ -148,7 +141,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "another pool's record is judged like ours",
         (
             off(RecordJudge._ours, "foreign is not None"),
-            off(last_look._still_permitted, "foreign is not None"),
+            off(pre_write_check._still_permitted, "foreign is not None"),
         ),
     ),
     Mutant(
@@ -162,7 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 RecordJudge._verifiable,
                 "node_id is None or (answer is not None and answer.malformed)",
             ),
-            off(last_look._can_be_told, "blind and not _broken(order, Reason.UNVERIFIABLE)"),
+            off(pre_write_check._can_be_told, "blind and not _broken(order, Reason.UNVERIFIABLE)"),
         ),
         with_=("C5", "C11"),
     ),
@@ -221,7 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "C7",
         "old polls are as good as fresh ones",
         (
-            off(standing._polls, "stale is not None"),
+            off(preconditions._polls, "stale is not None"),
             # The listing judged on, and the reading of the clock, grow old with the polls.
             off(RecordJudge._on_a_fresh_base, "age_s > limit_s"),
             off(
@@ -241,7 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "touched_at is not None and records is not None "
                 "and records.started_at <= touched_at",
             ),
-            off(last_look._still_permitted, "uuid in snapshot.record_flights"),
+            off(pre_write_check._still_permitted, "uuid in snapshot.record_flights"),
             NEVER_QUIET,
         ),
         with_=("C3",),
@@ -255,7 +248,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "record.held or (holds and (record.uuid in holds or record.instance_id in holds))",
             ),
             off(
-                last_look._still_permitted,
+                pre_write_check._still_permitted,
                 "record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds",
             ),
         ),
@@ -264,9 +257,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "C10",
         "an open breaker stops nothing",
         (
-            off(standing._breaker, "snapshot.breaker.cause is not None"),
+            off(preconditions._breaker, "snapshot.breaker.cause is not None"),
             off(
-                last_look._still_permitted,
+                pre_write_check._still_permitted,
                 "snapshot.breaker.generation != order.breaker_generation "
                 "or snapshot.breaker.is_open",
             ),
@@ -275,7 +268,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "without the lease it cleans on",
-        (off(standing._leased, "not snapshot.lease"),),
+        (off(preconditions._leased, "not snapshot.lease"),),
         storm=Storm(("the lease is taken over", "a node dies unseen", "manager paused")),
     ),
     Mutant(
@@ -286,12 +279,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C11",
         "signs of life at the last look are not seen",
-        (off(last_look.confirm_clean, "alive is not None"),),
+        (off(pre_write_check.confirm_clean, "alive is not None"),),
     ),
     Mutant(
         "C11",
         "an order never expires",
-        (off(last_look._still_permitted, "snapshot.now > order.not_after"),),
+        (off(pre_write_check._still_permitted, "snapshot.now > order.not_after"),),
         storm=Storm(
             ("a node dies unseen", "manager paused at a call", "cloud questions slow"),
         ),
@@ -300,11 +293,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "C11",
         "a denial counts however young the node is",
         (
-            off(last_look._still_stale, "since_s <= settings.visible_after"),
+            off(pre_write_check._still_stale, "since_s <= settings.visible_after"),
             NEVER_QUIET,
             BUSY_OR_IDLE,
             QUIET_AT_LAST_LOOK,
-            off(last_look._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
+            off(pre_write_check._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
         ),
         with_=("C3", "C2"),
     ),
@@ -348,14 +341,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "C20",
         "after a shutdown whatever stands in the record is freed",
         (
-            off(last_look._sign_of_life, "record.incarnation != order.incarnation"),
+            off(pre_write_check._sign_of_life, "record.incarnation != order.incarnation"),
             off(
-                last_look._sign_of_life,
+                pre_write_check._sign_of_life,
                 "order.is_exception and record.instance_id not in (None, order.instance_id)",
             ),
             off(shutdowns._gone, "order.reason is Reason.UNPAIRED"),
             off(
-                last_look._sign_of_life,
+                pre_write_check._sign_of_life,
                 "_is_alive(node, order) and (order.is_exception or bears(node, record))",
             ),
         ),
@@ -554,7 +547,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "L2",
         "an adapter without proof may authorise",
-        (off(standing._authorised, "not settings.may_authorise"),),
+        (off(preconditions._authorised, "not settings.may_authorise"),),
     ),
     Mutant(
         "L3",
@@ -636,7 +629,7 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
         storm=NEVER_LISTED,
         open=(
-            "once its claim has expired, the last look of its clean finds the node, and it is ended "
+            "once its claim has expired, the last look of its clean finds the node, and it ends "
             "within the bound; `tests/core/test_unlisted.py` notices that nobody asked before"
         ),
     ),
@@ -662,7 +655,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "O4",
         "a paused pool goes on",
-        (off(standing._running, "snapshot.paused is not None"),),
+        (off(preconditions._running, "snapshot.paused is not None"),),
     ),
     # R. Restart.
     Mutant(
@@ -674,7 +667,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C7",
         "every poll is stale, always",
-        (instead(standing.stale_poll, "age > settings.poll_stale_after", "True"),),
+        (instead(preconditions.stale_poll, "age > settings.poll_stale_after", "True"),),
         by=STILL,
     ),
     Mutant(
@@ -794,7 +787,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R1",
         "a journal that failed once is not written again",
-        (off(Scribe.mend, "not self._journal.retry()", "True"),),
+        (off(JournalWriter.mend, "not self._journal.retry()", "True"),),
         by=STILL,
     ),
 )

@@ -9,13 +9,13 @@ import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from nodemanager.core.breaker import Cause
-from nodemanager.core.destroy import ShutdownOrder
-from nodemanager.core.model import CloudNode, CloudState, Record, WorkerState
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.breaker import Cause
 from tests.simulation.cleans import EXACT_S, CleanRules
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager

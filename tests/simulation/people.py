@@ -11,16 +11,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.actors.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.adoption import adoptable
-from nodemanager.core.backlog import Deed, Item, proposal
-from nodemanager.core.backlog_run import Order
-from nodemanager.core.commands import Command, Reply, Result, Verb
-from nodemanager.core.marks import FORCIBLE
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.execute.adoption import adoptable
+from nodemanager.core.model.annotations import FORCIBLE
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.backlog import Deed, Item, proposal
+from nodemanager.core.operate.backlog_run import Order
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
 from tests.simulation.world import Pool, World
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodemanager.core.boot_loops import LONGEST_REST_S, SIZE_LOOP
+from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
 from nodemanager.journal.api import IntentKind
 from tests.simulation import health
 from tests.simulation.bounds import Bounds

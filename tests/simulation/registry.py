@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.core.model import Claim, Guarantee, LatePing, Listed, Record, StoreTime
+from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
     NoFreeSlot,

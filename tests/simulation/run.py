@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from unittest import mock
 
-from nodemanager.actors import plan_orders
+from nodemanager.actors.daemon import plan_orders
 from nodemanager.errors import JournalError
 from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from nodemanager.core.settings import Settings
+from nodemanager.core.model.settings import Settings
 from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED
 from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import ClaimRecord, CreateNode, RenewClaim
-from nodemanager.core.model import CloudState
-from nodemanager.core.plan import Plan
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudState
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import BadRequest, QuotaExceeded, RemoteError, Throttled
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.cloud import Instance

@@ -19,8 +19,8 @@ from nodemanager.actors.messages import (
     TaggedAsked,
 )
 from nodemanager.core.execute.effects import LookAtRecord
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import CloudNode, Listed, Outcome, Record, Tags
+from nodemanager.core.execute.pre_write_check import CleanEvidence
+from nodemanager.core.model.world import CloudNode, Listed, Outcome, Record, Tags
 from nodemanager.errors import RemoteError
 from tests.simulation.world import World
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from nodemanager.core.model import CloudState, Record, Tags, life_key
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudState, Record, Tags, life_key
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
 from tests.simulation.told import Told

@@ -12,11 +12,11 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.sizes import Sizes
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.machine import JITTER, Machine, Word
 from tests.simulation.manager import Manager

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from nodemanager.core.commands import Reply
-from nodemanager.core.model import Job, Listed, Record, Tags
-from nodemanager.core.plan import Plan
-from nodemanager.core.reasons import Event
-from nodemanager.core.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.snapshot import Snapshot
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.model.world import Job, Listed, Record, Tags
+from nodemanager.core.operate.commands import Reply
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
 from nodemanager.records import wire

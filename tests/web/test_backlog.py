@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.actors.backlog_runs import Shown
-from nodemanager.core.backlog import Deed, Item, Picture
-from nodemanager.core.backlog_run import Order, Run, begun
-from nodemanager.core.plan import picture_of
+from nodemanager.actors.daemon.backlog_runs import Shown
+from nodemanager.core.operate.backlog import Deed, Item, Picture
+from nodemanager.core.operate.backlog_run import Order, Run, begun
+from nodemanager.core.plan.plan import picture_of
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.core.commands import Command, Reply, Result, Verb
-from nodemanager.core.marks import Mark, Marks
-from nodemanager.core.reasons import Reason
+from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.operators import OperatorCommands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer

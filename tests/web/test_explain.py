@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.picture import Picture
 from nodemanager.journal.explained import told
 from nodemanager.web.explain import SOURCE, Explanations
 from nodemanager.web.metrics import Metrics

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nodemanager.core import leftovers
-from nodemanager.core.leftovers import Ledger
-from nodemanager.core.model import Leftover, LeftoverKind
-from nodemanager.core.picture import Picture
-from nodemanager.core.plan import plan
-from nodemanager.core.reasons import Event
+from nodemanager.core.execute import leftovers
+from nodemanager.core.execute.leftovers import Ledger
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.core.plan.plan import plan
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver

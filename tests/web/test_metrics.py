@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model import LeftoverKind, Outcome
-from nodemanager.core.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import LeftoverKind, Outcome
 from nodemanager.errors import QuotaExceeded
 from nodemanager.log import INFO
 from nodemanager.web.metrics import COUNTERS, Metrics

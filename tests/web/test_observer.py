@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.picture import Picture
+from nodemanager.core.explain.picture import Picture
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board

@@ -13,9 +13,9 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__, log
-from nodemanager.core.model import Outcome
-from nodemanager.core.reasons import Event, Reason
-from nodemanager.core.slots import Leak
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import Outcome
+from nodemanager.core.plan.slots import Leak
 from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core import backlog_run
-from nodemanager.core.adoption import not_as_named
-from nodemanager.core.backlog import PASSING, Item, Picture
-from nodemanager.core.backlog_run import Step as ItemStep
-from nodemanager.core.backlog_run import Where
+from nodemanager.core.execute.adoption import not_as_named
 from nodemanager.core.execute.books import ItemEnded
 from nodemanager.core.execute.effects import AdoptNode, AskNode
 from nodemanager.core.execute.workflow import (
@@ -28,13 +24,17 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.model import CloudNode, Tags
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ORDER_TTL_S, Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.standing import standing_block
-from nodemanager.core.verdict import Verdict, keep
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ORDER_TTL_S, Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import CloudNode, Tags
+from nodemanager.core.operate import backlog_run
+from nodemanager.core.operate.backlog import PASSING, Item, Picture
+from nodemanager.core.operate.backlog_run import Step as ItemStep
+from nodemanager.core.operate.backlog_run import Where
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import RemoteError, Throttled
 
 

@@ -27,12 +27,12 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.model import Claim, Record
-from nodemanager.core.pairing import Pairs
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.standing import standing_block
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Claim, Record
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.plan.snapshot import Snapshot
 
 BIND_LIMIT = 20
 """So many in one plan: after an upgrade no claim names its node, and cleans need their turn."""

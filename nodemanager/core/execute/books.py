@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from nodemanager.core.backlog_run import Step as ItemStep
-from nodemanager.core.demand import after_refusal, after_success
-from nodemanager.core.history import Asked, History, Records
-from nodemanager.core.model import life_key
-from nodemanager.core.pairing import Pairs
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import ASK_AGAIN_S, Settings
-from nodemanager.core.signs import waits_for_first_ping
-from nodemanager.core.snapshot import Expected, Limits
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import life_key
+from nodemanager.core.observe.history import Asked, History, Records
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.signs import waits_for_first_ping
+from nodemanager.core.operate.backlog_run import Step as ItemStep
+from nodemanager.core.plan.demand import after_refusal, after_success
+from nodemanager.core.plan.snapshot import Expected, Limits
 from nodemanager.errors import RemoteError
 
 

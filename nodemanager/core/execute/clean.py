@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.evidence import Look, look_at
 from nodemanager.core.execute.books import FenceStands
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
+from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.unacknowledged import NEVER, Unknown, after_unknown
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -33,15 +34,14 @@ from nodemanager.core.execute.workflow import (
     Stopping,
     Told,
 )
-from nodemanager.core.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
-from nodemanager.core.last_look import CleanEvidence, confirm_clean
-from nodemanager.core.late import NEVER, Unknown, after_unknown
-from nodemanager.core.model import FreedLife, Guarantee, Record
-from nodemanager.core.orders import CleanOrder, fenced_order, order_release
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.telling import CLEANED, EXPIRED, LIFTED, record_fields
-from nodemanager.core.verdict import Verdict, keep
+from nodemanager.core.explain.events import CLEANED, EXPIRED, LIFTED, record_fields
+from nodemanager.core.model.evidence import Look, look_at
+from nodemanager.core.model.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
+from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import FreedLife, Guarantee, Record
 from nodemanager.errors import RemoteError
 
 FIRST_QUESTION_S = 2.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodemanager.core.by_hand import of_node
 from nodemanager.core.execute.books import DrainTold
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
 from nodemanager.core.execute.workflow import (
@@ -24,14 +23,15 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.idle import can_drain
-from nodemanager.core.model import Record
-from nodemanager.core.node_view import NodeView
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.standing import standing_block
+from nodemanager.core.judge.idle import can_drain
+from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.overrides import of_node
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Record
+from nodemanager.core.plan.snapshot import Snapshot
 
 UNDECIDED = frozenset(
     {Reason.HELD, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.IMPOSSIBLE}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nodemanager.core.destroy import ShutdownEvidence
-from nodemanager.core.model import Claim, CloudNode, Leftover, Record, Size, Tags
+from nodemanager.core.execute.destroy import ShutdownEvidence
+from nodemanager.core.model.world import Claim, CloudNode, Leftover, Record, Size, Tags
 from nodemanager.errors import RemoteError
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodemanager.core import false_clean
 from nodemanager.core.execute.effects import DeleteRecord, LookAtRecord, Wait
+from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -30,18 +30,18 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.facts import RecordsExplained
-from nodemanager.core.history import glimpsed_as
-from nodemanager.core.last_look import CleanEvidence
-from nodemanager.core.model import Record
-from nodemanager.core.pools import not_ours
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ORDER_TTL_S, Settings
-from nodemanager.core.signs import quiet_for
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.standing import standing_block
-from nodemanager.core.verdict import Verdict, keep
+from nodemanager.core.judge import false_clean
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.facts import RecordsExplained
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ORDER_TTL_S, Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.history import glimpsed_as
+from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.execute.books import NodeGone
+from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import Action, End
-from nodemanager.core.history import History, Records
-from nodemanager.core.late import NEVER
-from nodemanager.core.model import Record
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Flight
-from nodemanager.core.telling import CLEANED
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.history import History, Records
+from nodemanager.core.plan.snapshot import Flight
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodemanager.core import false_clean
 from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
 from nodemanager.core.execute.workflow import (
@@ -25,11 +24,12 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.model import FreedLife, Record
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.standing import standing_block
-from nodemanager.core.verdict import Verdict, keep
+from nodemanager.core.judge import false_clean
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import FreedLife, Record
 from nodemanager.errors import Conflict, NoSuchRecord, RemoteError, SlotTaken
 
 

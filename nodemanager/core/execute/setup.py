@@ -46,13 +46,13 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.model import Claim, Record, Size
-from nodemanager.core.orders import order_release
-from nodemanager.core.plan import BootOrder
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Reason
-from nodemanager.core.settings import CREATE_WITHIN_S, ORDER_TTL_S
-from nodemanager.core.standing import Block, standing_block
+from nodemanager.core.judge.preconditions import Block, standing_block
+from nodemanager.core.model.orders import order_release
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CREATE_WITHIN_S, ORDER_TTL_S
+from nodemanager.core.model.world import Claim, Record, Size
+from nodemanager.core.plan.plan import BootOrder
 from nodemanager.errors import RemoteError, Throttled
 
 FIRST_REPEAT_S = 2.0

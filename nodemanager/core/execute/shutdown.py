@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.execute.books import (
     Learned,
     NodeGone,
@@ -18,6 +17,7 @@ from nodemanager.core.execute.books import (
     PinsFailed,
     PinsTold,
 )
+from nodemanager.core.execute.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
@@ -41,14 +41,14 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.facts import NodesExplained
-from nodemanager.core.model import CloudNode, Outcome
-from nodemanager.core.orders import order_release
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.reasons import Kind, Reason
-from nodemanager.core.settings import ASK_AGAIN_S
-from nodemanager.core.unlisted import is_missed
-from nodemanager.core.verdict import keep
+from nodemanager.core.model.facts import NodesExplained
+from nodemanager.core.model.orders import order_release
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ASK_AGAIN_S
+from nodemanager.core.model.verdict import keep
+from nodemanager.core.model.world import CloudNode, Outcome
+from nodemanager.core.observe.unlisted import is_missed
 
 PINS_TRIES = 3
 """So many looks without an answer, and a node costs more than what it may leave behind."""

@@ -2,7 +2,7 @@
 
 A workflow takes an event (a worker answered, time passed, the journal refused) and says in a `Step`
 what its state is from here on, which effects follow, what is told, and what became of it. The
-runner (actors/runner.py) writes a step to the journal before any effect of it leaves: so no
+runner (actors/daemon/runner.py) writes a step to the journal before any effect of it leaves: so no
 workflow can act before it is written down, and a restart goes on from the state that was written.
 """
 
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from nodemanager.core.backlog import Picture
-from nodemanager.core.backlog_run import Run
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
-from nodemanager.core.facts import Fact
-from nodemanager.core.model import Guarantee, Leftover, Record
-from nodemanager.core.reasons import Event as Name
-from nodemanager.core.settings import Settings
-from nodemanager.core.snapshot import Snapshot
-from nodemanager.core.verdict import Verdict
+from nodemanager.core.model.facts import Fact
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Guarantee, Leftover, Record
+from nodemanager.core.operate.backlog import Picture
+from nodemanager.core.operate.backlog_run import Run
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import RemoteError
 
 

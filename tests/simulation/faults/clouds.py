@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from nodemanager.core.model import CloudNode, CloudState, Listed
+from nodemanager.core.model.world import CloudNode, CloudState, Listed
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, QuotaExceeded
 from tests.simulation.cloud import Instance
 from tests.simulation.faults.calls import CLOUD_QUESTIONS, raises, slow, spell, throttled, twice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.core.model import CloudState
+from nodemanager.core.model.world import CloudState
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.commands import Command, Reply, Result, Verb
-from nodemanager.core.marks import FORCIBLE
-from nodemanager.core.model import Job, Record, Tags
+from nodemanager.core.model.annotations import FORCIBLE
+from nodemanager.core.model.world import Job, Record, Tags
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.records import wire
 from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodemanager.core.model import Listed, Record
+from nodemanager.core.model.world import Listed, Record
 from nodemanager.errors import Conflict
 from tests.simulation.faults.calls import (
     STORE_WRITES,

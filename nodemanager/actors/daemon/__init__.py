@@ -1,0 +1,1 @@
+"""The daemon actor and its parts: routes facts, asks core, runs workflows."""

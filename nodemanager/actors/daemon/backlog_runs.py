@@ -1,0 +1,288 @@
+"""The backlog: shows what an operator has to decide, and lets it go at a set rate (SAFETY.md S5).
+
+What is let go is judged, looked at and freed like any other record. The run outlives the process:
+it is written down before anything is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.held_backlog import HeldBacklog
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.snapshots import Snapshots
+from nodemanager.actors.report.journal_writer import BACKLOG_RUN
+from nodemanager.core.execute.adopt import order_adoption
+from nodemanager.core.execute.workflow import Action, End, Key
+from nodemanager.core.explain.events import CLEANED, record_fields
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate import backlog_run
+from nodemanager.core.operate.backlog import PASSING, Deed, Item, Picture
+from nodemanager.core.operate.backlog_run import OPEN, Order, Run, Step, Where
+from nodemanager.core.plan.plan import Plan, picture_of
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.journal.codec import codec_of, decoded
+from nodemanager.log import WARNING
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the newest decision leaves to an operator, and where it was taken.
+
+    `seen` is None while no decision could be taken.
+    """
+
+    seen: Picture | None
+    settings: Settings
+    store: str | None
+    account: str | None
+    mode: str
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBacklog:
+    """An operator wants to see what is held back, and how far a plan has come."""
+
+    answered: Callable[[Shown], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyBacklog:
+    """An operator has reviewed a plan. Answered with the run, or with why there is none."""
+
+    order: Order
+    answered: Callable[[Run | str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StopBacklog:
+    """Let nothing more go. Answered with the run, or None where there never was one."""
+
+    by: str
+    answered: Callable[[Run | str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TendBacklog:
+    """The timer's reminder that more may be let go by now."""
+
+    run_id: str
+
+
+class BacklogRuns:
+    """Keeps the newest decision, the run, and tells what becomes of each item."""
+
+    def __init__(
+        self, context: Context, held: HeldBacklog, identities: Identities, snapshots: Snapshots
+    ) -> None:
+        self._context = context
+        self.held = held
+        self._identities = identities
+        self._snapshots = snapshots
+        self._newest: tuple[Plan, Snapshot] | None = None
+        self._picture: Picture | None = None
+        self._tending = False
+
+    @property
+    def seen(self) -> Picture | None:
+        """The newest decision that could be taken; made by ids only when somebody looks."""
+        if self._picture is None and self._newest is not None:
+            self._picture = picture_of(*self._newest)
+        return self._picture
+
+    @property
+    def run(self) -> Run | None:
+        """The run that lets records and nodes go; None where there never was one."""
+        return self.held.run
+
+    def load(self) -> None:
+        """Go on with a run that a former process left."""
+        kept = self._context.journal_writer.kept(BACKLOG_RUN)
+        if kept is None or self.held.run is not None:
+            return
+        try:
+            run: Run = decoded(Run, kept)
+        except ValueError as error:
+            self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
+            return
+        self.held.run = backlog_run.resumed(run)
+        if run.is_open:
+            self._tell_order("continued", run)
+
+    def show(self, message: ShowBacklog) -> None:
+        """Answer with what is held back, and with the run."""
+        message.answered(
+            Shown(
+                self.seen,
+                self._context.settings,
+                self._identities.store,
+                self._identities.account,
+                self._context.inputs.mode,
+                self.held.run,
+            )
+        )
+
+    def apply(self, message: ApplyBacklog) -> None:
+        """Begin a run of the items that an operator has left in the plan."""
+        message.answered(self._apply(message.order))
+
+    def _apply(self, order: Order) -> Run | str:
+        run, seen = self.held.run, self.seen
+        problem = backlog_run.refusal(
+            order,
+            pool=self._context.settings.pool,
+            store=self._identities.store,
+            account=self._identities.account,
+            dry_run=self._context.inputs.mode != "apply",
+        )
+        problem = problem or self._context.journal_writer.problem
+        if problem is not None:
+            return problem
+        if seen is None or self._context.stopping is not None:
+            return "the daemon has taken no decision yet; try again in a minute"
+        if run is not None and run.is_open:
+            if run.has(order.items):
+                return run
+            return "another plan is being applied; wait for it, or end it: nodemanager backlog stop"
+        run_id = f"{self._context.inputs.run_id}-{seen.snapshot.plan_id}"
+        made = backlog_run.begun(order, run_id, seen, self._context.settings)
+        self._tell_order("apply", made)
+        self._take(None, made)
+        if self._context.journal_writer.problem is not None:
+            # It is not on the disk, and was refused: it must not begin by itself later.
+            self.held.run = run
+            self._context.journal_writer.keep(
+                BACKLOG_RUN, None if run is None else codec_of(Run).encode(run)
+            )
+            return self._context.journal_writer.problem or ""
+        return made
+
+    def stop(self, message: StopBacklog) -> None:
+        """Let nothing more go."""
+        run = self.held.run
+        if run is not None and run.is_open:
+            self._context.log.event(
+                Event.OPERATOR_BACKLOG, action="stop", by=message.by, count=len(run.items)
+            )
+            self._take(run, backlog_run.stopped(run, self._context.clock.wall()))
+        message.answered(self._context.journal_writer.problem or self.held.run)
+
+    def due(self, message: TendBacklog) -> None:
+        """The reminder: more may be let go by the next decision."""
+        self._tending = False
+        run = self.held.run
+        if run is not None and run.is_open and self._context.stopping is None:
+            self._context.decide_soon()
+
+    def after_plan(self, made: Plan, snapshot: Snapshot) -> None:
+        """Hold the run against a decision that was just taken."""
+        if made.aborted is not None:
+            return
+        self._newest, self._picture = (made, snapshot), None
+        run = self.held.run
+        if run is None or not run.is_open:
+            return
+        seen = self.seen
+        if seen is None:
+            return
+        self._take(run, backlog_run.after_plan(run, seen, self._context.settings))
+
+    def _take(self, before: Run | None, run: Run) -> None:
+        """Go on from the run as it is now."""
+        self._enter(before, run)
+        self._adopt_due(run)
+
+    def _enter(self, before: Run | None, run: Run) -> None:
+        """Write it down where it let something go or ended, tell what is news, and go on."""
+        self.held.run = run
+        known = {} if before is None else before.steps
+        news = {
+            key: step
+            for key, step in run.steps.items()
+            if key not in known or known[key].where is not step.where
+        }
+        lets_go = any(step.where is Where.LET_GO for step in news.values())
+        if before is None or lets_go or not run.is_open:
+            # How an item ended is seen again after a restart; thousands are a lot to write.
+            self._context.journal_writer.keep(BACKLOG_RUN, codec_of(Run).encode(run))
+        for item in run.items:
+            step = news.get(item.key)
+            if step is not None and step.where is Where.SKIPPED:
+                self._tell_left(item, step, run)
+        if not run.is_open:
+            self._tell_done(run)
+            return
+        if lets_go:
+            self._context.decide_soon()
+        if not self._tending and run.counts["waiting"]:
+            self._tending = True
+            self._context.remind(run.tick_s, TendBacklog(run.id))
+
+    def _adopt_due(self, run: Run) -> None:
+        """Begin the adoption of each node that was let go and that nobody is at (D11)."""
+        context, seen, now = self._context, self.seen, self._context.now
+        blocked = run.waits_for is not None or context.journal_writer.problem is not None
+        if seen is None or blocked or context.stopping is not None:
+            return
+        if context.limits.throttled_until > now:
+            return
+        for item in backlog_run.due_adoptions(run):
+            if Key(Action.ADOPT, item.key) not in context.runner.running:
+                snapshot = self._snapshots.taken(seen.snapshot.plan_id)
+                order = order_adoption(item, seen, snapshot, context.settings)
+                context.runner.begin(Action.ADOPT, order, order.plan_id, now)
+
+    def _tell_order(self, action: str, run: Run) -> None:
+        self._context.log.event(
+            Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items), rate=run.rate
+        )
+
+    def _tell_left(self, item: Item, step: Step, run: Run) -> None:
+        seen = self.seen
+        fields: dict[str, Any] = dict(step.measures)
+        if item.deed is Deed.ADOPT:
+            fields["node"] = item.id
+        else:
+            record = seen.records.get(item.id) if seen is not None else None
+            fields |= record_fields(record, item.id)
+        self._context.log.event(
+            Event.BACKLOG_SKIPPED, **{**fields, "reason": step.reason, "action": item.deed.value}
+        )
+
+    def _tell_done(self, run: Run) -> None:
+        counts = run.counts
+        self._context.log.event(
+            Event.BACKLOG_DONE,
+            by=run.by,
+            count=len(run.items),
+            cleaned=run.done(Deed.CLEAN),
+            adopted=run.done(Deed.ADOPT),
+            skipped=counts["skipped"],
+            already=counts["already"],
+            stopped=counts["stopped"],
+        )
+
+    # What becomes of what was let go.
+
+    def ended(self, end: End) -> None:
+        """A clean came to an end: it may be an item's."""
+        if end.key.action is not Action.CLEAN or end.ended is None:
+            return
+        run, why = self.held.run, end.ended.why
+        if run is None or not run.is_open:
+            return
+        key = Item(Deed.CLEAN, end.key.id, "").key
+        if why is None and end.ended.name == CLEANED:
+            self.step_ended(key, Step(Where.DONE, end.order.reason))
+        elif why is not None and why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
+            self.step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
+
+    def step_ended(self, key: str, step: Step) -> None:
+        run = self.held.run
+        if run is not None and key in run.steps and run.steps[key].where in OPEN:
+            self._take(run, backlog_run.after_outcome(run, key, step, self._context.clock.wall()))

@@ -1,0 +1,136 @@
+"""How many nodes never pinged, and when booting goes on (SAFETY.md B5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.report.journal_writer import LOOPS
+from nodemanager.core.execute.workflow import Action, End
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.observe.history import History, Records
+from nodemanager.core.safety import boot_loops
+from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
+from nodemanager.journal.codec import codec_of, decoded
+from nodemanager.log import WARNING
+
+
+class BootFailures:
+    """Keeps the streaks; `Limits` carries them into every decision."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def _loops(self) -> Loops:
+        return self._context.limits.loops
+
+    def ended(self, end: End) -> None:
+        """A workflow came to an end: a clean may be that of a node that never came up."""
+        if end.key.action is not Action.CLEAN or end.ended is None or end.ended.name != CLEANED:
+            return
+        books = self._context.books
+        incarnation, size = books.created.get(end.key.id, (None, ""))
+        left = {uuid: one for uuid, one in books.created.items() if uuid != end.key.id}
+        self._context.books = replace(books, created=left)
+        order = end.order
+        if order.reason is Reason.CLAIM_EXPIRED and incarnation == order.incarnation:
+            # It was created, and vanished before it came up.
+            self.failed(None, size)
+
+    def failed(self, node_id: str | None, size_name: str | None) -> None:
+        """A node of ours was given up, or vanished, without a ping."""
+        context = self._context
+        settings, now = context.settings, context.now
+        size = Sizes(settings.sizes).named(size_name)
+        name = size.name if size is not None else size_name
+        node = context.history.present.get(node_id) if node_id is not None else None
+        wall, boot_fail_after = context.clock.wall(), settings.boot_fail_after
+        spent = boot_loops.spent_on(node, size, wall, boot_fail_after)
+        before = self._loops
+        after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
+        self._take(after)
+        if name is not None and after.sizes[name].rests > before.sizes.get(name, Streak()).rests:
+            self._tell_rest(after.sizes[name], now, name)
+        if after.probing and not before.probing:
+            self._tell_rest(after.pool, now, None)
+
+    def probe_sent(self) -> None:
+        """Set-ups were handed out: while the pool rests, one is its probe."""
+        before, now = self._loops, self._context.now
+        after = boot_loops.after_probe(before, now, self._context.settings.boot_fail_after)
+        if after is not before:
+            self._take(after)
+            self._tell_rest(after.pool, now, None)
+
+    def watch_first_pings(self, before: History, listing: Records) -> None:
+        """A first ping ends a streak. `before` is the history without the listing."""
+        context = self._context
+        if self._loops == NONE:
+            return
+        for _, size_name in boot_loops.first_pings(before, listing, context.books.sizes):
+            size = Sizes(context.settings.sizes).named(size_name)
+            name = size.name if size is not None else size_name
+            self._end(boot_loops.after_first_ping(self._loops, name), "a node pinged")
+
+    def reset(self) -> None:
+        """An operator has seen to it."""
+        self._end(NONE, "an operator's reset")
+
+    def _end(self, after: Loops, why: str) -> None:
+        """Forget streaks; told where something rested for them."""
+        before = self._loops
+        if after == before:
+            return
+        rested = before.probing or any(
+            streak.rests for name, streak in before.sizes.items() if name not in after.sizes
+        )
+        self._take(after)
+        if rested:
+            self._context.log.event(Event.BOOTS_RESUMED, detail=why, spent=before.pool.spent)
+            self._context.decide_soon()
+
+    def _tell_rest(self, streak: Streak, now: float, size: str | None) -> None:
+        self._context.log.event(
+            Event.BOOTS_REST,
+            level=WARNING,
+            reason=Reason.BOOT_LOOP,
+            size=size,
+            count=streak.failed,
+            retry_s=max(0.0, streak.until - now),
+            spent=streak.spent,
+            clear="see why these nodes never ping (image, user data, network to the registry), "
+            "then `nodemanager breaker reset`; a first ping ends it, too",
+        )
+
+    def _take(self, loops: Loops) -> None:
+        self._know(loops)
+        clock = self._context.clock
+        on_wall = _moved(loops, clock.wall() - clock.boottime())
+        self._context.journal_writer.keep(LOOPS, codec_of(Loops).encode(on_wall))
+
+    def _know(self, loops: Loops) -> None:
+        books = self._context.books
+        self._context.books = replace(books, limits=replace(books.limits, loops=loops))
+
+    def load(self) -> None:
+        """What a former run counted, on this boot's clock; the daemon has just loaded it."""
+        clock = self._context.clock
+        try:
+            kept: Loops = decoded(Loops, self._context.journal_writer.kept(LOOPS) or {})
+        except ValueError:
+            return
+        if self._loops == NONE:
+            self._know(_moved(kept, clock.boottime() - clock.wall()))
+
+
+def _moved(loops: Loops, by_s: float) -> Loops:
+    """With its times on another clock."""
+    sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
+    return Loops(sizes, _streak_moved(loops.pool, by_s))
+
+
+def _streak_moved(streak: Streak, by_s: float) -> Streak:
+    return replace(streak, until=streak.until + by_s) if streak.rests else streak

@@ -1,0 +1,184 @@
+"""What the parts of the daemon share: its tools, what it knows, and what is under way.
+
+What is known changes by facts and decisions alone, folded in as a replay of the journal folds them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nodemanager.actors.base import tell
+from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.actors.daemon.runner import Runner
+from nodemanager.actors.messages import BackOff, Decide, Stop, Team
+from nodemanager.actors.report.event_log import EventLog
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.timer import Timer
+from nodemanager.actors.workers.worker_pool import WorkerPool
+from nodemanager.clock import Clock
+from nodemanager.core.execute.books import Books
+from nodemanager.core.execute.recent import Recent
+from nodemanager.core.model.facts import BreakerSet, Fact
+from nodemanager.core.model.settings import FREED_KEPT_S, Settings
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Limits
+from nodemanager.core.replay.fold import Stage, State, after_decision, stages
+from nodemanager.core.safety.breaker import COLLAPSES, Breaker
+from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.errors import RemoteError
+from nodemanager.log import Logger
+
+
+class Context:
+    """The daemon's tools, its one State of facts, and its books of what is under way."""
+
+    # Given with Begin, before any other message.
+    team: Team
+    setups: WorkerPool
+    shutdowns: WorkerPool
+    cleaner: WorkerPool
+    # Given once the parts that it serves are made.
+    runner: Runner
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        inputs: DaemonInputs,
+        timer: Timer,
+        clock: Clock,
+        log: Logger,
+        actor: Callable[[], Any],
+    ) -> None:
+        self.settings = settings
+        self.inputs = inputs
+        self.clock = clock
+        self.log = log
+        self.event_log = EventLog(log, settings, inputs.mode)
+        self.journal_writer = JournalWriter(inputs.journal, log)
+        self.state = State(demand=None if settings.demand_polled else ())
+        self.books = Books()
+        self.recent = Recent()
+        self.plan: Plan | None = None
+        self.stopping: Stop | None = None
+        self._timer = timer
+        self._actor = actor
+        self._deciding = False
+
+    @property
+    def history(self) -> History:
+        return self.state.history
+
+    @property
+    def breaker(self) -> Breaker:
+        return self.state.breaker
+
+    @property
+    def limits(self) -> Limits:
+        return self.books.limits
+
+    @property
+    def now(self) -> float:
+        """CLOCK_BOOTTIME."""
+        return self.clock.boottime()
+
+    @property
+    def applies(self) -> bool:
+        """Whether this daemon does what it decides (S3)."""
+        return self.inputs.mode == "apply"
+
+    @property
+    def worker_pools(self) -> tuple[WorkerPool, ...]:
+        """All workers."""
+        return (self.setups, self.shutdowns, self.cleaner)
+
+    # What is known.
+
+    def fold(self, fact: Fact) -> None:
+        """Note a fact, and know it from here on."""
+        self.journal_writer.note(fact)
+        self.take(fact)
+
+    def take(self, fact: Fact) -> None:
+        """Know a fact that is noted already, and tell what it changes."""
+        for stage in stages(self.state, fact, self.settings):
+            self._enter(stage)
+
+    def _enter(self, stage: Stage) -> None:
+        before, after = self.state.breaker, stage.state.breaker
+        back = before.told.keys() - after.told.keys()
+        if back:
+            wall = self.clock.wall()
+            self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)
+        if after.generation != before.generation and after.cause in COLLAPSES:
+            self.event_log.collapsed(after)
+        self._keep_breaker(after)
+        self.state = stage.state
+        if stage.told:
+            self.event_log.false_cleans(stage.told)
+            self.decide_soon()
+
+    def _keep_breaker(self, breaker: Breaker) -> None:
+        """Write the breaker down before it takes effect, and tell how it changed."""
+        before = self.state.breaker
+        if breaker is before:
+            return
+        if breaker != before:
+            self.journal_writer.save_breaker(breaker)
+        self.event_log.breaker_changed(before, breaker)
+        self.state = replace(self.state, breaker=breaker)
+
+    def turn_breaker(self, breaker: Breaker) -> None:
+        """The breaker as something else than a listing or an answer leaves it."""
+        if breaker is not self.state.breaker:
+            self.fold(BreakerSet(breaker, self.now))
+            self.decide_soon()
+
+    def after_decision(self, made: Plan) -> None:
+        """Go on from what a plan leaves behind."""
+        self._keep_breaker(made.breaker)
+        self.state = after_decision(self.state, made)
+        self.plan = made
+        self.books = replace(self.books, withdrawn=Counter())
+
+    # What comes next.
+
+    def decide_soon(self) -> None:
+        """Take a decision once the messages that wait already are heard; one for all of them."""
+        if not self._deciding:
+            self._deciding = True
+            self._actor().tell(Decide())
+
+    @property
+    def deciding(self) -> bool:
+        """Whether there are news which no plan has weighed."""
+        return self._deciding
+
+    def decides(self) -> None:
+        """The decision that was asked for is taken now."""
+        self._deciding = False
+
+    def remind(self, seconds: float, message: Any) -> None:
+        """Tell the daemon `message` in so many seconds."""
+        self._timer.after(seconds, self._actor(), message)
+
+    def throttled(self, error: RemoteError) -> None:
+        """D6: back off all calls."""
+        asked_s = heeded(error.retry_after, self.settings.max_retry_after)
+        until = self.now + (asked_s or self.settings.max_poll_time)
+        limits = self.books.limits
+        limits = replace(limits, throttled_until=max(limits.throttled_until, until))
+        self.books = replace(self.books, limits=limits)
+        tell(self.team.cloud_list, BackOff(until))
+
+    @property
+    def nodes_now(self) -> int:
+        """The nodes there are, those created since the last listing among them."""
+        planned = self.plan.counts.get("nodes", 0) if self.plan is not None else 0
+        present = self.history.present
+        ids = (one.node_id for one in self.books.expected.values() if one.node_id is not None)
+        return planned + sum(node_id not in present for node_id in ids)

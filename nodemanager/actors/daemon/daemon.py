@@ -1,0 +1,140 @@
+"""The daemon actor: coordinates the others, and alone decides - by asking core.
+
+Every fact that arrives is folded into the one State; then one `Decide` takes one plan from one
+snapshot and hands out its orders. What comes back from a worker is confirmed by core again before
+anything is destroyed or freed. There is no `if` about freeing or destroying in here: this module
+says which message is whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodemanager.actors.base import OnDeath, RoleActor, tell
+from nodemanager.actors.daemon.backlog_runs import (
+    ApplyBacklog,
+    ShowBacklog,
+    StopBacklog,
+    TendBacklog,
+)
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.actors.daemon.parts import Parts, parts_of
+from nodemanager.actors.messages import (
+    ApplySettings,
+    Begin,
+    CarriedOut,
+    CloudListed,
+    CloudPollStarted,
+    Decide,
+    DemandPolled,
+    LeftoverReleased,
+    LeftoversFound,
+    NodesAsked,
+    Ordered,
+    Poll,
+    PollFailed,
+    RecordsListed,
+    Stop,
+    TaggedAsked,
+    TendLeftovers,
+    WaitOver,
+)
+from nodemanager.actors.timer import Timer
+from nodemanager.actors.workers.worker_pool import WorkerPool
+from nodemanager.clock import Clock
+from nodemanager.core.model.facts import SettingsTaken
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.replay.fold import Start
+from nodemanager.log import Logger
+
+
+class NodeManagerDaemonActor(RoleActor):
+    """Coordinates the team; see the module's text."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        inputs: DaemonInputs,
+        timer: Timer,
+        clock: Clock,
+        log: Logger,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        context = self._context = Context(
+            settings=settings,
+            inputs=inputs,
+            timer=timer,
+            clock=clock,
+            log=log,
+            actor=lambda: self.actor_ref,
+        )
+        parts = parts_of(context)
+        self._recovery = parts.recovery
+        self._routes = self._routes_to(parts)
+
+    def _routes_to(self, parts: Parts) -> Mapping[type, Callable[[Any], None]]:
+        return {
+            Begin: self._begin,
+            ApplySettings: self._apply_settings,
+            CloudPollStarted: parts.observations.cloud_poll_started,
+            CloudListed: parts.observations.cloud_listed,
+            RecordsListed: parts.observations.records_listed,
+            DemandPolled: parts.observations.demand_polled,
+            PollFailed: parts.observations.poll_failed,
+            NodesAsked: parts.observations.nodes_asked,
+            TaggedAsked: parts.observations.tagged_asked,
+            Decide: parts.decisions.decide,
+            CarriedOut: self._carried_out,
+            WaitOver: self._wait_over,
+            TendLeftovers: parts.releases.due,
+            LeftoversFound: parts.releases.found,
+            LeftoverReleased: parts.releases.released,
+            ShowBacklog: parts.backlog.show,
+            ApplyBacklog: parts.backlog.apply,
+            StopBacklog: parts.backlog.stop,
+            TendBacklog: parts.backlog.due,
+            Ordered: parts.operators.order,
+            Stop: parts.endings.stop,
+        }
+
+    def handler_of(self, message: Any) -> Callable[[Any], Any]:
+        """Whose message it is."""
+        return self._routes[type(message)]
+
+    def _begin(self, message: Begin) -> None:
+        context, team = self._context, message.team
+        context.team = team
+        context.setups = WorkerPool(team.setups)
+        context.shutdowns = WorkerPool(team.shutdowns)
+        context.cleaner = WorkerPool((team.cleaner,))
+        self._recovery.load()
+        context.journal_writer.begin(
+            Start(
+                context.settings.pool,
+                context.settings,
+                context.clock.boottime(),
+                context.clock.wall(),
+                context.state,
+                context.inputs.run_id,
+            )
+        )
+        for poller in (team.record_list, team.cloud_list, team.demand):
+            if poller is not None:
+                tell(poller, Poll())
+
+    def _apply_settings(self, message: ApplySettings) -> None:
+        context = self._context
+        context.settings = context.event_log.settings = message.settings
+        context.fold(SettingsTaken(message.settings, context.now))
+        context.decide_soon()
+
+    def _carried_out(self, message: CarriedOut) -> None:
+        self._context.runner.carried_out(message, self._context.now)
+
+    def _wait_over(self, message: WaitOver) -> None:
+        if self._context.stopping is None:
+            self._context.runner.wait_over(message, self._context.now)

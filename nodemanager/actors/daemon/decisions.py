@@ -1,0 +1,150 @@
+"""One decision after another: core's plan of a snapshot, told, shown, and carried out."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from nodemanager.actors.base import tell
+from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.endings import Endings
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
+from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.plan_orders import PlanOrders
+from nodemanager.actors.daemon.record_writes import RecordWrites
+from nodemanager.actors.daemon.recovery import Recovery
+from nodemanager.actors.daemon.snapshots import Snapshots
+from nodemanager.actors.messages import AskNodes, AskTagged, Decide
+from nodemanager.core.execute.books import still_expected, still_unheard
+from nodemanager.core.execute.leftovers import counts
+from nodemanager.core.execute.recent import still_recent
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.observe.history import Nodes
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.replay.fold import Decision, decide
+
+
+class Decisions:
+    """Takes each decision by core, and has carried out what it calls for."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        identities: Identities,
+        snapshots: Snapshots,
+        recovery: Recovery,
+        writes: RecordWrites,
+        releases: LeftoverReleases,
+        backlog: BacklogRuns,
+        operators: CommandHandler,
+        orders: PlanOrders,
+        endings: Endings,
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._snapshots = snapshots
+        self._recovery = recovery
+        self._writes = writes
+        self._releases = releases
+        self._backlog = backlog
+        self._operators = operators
+        self._orders = orders
+        self._endings = endings
+        self._plan_numbers = itertools.count(1)
+        self._asked_after: Nodes | None = None
+        self._tags_asked_after: Nodes | None = None
+
+    def decide(self, message: Decide) -> None:
+        """Take one decision on what is known now."""
+        self._context.decides()
+        self._recovery.mend()
+        now = self._context.now
+        self._forget(now)
+        if self._context.journal_writer.problem is None:
+            self._context.runner.heal(now)
+        self._context.runner.expire(now, self._context.settings.action_timeout)
+        self._recovery.go_on()
+        made = self._decided(now)
+        self._ask(made)
+        if self._may_act(made, now):
+            self._endings.applied()
+            self._orders.carry_out(made, now)
+        self._releases.tend()
+        self._endings.settled()
+
+    def _forget(self, now: float) -> None:
+        """What both newest listings show by now."""
+        context = self._context
+        context.recent = still_recent(context.recent, context.history, now)
+        context.books = replace(
+            context.books, sizes=still_unheard(context.books.sizes, context.history)
+        )
+        self._writes.forget_late(now)
+
+    def _decided(self, now: float) -> Plan:
+        """The plan of this moment, entered into the books, told and shown."""
+        context = self._context
+        plan_id = f"{context.inputs.run_id}-{next(self._plan_numbers)}"
+        snapshot = self._snapshots.taken(plan_id)
+        new_records = context.state.new_records
+        made = decide(snapshot, context.settings, new_records=new_records)
+        context.after_decision(made)
+        if made.aborted is None:
+            expected = still_expected(
+                context.books.expected, made.history, made.pairs, now, context.settings
+            )
+            context.books = replace(context.books, expected=expected)
+        self._backlog.held.keep(made)
+        acts = self._operators.waits and self._may_act(made, now)
+        self._operators.after_plan(made, snapshot, acts=acts)
+        records = context.history.records
+        by_uuid = {record.uuid: record for record in records.items} if records else {}
+        context.event_log.plan(made, by_uuid, now)
+        took_s = context.now - now
+        context.journal_writer.decided(Decision(snapshot, made, new_records, took_s))
+        self._backlog.after_plan(made, snapshot)
+        self._show(made, snapshot, took_s)
+        return made
+
+    def _show(self, made: Plan, snapshot: Snapshot, took_s: float) -> None:
+        context = self._context
+        context.inputs.show(
+            Picture(
+                snapshot,
+                made,
+                context.settings,
+                mode=context.inputs.mode,
+                took_s=took_s,
+                marks=self._operators.marks.all,
+                leftovers=counts(self._releases.book.ledger),
+                account=self._identities.account or "",
+                store=self._identities.store or "",
+            )
+        )
+
+    def _ask(self, made: Plan) -> None:
+        """Ask the cloud what the plan wants to know, once for each of its listings."""
+        context = self._context
+        cloud, goes_on = context.history.cloud, context.stopping is None
+        if made.ask and self._asked_after is not cloud and goes_on:
+            self._asked_after = cloud
+            tell(context.team.cloud_list, AskNodes(made.ask))
+        if made.ask_tagged and self._tags_asked_after is not cloud:
+            self._tags_asked_after = cloud
+            if goes_on:
+                tell(context.team.cloud_list, AskTagged(made.ask_tagged))
+
+    def _may_act(self, made: Plan, now: float) -> bool:
+        context = self._context
+        if context.stopping is not None or made.aborted is not None:
+            return False
+        if context.journal_writer.problem is not None or self._identities.state_failed:
+            self._endings.cannot_act()
+            return False
+        if context.limits.throttled_until > now:
+            return False
+        return self._endings.may_apply(made)

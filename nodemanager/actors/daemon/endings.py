@@ -1,0 +1,91 @@
+"""When the daemon is done: `--once` has applied its plan, or it was told to stop."""
+
+from __future__ import annotations
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.messages import Stop
+from nodemanager.core.execute.clean import Unsure
+from nodemanager.core.execute.workflow import Action
+from nodemanager.core.judge.preconditions import listed_for_long
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.plan.plan import Plan
+from nodemanager.log import DEBUG
+
+
+class Endings:
+    """Says so once everything of ours has ended. The next decision waits for the next poll: what
+    it would be taken from does not show the outcome yet.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._listings: set[float] = set()
+        self._applied = False
+
+    # --once.
+
+    def cannot_act(self) -> None:
+        """Nothing can be done this time: `--once` fails, where it has not applied its plan yet."""
+        once = self._context.inputs.once
+        if once is not None and not self._applied:
+            once.finished(1)
+
+    def may_apply(self, made: Plan) -> bool:
+        """Whether this plan may be applied; with `--once` the first one that is settled, alone."""
+        if self._context.inputs.once is None:
+            return True
+        if self._applied:
+            return False
+        history = made.history
+        # Without a base there is no listing to decide from yet: none counts.
+        if history.base is not None and history.cloud is not None and history.records is not None:
+            self._listings.add(history.cloud.started_at)
+        return listed_for_long(self._listings, history, self._context.settings)
+
+    def applied(self) -> None:
+        """A plan is being carried out."""
+        self._applied = True
+
+    # The end.
+
+    def stop(self, message: Stop) -> None:
+        """Begin nothing more; what no worker is at has a word."""
+        context = self._context
+        context.stopping = message
+        context.runner.drop(Action.SETUP, context.setups.drop_waiting())
+        context.runner.drop(Action.SHUTDOWN, context.shutdowns.drop_waiting())
+        context.cleaner.drop_waiting()
+        # A step under way ends by itself.
+        context.runner.stop(context.now, self._is_busy)
+        context.log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
+        self._finish_stop()
+
+    def _is_busy(self, id: str) -> bool:
+        return any(pool.has(id) for pool in self._context.worker_pools)
+
+    def settled(self) -> None:
+        """Something of ours ended, or a decision was taken."""
+        self._finish_once()
+        self._finish_stop()
+
+    def _finish_stop(self) -> None:
+        stopping = self._context.stopping
+        if stopping is not None and not any(pool.busy for pool in self._context.worker_pools):
+            stopping.done()
+
+    def _finish_once(self) -> None:
+        context = self._context
+        once = context.inputs.once
+        if once is None or not self._applied:
+            return
+        if not context.runner.is_empty:
+            waited = context.now - context.settings.action_timeout
+            states = (one.state for one in context.runner.running.values())
+            left = [state for state in states if state.is_under_way]
+            unsure = [one for one in left if isinstance(one, Unsure) and one.since <= waited]
+            if len(unsure) == len(left):
+                # Nobody has known their outcome for long: the next run goes on with them.
+                once.finished(1)
+            return
+        context.event_log.summary_again()
+        once.finished(0)

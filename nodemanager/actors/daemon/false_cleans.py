@@ -1,0 +1,73 @@
+"""What was freed, and the way back where that was false: it is given back (SAFETY.md U8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.report.journal_writer import GIVEN_BACK
+from nodemanager.core.execute.restore import order_restore
+from nodemanager.core.execute.workflow import Action
+from nodemanager.core.judge import false_clean
+from nodemanager.core.model.facts import LatePinged, LivesFreed, NodesAnswered
+from nodemanager.core.model.settings import FREED_KEPT_S
+from nodemanager.core.model.world import FreedLife, LatePing, life_key
+from nodemanager.core.observe.queries import Answers
+from nodemanager.core.replay.fold import after_fact
+
+
+class FalseCleans:
+    """Remembers what was freed, hears of the lives that go on, and has them given back."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def load(self) -> None:
+        """What former runs freed, by the journal's pre-images."""
+        wall, boottime = self._context.clock.wall(), self._context.now
+        given_back: Mapping[str, float] = self._context.journal_writer.kept(GIVEN_BACK)
+        lives = []
+        for image in self._context.journal_writer.pre_images(since=wall - FREED_KEPT_S):
+            if image.outcome != "cleaned" or image.ended_at is None:
+                continue
+            before = image.record
+            key = life_key(before.uuid, before.incarnation)
+            if given_back.get(key, float("-inf")) >= image.ended_at:
+                continue
+            life = FreedLife(
+                before.uuid,
+                before.incarnation,
+                boottime - (wall - image.ended_at),
+                node_id=before.instance_id,
+                slot=before.slot_number,
+                hostname=before.hostname,
+                why=image.reason,
+            )
+            lives.append(life)
+        # Oldest first: of a life that was freed twice the later end counts.
+        if lives:
+            self._context.fold(LivesFreed(tuple(reversed(lives)), self._context.now))
+
+    def late_pings(self, late: tuple[LatePing, ...]) -> None:
+        """The late pings that the store remembers; most were told before."""
+        context = self._context
+        if not late and not context.breaker.is_open:
+            return
+        fact = LatePinged(late, context.now)
+        if after_fact(context.state, fact, context.settings).breaker != context.breaker:
+            context.fold(fact)
+
+    def answered(self, answers: Answers, malformed: frozenset[str], asked_at: float | None) -> None:
+        """The cloud's answers by id; a life that waits for one is judged at once."""
+        context = self._context
+        context.fold(NodesAnswered(answers, context.now, malformed, asked_at))
+        asked_for = {life.node_id for life in false_clean.open_lives(context.breaker)}
+        if asked_for & answers.keys():
+            context.decide_soon()
+
+    def begin_restore(self, life: FreedLife, plan_id: str, now: float) -> None:
+        """Hand out the restore, with what the journal knows the record was (U8)."""
+        images = self._context.journal_writer.pre_images(record=life.record)
+        order = order_restore(life, (one.record for one in images), plan_id)
+        if order.known is not None or self._context.journal_writer.problem is None:
+            self._context.runner.begin(Action.RESTORE, order, plan_id, now)

@@ -1,0 +1,47 @@
+"""What the first plan with cleans in it held back, until an operator lets it go (SAFETY.md S5)."""
+
+from __future__ import annotations
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.operate.backlog_run import Run
+from nodemanager.core.plan.plan import Plan
+from nodemanager.log import WARNING
+
+
+class HeldBacklog:
+    """What is held back, kept in the state directory, and the run that lets some of it go."""
+
+    def __init__(self, context: Context, identities: Identities) -> None:
+        self._context = context
+        self._identities = identities
+        self.first_clean, self.records = context.inputs.backlog.load()
+        self.run: Run | None = None
+        self._owed = False
+
+    def keep(self, made: Plan) -> None:
+        """Hold back what the first plan with cleans in it says."""
+        # One that an operator wanted says nothing of how many wait.
+        cleans = any(order.hand is None for order in made.cleans)
+        if not (self.first_clean and (cleans or made.backlog)):
+            return
+        if made.backlog:
+            self._context.log.event(
+                Event.BACKLOG_FOUND,
+                level=WARNING,
+                count=len(made.backlog),
+                limit=self._context.settings.max_cleans_per_cycle,
+                clear="nodemanager backlog plan shows them, nodemanager backlog apply frees those "
+                "you leave in it; or set [Cleaning] backlog = clean and reload",
+            )
+        self.first_clean, self.records = False, made.backlog
+        self._owed = self._context.applies
+        self.save()
+
+    def save(self) -> None:
+        """What is held back must be known to the next run before any of it, or more, is freed."""
+        if self._owed:
+            keeper = self._context.inputs.backlog
+            kept, _ = self._identities.keeps_state("backlog", lambda: keeper.save(self.records))
+            self._owed = not kept

@@ -1,0 +1,166 @@
+"""What the daemon writes down before it acts, and how a later run reads it again (SAFETY.md R1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from nodemanager.core.execute import setup
+from nodemanager.core.execute.books import NodeExpected
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.execute.setup import SetUpOrder
+from nodemanager.core.execute.workflow import Action, Key, State, Workflow
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.evidence import Look
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.world import Outcome, Record, life_key
+from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
+from nodemanager.journal.codec import codec_of, decoded
+
+
+def destroy_key(node_id: str) -> str:
+    return f"destroy:{node_id}"
+
+
+def clean_key(uuid: str) -> str:
+    """The fence before a clean has the same: it is one deed, and is finished as one."""
+    return f"clean:{uuid}"
+
+
+_WRITTEN_BEFORE = {Action.PRUNE: "Deleting", Action.SHUTDOWN: "Destroying"}
+_KEPT_AS = {
+    (Action.CLEAN, "Fencing"): IntentKind.FENCE,
+    (Action.CLEAN, "Lifting"): IntentKind.FENCE,
+}
+"""The kinds of entries that are not called what their action is."""
+_ACTIONS = {IntentKind.FENCE: Action.CLEAN}
+
+
+def action_of(kind: IntentKind) -> Action | None:
+    """The workflow that such an entry is of."""
+    try:
+        return _ACTIONS.get(kind) or Action(kind.value)
+    except ValueError:
+        return None
+
+
+def _written_before(action: Action, intent: Intent) -> str | None:
+    """The state of an entry that was written down before states were."""
+    if action is not Action.CLEAN:
+        return _WRITTEN_BEFORE.get(action)
+    if intent.pre_image is None:
+        return "Looking"
+    if intent.kind is IntentKind.CLEAN:
+        return "Writing"
+    return "Fencing" if "look" in intent.details else "Lifting"
+
+
+def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
+    """What the journal keeps of a workflow: its state, with the record as it was beside it."""
+    data = codec_of(type(state)).encode(state)
+    data.pop("before", None)
+    name, about = type(state).__name__, workflow.about(state)
+    return Intent(
+        _KEPT_AS.get((key.action, name)) or IntentKind(key.action.value),
+        str(key),
+        state.order.plan_id,
+        record=about.record,
+        node=about.node or about.names,
+        details={**data, "state": name},
+        pre_image=state.before,
+    )
+
+
+def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
+    """The state that was kept. Raises ValueError for what is none."""
+    details = intent.details
+    if workflow.action is Action.SETUP and "state" not in details:
+        return setup.left_by_older(details, intent.record, intent.plan_id)
+    name = details.get("state") or _written_before(workflow.action, intent)
+    kind = next((one for one in workflow.states if one.__name__ == name), None)
+    if kind is None:
+        raise ValueError(f"no state {name} of {workflow.action.value}")
+    names = {one.name for one in fields(kind)}
+    data = {key: one for key, one in details.items() if key in names}
+    if intent.pre_image is not None and "before" in names:
+        data["before"] = codec_of(Record).encode(intent.pre_image)
+    return decoded(kind, data)
+
+
+def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]]:
+    """The records that a former run may have been writing to, and whether that was a clean."""
+    for one in intents:
+        intent = one.intent
+        if intent.record is None:
+            continue
+        if intent.kind in (IntentKind.CLAIM, IntentKind.CREATE):
+            yield intent.record, False
+        elif intent.pre_image is not None:
+            try:
+                fenced = clean_order(intent).fenced
+            except ValueError:
+                fenced = True
+            yield intent.record, fenced
+
+
+def answers_of_creates(ended: Iterable[Concluded]) -> Iterator[tuple[NodeExpected, float]]:
+    """The nodes that creates were answered with, and when (epoch seconds)."""
+    for one in ended:
+        node_id, record = one.details.get("node"), one.details.get("record")
+        if one.intent.kind is not IntentKind.CREATE or node_id is None or record is None:
+            continue
+        try:
+            order: SetUpOrder = decoded(SetUpOrder, one.intent.details.get("order"))
+        except ValueError:
+            continue
+        life = order.claim.incarnation
+        yield NodeExpected(record, life, order.size.name, node_id), one.concluded_at
+
+
+def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:
+    """The lives that cleans ended, and the nodes that destroys did."""
+    for one in ended:
+        intent = one.intent
+        if one.outcome == Outcome.GONE.value and intent.node is not None:
+            yield intent.node
+        elif one.outcome == CLEANED and intent.record is not None:
+            try:
+                yield life_key(intent.record, clean_order(intent).incarnation)
+            except ValueError:
+                continue
+
+
+def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, float]]:
+    """The shutdowns that ended in gone, and when (epoch seconds)."""
+    for one in ended:
+        if one.intent.kind is not IntentKind.DESTROY or one.outcome != Outcome.GONE.value:
+            continue
+        try:
+            order: ShutdownOrder = decoded(ShutdownOrder, one.intent.details.get("order"))
+        except ValueError:
+            continue
+        yield order, one.concluded_at
+
+
+def clean_order(intent: Intent) -> CleanOrder:
+    """Raises ValueError for details that no clean has."""
+    order: CleanOrder = decoded(CleanOrder, intent.details.get("order"))
+    return order
+
+
+def clean_look(intent: Intent) -> Look:
+    """Raises ValueError for a clean that none was written down of."""
+    look: Look = decoded(Look, intent.details.get("look"))
+    return look
+
+
+def fields_of(one: OpenIntent) -> dict[str, Any]:
+    """What a log line says of it."""
+    intent = one.intent
+    return {
+        "action": intent.kind.value,
+        "record": intent.record,
+        "node": intent.node,
+        "plan": intent.plan_id,
+    }

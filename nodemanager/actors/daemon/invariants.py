@@ -1,0 +1,129 @@
+"""A second look: was each clean right, and is what was freed still free? (SAFETY.md C0-C12, U8)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.intents import clean_key, clean_look, clean_order, destroy_key
+from nodemanager.core.execute.workflow import Action, End
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.observe.history import Records
+from nodemanager.core.safety import proof
+from nodemanager.core.safety.breaker import Cause, opened
+from nodemanager.core.safety.proof import Violation
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.log import ERROR
+
+
+class Invariants:
+    """Holds the journal's entry of every clean against the rules, once its outcome is known."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._unproven: set[str] = set()
+        self._seen_again: frozenset[str] = frozenset()
+        self._seen_told: frozenset[str] = frozenset()
+
+    def ended(self, end: End) -> None:
+        """A workflow came to an end: a clean is checked."""
+        if end.key.action is Action.CLEAN and end.ended is not None and end.ended.name == CLEANED:
+            self._prove(end.key.id)
+
+    def _prove(self, uuid: str) -> None:
+        """Check one clean; while the journal can't be read, that is owed."""
+        readable, intent = self._context.journal_writer.newest(clean_key(uuid))
+        if not readable:
+            self._unproven.add(uuid)
+            return
+        if intent is not None and intent.kind is IntentKind.FENCE:
+            # No write of ours freed it.
+            self._proven(uuid)
+            return
+        found = _violations(intent)
+        rests_on = _rests_on(intent)
+        if rests_on is not None:
+            readable, destroy = self._context.journal_writer.newest(
+                destroy_key(proof.needs_destroy(rests_on) or "")
+            )
+            if not readable:
+                self._unproven.add(uuid)
+                return
+            if destroy is None or destroy.kind is not IntentKind.DESTROY:
+                found = (*found, proof.without_destroy(rests_on))
+        self._proven(uuid)
+        if found:
+            self._broken(uuid, found, intent.plan_id if intent is not None else None)
+
+    def _proven(self, uuid: str) -> None:
+        """It was held against its entry, whatever that showed."""
+        self._unproven.discard(uuid)
+        self._context.journal_writer.to_prove.proven(clean_key(uuid))
+
+    def prove_owed(self) -> None:
+        """Check the cleans that the journal could not be read for."""
+        for uuid in sorted(self._unproven):
+            self._prove(uuid)
+
+    def _broken(self, uuid: str, found: Iterable[Violation], plan_id: str | None) -> None:
+        """Tell each rule that was broken, and free and destroy nothing more."""
+        for violation in found:
+            self._context.log.event(
+                Event.INVARIANT_BROKEN,
+                level=ERROR,
+                **{
+                    **violation.measures,
+                    "rule": violation.rule,
+                    "record": uuid,
+                    "plan": plan_id,
+                },
+            )
+        breaker = self._context.breaker
+        part = breaker.part(Cause.INVARIANT)
+        ids = frozenset({uuid}) if part is None else part.ids | {uuid}
+        now = self._context.now
+        self._context.turn_breaker(opened(breaker, Cause.INVARIANT, ids, now, {"count": len(ids)}))
+
+    def watch_freed(self, listing: Records) -> None:
+        """A freed life is on its record again, in two complete listings in a row."""
+        if not listing.complete:
+            return
+        history = self._context.history
+        again = proof.listed_again(
+            history.freed, self._context.breaker.told, listing, history.clock
+        )
+        for key in sorted(again.keys() & self._seen_again):
+            life = again[key]
+            measures = {
+                "incarnation": life.incarnation,
+                "late_s": listing.started_at - life.freed_at,
+                "detail": "a freed incarnation is listed again",
+            }
+            if key not in self._seen_told:
+                self._broken(life.record, [Violation("U8", measures)], None)
+        self._seen_told = (self._seen_told | self._seen_again) & again.keys()
+        self._seen_again = frozenset(again)
+
+
+def _rests_on(intent: Intent | None) -> CleanOrder | None:
+    """The order of a clean that a destroy of ours must have gone before."""
+    try:
+        order = None if intent is None else clean_order(intent)
+    except ValueError:
+        # Told as unproven.
+        return None
+    return order if order is not None and proof.needs_destroy(order) is not None else None
+
+
+def _violations(intent: Intent | None) -> tuple[Violation, ...]:
+    if intent is None:
+        return (proof.unproven("the journal has no entry of it"),)
+    if intent.pre_image is None:
+        return (proof.unproven("the journal has no pre-image of it"),)
+    try:
+        order, look = clean_order(intent), clean_look(intent)
+        return proof.violations(order, look, intent.pre_image)
+    except ValueError as error:
+        return (proof.unproven(str(error)),)

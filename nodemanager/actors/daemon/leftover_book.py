@@ -1,0 +1,170 @@
+"""The daemon's ledger of what its nodes leave behind: core's, the journal's and the log's at once.
+
+However a shut-down ends - gone, refused, left undone, forgotten by a kill - one of `called_off`,
+`ended`, `doubted` or `restore` follows, and then the same releases (SAFETY.md D4, D5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.core.execute import leftovers
+from nodemanager.core.execute.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import Leftover, Outcome
+from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.errors import LeftAlone, RemoteError
+from nodemanager.log import DEBUG, INFO, WARNING, Logger
+
+
+class LeftoverBook:
+    """What is still to be released. Times are CLOCK_BOOTTIME.
+
+    Only where it `applies` are things entered, released and written down; a dry run tells what it
+    finds, and of each thing once what it would do.
+    """
+
+    def __init__(self, journal_writer: JournalWriter, log: Logger, *, mode: str) -> None:
+        self._scribe = journal_writer
+        self._log = log
+        self._mode = mode
+        self.ledger = Ledger()
+
+    @property
+    def applies(self) -> bool:
+        return self._mode == "apply"
+
+    def restore(self, entries: Iterable[Entry], now: float, visible_after: float) -> None:
+        """Go on with a former run's; what this one entered meanwhile is the newer word."""
+        restored = leftovers.restored(entries, now, visible_after)
+        self.ledger = Ledger({**restored.entries, **self.ledger.entries})
+
+    # A shut-down of ours.
+
+    def enter(self, pins: tuple[Leftover, ...], now: float) -> bool:
+        """Whether what a node pins is on the disk, so that it may be destroyed."""
+        ledger = leftovers.entered(self.ledger, pins, now)
+        if not self._scribe.enter_leftovers([ledger.entries[pin.key] for pin in pins]):
+            return False
+        for pin in pins:
+            self._log.event(Event.LEFTOVER_ENTERED, **_names(pin))
+        self.ledger = ledger
+        return True
+
+    def called_off(self, node_id: str) -> None:
+        """Its destroy was not sent, or was refused."""
+        self._drop(leftovers.called_off(self.ledger, node_id))
+
+    def lives(self, node_id: str) -> None:
+        """It is listed, and nothing of ours is under way for it."""
+        self._drop(leftovers.without(self.ledger, node_id))
+
+    def _drop(self, ledger: Ledger) -> None:
+        before = self.ledger.entries.items()
+        dropped = [entry.leftover for key, entry in before if key not in ledger.entries]
+        for leftover in dropped:
+            self._log.event(Event.LEFTOVER_CALLED_OFF, **_names(leftover))
+        self.ledger = ledger
+        self._scribe.call_off_leftovers(dropped)
+
+    def ended(self, node_id: str, now: float) -> None:
+        self.ledger = leftovers.ended(self.ledger, node_id, now)
+
+    def doubted(self, node_id: str, now: float, visible_after: float) -> None:
+        self.ledger = leftovers.doubtful(self.ledger, node_id, now, visible_after)
+
+    # The sweep.
+
+    def found(self, seen: tuple[Leftover, ...], now: float, visible_after: float) -> bool:
+        """Take in what the cloud shows by our tags; whether that could be written down."""
+        before = self.ledger
+        if not self.applies:
+            # Nobody releases it here, so what is not found any more is not left any more.
+            keys = {leftover.key for leftover in seen}
+            kept = {key: entry for key, entry in before.entries.items() if key in keys}
+            before = Ledger(kept)
+        ledger = leftovers.found(before, seen, now, visible_after)
+        new = [entry for key, entry in ledger.entries.items() if key not in before.entries]
+        if self.applies and not self._scribe.enter_leftovers(new):
+            return False
+        for entry in new:
+            self._log.event(
+                Event.LEFTOVER_FOUND,
+                **_names(entry.leftover),
+                retry_s=visible_after,
+                mode=self._mode,
+            )
+        self.ledger = ledger
+        return True
+
+    # A release.
+
+    def about_to_release(self, entry: Entry) -> None:
+        self._log.event(
+            Event.LEFTOVER_RELEASE,
+            level=DEBUG if entry.attempts else INFO,
+            reason=Reason.LEFT_BEHIND,
+            **_names(entry.leftover),
+            attempt=entry.attempts + 1,
+            mode=self._mode,
+        )
+
+    def would_release(self, entry: Entry, now: float) -> None:
+        """A dry run's whole release: said once, and as far as we know it came to nothing."""
+        self.about_to_release(entry)
+        ledger, _ = leftovers.after(
+            self.ledger, entry.leftover, Outcome.UNKNOWN, now, error=Reason.DRY_RUN.value
+        )
+        self.ledger = ledger
+
+    def tried(
+        self,
+        leftover: Leftover,
+        outcome: Outcome,
+        error: RemoteError | None,
+        now: float,
+        *,
+        longest_s: float,
+    ) -> None:
+        """Write down what became of one try, and say it where it is news."""
+        known = self.ledger.entries.get(leftover.key)
+        said = None if error is None else str(error)
+        retry_after = None if error is None else heeded(error.retry_after, longest_s)
+        ledger, entry = leftovers.after(
+            self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
+        )
+        self.ledger = ledger
+        self._scribe.keep_leftover(entry)
+        if entry.state is LedgerState.RELEASED:
+            self._log.event(Event.LEFTOVER_RELEASED, **_names(leftover), attempt=entry.attempts)
+            return
+        is_passed_over = entry.attempts == PASS_OVER_AFTER
+        if outcome is Outcome.ACCEPTED and not is_passed_over:
+            return
+        is_news = is_passed_over or known is None or known.last_error != entry.last_error
+        self._log.event(
+            Event.LEFTOVER_RELEASE_FAILED,
+            level=WARNING if is_news else DEBUG,
+            reason=_why(outcome, error, passed_over=is_passed_over),
+            **_names(leftover),
+            outcome=outcome,
+            error=error,
+            attempt=entry.attempts,
+            retry_s=entry.not_before - now,
+        )
+
+
+def _why(outcome: Outcome, error: RemoteError | None, *, passed_over: bool) -> Reason | None:
+    if isinstance(error, LeftAlone):
+        return Reason.LEFT_ALONE
+    return Reason.PASSED_OVER if passed_over else None
+
+
+def _names(leftover: Leftover) -> dict[str, Any]:
+    return {
+        "leftover": leftover.id,
+        "kind": leftover.kind.value,
+        "node": leftover.node_id or None,
+    }

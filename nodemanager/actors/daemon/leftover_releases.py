@@ -1,0 +1,180 @@
+"""The search for what gone nodes left behind, and its release (SAFETY.md D4, D5).
+
+One question or release at a time, and only where a shut-down worker is free: a destroy never waits
+behind more than one of them, and nothing that was decided grows old in a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.leftover_book import LeftoverBook
+from nodemanager.actors.daemon.snapshots import Snapshots
+from nodemanager.actors.messages import (
+    FindLeftovers,
+    LeftoverReleased,
+    LeftoversFound,
+    ReleaseLeftover,
+    TendLeftovers,
+)
+from nodemanager.core.execute import leftovers
+from nodemanager.core.execute.leftovers import Turn
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.errors import Throttled
+from nodemanager.log import WARNING
+
+FIND_EVERY_S = 3600.0
+"""EC2 forgets a terminated instance within the hour, and what it left costs by the hour."""
+ROOM_AGAIN_S = 5.0
+"""How soon to look again for a free worker."""
+LEFTOVERS = "leftovers"
+"""The key of whatever a shut-down worker does here; no node's id."""
+
+
+class LeftoverReleases:
+    """Finds what was left, and releases it in order. `settled` hears that a call came back."""
+
+    def __init__(
+        self,
+        context: Context,
+        book: LeftoverBook,
+        identities: Identities,
+        snapshots: Snapshots,
+        settled: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self.book = book
+        self._identities = identities
+        self._snapshots = snapshots
+        self._settled = settled
+        self._find_at = 0.0
+        self._finds_failed = 0
+        self._tend_at: float | None = None
+        self._deferred_for: Reason | None = None
+
+    def due(self, message: TendLeftovers) -> None:
+        """The reminder; an older one says nothing."""
+        if message.at == self._tend_at:
+            self._tend_at = None
+            self.tend()
+
+    def tend(self) -> None:
+        """Send the next question or release, if it is time; else arrange to be reminded."""
+        if self._context.stopping is not None or self._context.shutdowns.has(LEFTOVERS):
+            return
+        now = self._context.now
+        if self._time_to_find(now):
+            self._give(FindLeftovers())
+            return
+        turn = self._next_release(now)
+        while turn.entry is not None and not self.book.applies:
+            self.book.would_release(turn.entry, now)
+            turn = self._next_release(now)
+        self._tell_deferred(turn, now)
+        if turn.entry is None:
+            self._tend_later(now, is_blocked=turn.block is not None)
+        elif self._give(ReleaseLeftover(turn.entry.leftover)):
+            self.book.about_to_release(turn.entry)
+
+    def _next_release(self, now: float) -> Turn:
+        if not leftovers.due(self.book.ledger, now, self._context.journal_writer.holds):
+            return Turn()
+        snapshot = self._snapshots.taken(LEFTOVERS)
+        for node_id in leftovers.living(self.book.ledger, snapshot):
+            self.book.lives(node_id)
+        return leftovers.next_release(self.book.ledger, snapshot, self._context.settings)
+
+    def _give(self, order: FindLeftovers | ReleaseLeftover) -> bool:
+        if not self._context.shutdowns.has_room:
+            self._tend_after(ROOM_AGAIN_S)
+            return False
+        self._context.shutdowns.give(LEFTOVERS, order)
+        return True
+
+    def _time_to_find(self, now: float) -> bool:
+        """Whether it is time to ask, and what is found could be kept (L5)."""
+        return (
+            now >= self._find_at
+            and now >= self._context.limits.throttled_until
+            and self._context.history.cloud is not None
+            and not self._identities.read_only
+            and self._context.journal_writer.problem is None
+        )
+
+    def found(self, message: LeftoversFound) -> None:
+        """The cloud told what it shows by our tags, or did not."""
+        self._context.shutdowns.done(LEFTOVERS)
+        now = self._context.now
+        if isinstance(message.error, Throttled):
+            self._context.throttled(message.error)
+        if message.error is not None:
+            self._finds_failed += 1
+            wait_s = min(FIND_EVERY_S, leftovers.retry_delay(self._finds_failed))
+            self._context.log.event(
+                Event.LEFTOVER_UNKNOWN,
+                level=WARNING,
+                error=message.error,
+                attempt=self._finds_failed,
+                retry_s=wait_s,
+            )
+        else:
+            self._finds_failed = 0
+            wait_s = FIND_EVERY_S
+            if not self.book.found(message.found, now, self._context.settings.visible_after):
+                # The journal: as soon as it can be written.
+                wait_s = 0.0
+            present = self._context.history.present
+            books = self._context.books
+            failed = {id: count for id, count in books.pins_failed.items() if id in present}
+            self._context.books = replace(books, pins_failed=failed)
+        self._find_at = now + wait_s
+        self.tend()
+        self._settled()
+
+    def released(self, message: LeftoverReleased) -> None:
+        """A release came back."""
+        self._context.shutdowns.done(LEFTOVERS)
+        if isinstance(message.error, Throttled):
+            self._context.throttled(message.error)
+        now = self._context.now
+        self.book.tried(
+            message.leftover,
+            message.outcome,
+            message.error,
+            now,
+            longest_s=self._context.settings.max_retry_after,
+        )
+        self.tend()
+        self._settled()
+
+    def _tell_deferred(self, turn: Turn, now: float) -> None:
+        """Say why nothing is released, once for each reason."""
+        reason, measures = turn.block or (None, {})
+        if reason is not None and reason is not self._deferred_for:
+            count = len(leftovers.due(self.book.ledger, now))
+            fields: dict[str, Any] = {"reason": reason, "count": count, **measures}
+            self._context.log.event(Event.LEFTOVER_DEFERRED, **fields)
+        self._deferred_for = reason
+
+    def _tend_later(self, now: float, *, is_blocked: bool) -> None:
+        times = [self._find_at]
+        due_at = leftovers.next_due(self.book.ledger)
+        if due_at is not None and not is_blocked:
+            times.append(due_at)
+        # What blocks it is looked at with each decision.
+        later = [at for at in times if at > now]
+        if later:
+            self._tend_after(min(later) - now)
+
+    def _tend_after(self, seconds: float) -> None:
+        """Be reminded by then; an earlier reminder stands."""
+        now = self._context.now
+        at = now + seconds
+        if self._tend_at is not None and now < self._tend_at <= at:
+            return
+        self._tend_at = at
+        self._context.remind(seconds, TendLeftovers(at))

@@ -1,0 +1,147 @@
+"""What the pollers bring: each answer is told, folded into what is known, and watched (L1-L5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodemanager.actors.base import tell
+from nodemanager.actors.daemon.boot_failures import BootFailures
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.endings import Endings
+from nodemanager.actors.daemon.false_cleans import FalseCleans
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.invariants import Invariants
+from nodemanager.actors.daemon.record_writes import RecordWrites
+from nodemanager.actors.messages import (
+    AskAccount,
+    CloudListed,
+    CloudPollStarted,
+    DemandPolled,
+    NodesAsked,
+    PollFailed,
+    RecordsListed,
+    TaggedAsked,
+)
+from nodemanager.core.model.facts import (
+    CloudPollBegun,
+    CloudSeen,
+    DemandSeen,
+    PollMissed,
+    RecordsSeen,
+    TagsAnswered,
+)
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import store_clock_read
+from nodemanager.errors import Throttled
+
+
+class Observations:
+    """Takes the answers in, and asks for a decision on them."""
+
+    def __init__(
+        self,
+        context: Context,
+        identities: Identities,
+        writes: RecordWrites,
+        boot_failures: BootFailures,
+        invariants: Invariants,
+        false_cleans: FalseCleans,
+        endings: Endings,
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._writes = writes
+        self._boot_failures = boot_failures
+        self._invariants = invariants
+        self._false_cleans = false_cleans
+        self._endings = endings
+
+    def cloud_poll_started(self, message: CloudPollStarted) -> None:
+        """A listing of the cloud is about to begin (C6)."""
+        self._context.fold(CloudPollBegun(self._context.now))
+
+    def cloud_listed(self, message: CloudListed) -> None:
+        """What the cloud lists, complete or not."""
+        context, listing = self._context, message.listing
+        if message.unverified is not None:
+            self._identities.unverified(message.unverified)
+        if message.account is not None:
+            self._identities.saw_account(message.account)
+            if self._identities.account_in_question:
+                # What was put right is noticed with the next poll.
+                tell(context.team.cloud_list, AskAccount())
+        fact = CloudSeen(listing, message.account)
+        context.journal_writer.note(fact)
+        took_s = listing.ended_at - listing.started_at
+        context.event_log.listed("cloud", _there(listing.items), took_s, listing.complete)
+        problems = context.event_log.items_with_problems(listing.items)
+        context.event_log.malformed("cloud", listing.problems + problems)
+        context.take(fact)
+        context.decide_soon()
+
+    def records_listed(self, message: RecordsListed) -> None:
+        """What the store lists, complete or not, and what it remembers of late pings."""
+        context, listing = self._context, message.listing
+        self._identities.saw_store(message.store_id, message.store_time.beats)
+        self._false_cleans.late_pings(message.late)
+        fact = RecordsSeen(
+            listing, message.store_id, message.store_time, message.slots, message.answered_at
+        )
+        context.journal_writer.note(fact)
+        took_s = listing.ended_at - listing.started_at
+        answered = message.answered_at is not None
+        context.event_log.listed(
+            "records", len(listing.items), took_s, listing.complete, pings_answered=answered
+        )
+        problems = context.event_log.items_with_problems(listing.items)
+        context.event_log.malformed("records", listing.problems + problems)
+        before = context.history
+        clock = store_clock_read(before, message.store_time).clock
+        if clock is not None:
+            # Ahead of what the listing does to the breaker: a later run must know of a step.
+            context.journal_writer.save_clock(clock)
+        context.take(fact)
+        if listing.complete:
+            self._writes.forget_own_cleans(listing)
+            books = context.books
+            context.books = replace(books, drains=books.drains.after_listing(listing))
+        self._invariants.watch_freed(listing)
+        self._writes.listed(listing)
+        self._boot_failures.watch_first_pings(before, listing)
+        context.decide_soon()
+
+    def demand_polled(self, message: DemandPolled) -> None:
+        """The queue, or the wishlist."""
+        context = self._context
+        context.fold(DemandSeen(message.jobs, message.started_at, message.ended_at))
+        took_s = message.ended_at - message.started_at
+        context.event_log.listed("demand", len(message.jobs), took_s, True)
+        context.decide_soon()
+
+    def poll_failed(self, message: PollFailed) -> None:
+        """No evidence (L1)."""
+        context, error = self._context, message.error
+        context.event_log.list_failed(message.source, error, message.retry_s, message.took_s)
+        kind, text = type(error).__name__, str(error)
+        context.fold(
+            PollMissed(message.source, kind, text, message.retry_s, message.took_s, context.now)
+        )
+        if isinstance(error, Throttled):
+            context.throttled(error)
+        self._endings.cannot_act()
+        context.decide_soon()
+
+    def nodes_asked(self, message: NodesAsked) -> None:
+        """The cloud's answers by id."""
+        self._false_cleans.answered(message.answers, message.malformed, message.asked_at)
+
+    def tagged_asked(self, message: TaggedAsked) -> None:
+        """The cloud's answers by tag."""
+        now = self._context.now
+        self._context.fold(TagsAnswered(message.answers, now, message.asked_at))
+
+
+def _there(items: Sequence[CloudNode | Record]) -> int:
+    """How many of a listing's items are there: a terminated node is not."""
+    return len(items) - sum([isinstance(one, CloudNode) and one.is_absent for one in items])

@@ -1,0 +1,84 @@
+"""What a plan calls for: each order is told, and begins its workflow."""
+
+from __future__ import annotations
+
+import secrets
+
+from nodemanager.actors.daemon.boot_failures import BootFailures
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.false_cleans import FalseCleans
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.core.execute.setup import order_setup
+from nodemanager.core.execute.workflow import Action
+from nodemanager.core.model.world import Claim
+from nodemanager.core.plan.plan import BootOrder, Plan
+
+
+class PlanOrders:
+    """Hands the orders of a plan to the runner."""
+
+    def __init__(
+        self,
+        context: Context,
+        identities: Identities,
+        boot_failures: BootFailures,
+        false_cleans: FalseCleans,
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._boot_failures = boot_failures
+        self._false_cleans = false_cleans
+
+    def carry_out(self, made: Plan, now: float) -> None:
+        """Tell each order; begin it, where this daemon does what it decides (S3)."""
+        event_log, runner = self._context.event_log, self._context.runner
+        for clean in made.cleans:
+            event_log.clean_ordered(clean)
+        for prune in made.prunes:
+            event_log.prune_ordered(prune)
+        for shutdown in made.shutdowns:
+            event_log.shutdown_ordered(shutdown)
+        if not self._context.applies:
+            for boot in made.boots:
+                event_log.setup_started(boot, None)
+            return
+        for clean in made.cleans:
+            runner.begin(Action.CLEAN, clean, clean.plan_id, now)
+        for lift in made.lifts:
+            runner.begin(Action.CLEAN, lift, lift.plan_id, now)
+        for prune in made.prunes:
+            runner.begin(Action.PRUNE, prune, prune.plan_id, now)
+        for shutdown in made.shutdowns:
+            runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
+        for drain in made.drains:
+            runner.begin(Action.DRAIN, drain, drain.plan_id, now)
+        for life in made.restores:
+            self._false_cleans.begin_restore(life, made.plan_id, now)
+        for bind in made.binds:
+            runner.begin(Action.BIND, bind, bind.plan_id, now)
+        for boot in made.boots:
+            self._begin_setup(boot, now)
+        if made.boots:
+            self._boot_failures.probe_sent()
+
+    def _begin_setup(self, boot: BootOrder, now: float) -> None:
+        store = self._identities.store
+        assert store is not None, "a plan with boots has seen a record poll"
+        order = order_setup(boot, self._claim_for(boot), store, now)
+        self._context.event_log.setup_started(boot, order.claim.incarnation)
+        self._context.runner.begin(Action.SETUP, order, boot.plan_id, now)
+
+    def _claim_for(self, boot: BootOrder) -> Claim:
+        incarnation = secrets.token_hex(16)
+        settings, inputs = self._context.settings, self._context.inputs
+        return Claim(
+            pool=settings.pool,
+            manager=inputs.manager,
+            token=inputs.token,
+            at=0.0,
+            node_name=f"compute-{incarnation[:12]}",
+            incarnation=incarnation,
+            size=boot.size.name,
+            price=boot.size.price,
+            window=settings.claim_window,
+        )

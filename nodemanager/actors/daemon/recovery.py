@@ -1,0 +1,108 @@
+"""What a former run left: loaded at the start, gone on with once all is known again (R1, R4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.boot_failures import BootFailures
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.false_cleans import FalseCleans
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.intents import answers_of_creates, ends_of, may_be_under_way
+from nodemanager.actors.daemon.invariants import Invariants
+from nodemanager.actors.daemon.leftover_book import LeftoverBook
+from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.record_writes import RecordWrites
+from nodemanager.actors.report.journal_writer import Loaded
+from nodemanager.core.execute.books import expected_again
+from nodemanager.core.model.facts import BreakerSet, StoreClockKept
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker
+
+
+class Recovery:
+    """Hands what the journal kept to the parts that it concerns."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        identities: Identities,
+        writes: RecordWrites,
+        boot_failures: BootFailures,
+        false_cleans: FalseCleans,
+        leftovers: LeftoverBook,
+        invariants: Invariants,
+        backlog: BacklogRuns,
+        marks: OperatorMarks,
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._writes = writes
+        self._boot_failures = boot_failures
+        self._false_cleans = false_cleans
+        self._leftovers = leftovers
+        self._invariants = invariants
+        self._backlog = backlog
+        self._marks = marks
+
+    def load(self) -> None:
+        """Load it, where the journal can be read."""
+        self._take(self._context.journal_writer.load())
+
+    def mend(self) -> None:
+        """What could not be read or written before is tried again, and what is owed is done."""
+        self._take(self._context.journal_writer.mend())
+        self._backlog.held.save()
+        self._invariants.prove_owed()
+
+    def _take(self, loaded: Loaded | None) -> None:
+        if loaded is None:
+            return
+        context = self._context
+        if loaded.breaker is not None:
+            self._take_breaker(loaded.breaker)
+        now = context.now
+        if loaded.clock is not None:
+            context.fold(StoreClockKept(loaded.clock, now))
+        self._writes.load(loaded.late, may_be_under_way(loaded.intents))
+        self._marks.load(loaded.marks)
+        self._expect()
+        self._boot_failures.load()
+        self._backlog.load()
+        self._false_cleans.load()
+        context.runner.load(loaded.intents, now)
+        self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
+
+    def _expect(self) -> None:
+        """What the newest creates were answered with: no listing may show whose nodes they are."""
+        context = self._context
+        now, wall = context.now, context.clock.wall()
+        ended = context.journal_writer.concluded(wall - context.settings.boot_fail_after)
+        answers = ((one, min(now, now - (wall - at))) for one, at in answers_of_creates(ended))
+        expected = expected_again(answers, frozenset(ends_of(ended)))
+        context.books = replace(context.books, expected={**expected, **context.books.expected})
+
+    def _take_breaker(self, stored: Breaker) -> None:
+        """What stood then and what opened since both stand.
+
+        No listing of this run opened it: it is not told as a collapse.
+        """
+        context = self._context
+        before = context.breaker
+        after = breakers.joined(stored, before)
+        context.event_log.breaker_changed(before, after)
+        context.state = replace(context.state, breaker=after)
+        context.journal_writer.save_breaker(after)
+        context.journal_writer.note(BreakerSet(after, context.now))
+
+    def go_on(self) -> None:
+        """Finish what a former run left, once both answered as the ones we know (L5, R1)."""
+        context = self._context
+        history = context.history
+        if history.cloud is None or history.records is None or self._identities.read_only:
+            return
+        if context.stopping is None and context.applies:
+            context.runner.resume(context.now)
+            context.runner.news(context.now)

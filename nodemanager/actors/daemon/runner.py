@@ -1,0 +1,455 @@
+"""Runs the workflows of core (core/execute): commits each step, and only then lets effects leave.
+
+There is no `if` about freeing or destroying in here. One dictionary has all that is under way; a
+restart reads it from the journal and goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, state_of
+from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.workers.worker_pool import WorkerPool
+from nodemanager.core.execute.books import Learned
+from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
+from nodemanager.core.execute.setup import is_unclear
+from nodemanager.core.execute.workflow import (
+    About,
+    Action,
+    Answered,
+    Begin,
+    Due,
+    End,
+    Event,
+    Expired,
+    Failed,
+    Key,
+    News,
+    Refused,
+    Seen,
+    State,
+    Step,
+    Stopping,
+    Workflow,
+)
+from nodemanager.core.model.facts import Fact
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.world import Leftover
+from nodemanager.core.plan.snapshot import Flight
+from nodemanager.errors import RemoteError, Throttled
+from nodemanager.journal.api import Conclusion, OpenIntent
+from nodemanager.log import WARNING, Logger
+
+
+class Shell(Protocol):
+    """What the daemon does for its workflows."""
+
+    def seen(self, key: Key, plan_id: str) -> Seen:
+        """What stands now, without the flight of that workflow."""
+
+    def fold(self, fact: Fact) -> None:
+        """Note a fact, and know it from here on."""
+
+    def crew_for(self, action: Action) -> WorkerPool:
+        """The workers that carry it out."""
+
+    def remind(self, seconds: float, message: WaitOver) -> None: ...
+
+    def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
+        """A write to the store was answered: whether it can be written counts (B1)."""
+
+    def throttled(self, error: RemoteError) -> None: ...
+
+    def learn(self, one: Learned) -> None:
+        """Enter it into the books."""
+
+    def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
+        """Whether what a node may leave behind is on the disk (D4)."""
+
+    def begun(self, one: Begin) -> None:
+        """A workflow has begun another one."""
+
+    def ended(self, end: End) -> None: ...
+
+    def settled(self) -> None:
+        """Something came to an end, or waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`since` is CLOCK_BOOTTIME."""
+
+    state: State
+    since: float
+    serial: int
+
+
+_TOLD_AS = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
+"""What a line calls an action that the journal calls otherwise."""
+Begun = Sequence[tuple[Key, Step[Any]]]
+"""Workflows that a step begins, each with its own first step."""
+
+
+class Runner:
+    """All workflows under way, by key."""
+
+    def __init__(
+        self,
+        workflows: Iterable[Workflow[Any]],
+        shell: Shell,
+        journal_writer: JournalWriter,
+        log: Logger,
+    ) -> None:
+        self._workflows = {one.action: one for one in workflows}
+        self._shell = shell
+        self._scribe = journal_writer
+        self._log = log
+        self._serials = itertools.count(1)
+        self._running: dict[Key, Running] = {}
+        self._left: dict[Key, tuple[OpenIntent, State]] = {}
+        """What a former run left, until it is gone on with."""
+        self._loaded_at = 0.0
+        self._resumed: dict[Key, OpenIntent] = {}
+        self._held: dict[Key, tuple[Event, ...]] = {}
+        """What the journal could not take the step of: it happens again once it can."""
+
+    # What comes in.
+
+    def begin(self, action: Action, order: Any, plan_id: str, now: float) -> None:
+        """Carry out an order. One whose worker is still at an earlier one of its key waits for
+        the next plan."""
+        key = self._key(action, order)
+        if key in self._running or key in self._left:
+            return
+        step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
+        # One that the journal can't take is not begun: the next plan orders it again.
+        begun = self._begun(step)
+        if self._commit(key, None, step, begun):
+            self._enter(key, step, now, begun=begun)
+
+    def carried_out(self, message: CarriedOut, now: float) -> None:
+        """A worker answered."""
+        pool = self._shell.crew_for(message.key.action)
+        if isinstance(message.error, Throttled):
+            self._shell.throttled(message.error)
+        if isinstance(message.effect, StoreWrite):
+            self._shell.wrote(message.effect, message.answer, message.error)
+        event: Event = Answered(message.effect, message.answer)
+        if message.error is not None:
+            event = Failed(message.effect, message.error)
+        running = self._running.get(message.key)
+        if running is None or running.serial != message.serial:
+            pool.done(message.key.id)
+            self._shell.settled()
+            return
+        went_on = self._take(message.key, event, now, at=pool)
+        if not went_on:
+            pool.done(message.key.id)
+            self._shell.settled()
+
+    def wait_over(self, message: WaitOver, now: float) -> None:
+        running = self._running.get(message.key)
+        if running is not None and running.serial == message.serial:
+            self._take(message.key, Due(), now)
+
+    def expire(self, now: float, action_timeout: float) -> None:
+        """Give up what takes longer than that: it is judged afresh (C8)."""
+        for key, running in list(self._running.items()):
+            age_s = now - running.since
+            if not running.state.is_under_way or age_s <= action_timeout:
+                continue
+            if self._on(key, running.state, Expired()) == Step(running.state):
+                continue
+            about = self._about(key, running.state)
+            self._log.event(
+                Name.FLIGHT_EXPIRED,
+                level=WARNING,
+                action=_TOLD_AS.get(key.action, key.action.value),
+                record=about.record,
+                node=about.node,
+                age_s=age_s,
+            )
+            self._take(key, Expired(), now)
+
+    def news(self, now: float) -> None:
+        """A decision was taken on new listings."""
+        for key, running in list(self._running.items()):
+            if running.state.listens:
+                self._take(key, News(), now)
+
+    def stop(self, now: float, is_busy: Callable[[str], bool]) -> None:
+        """The daemon stops: those that no worker is at have a word."""
+        for key, running in list(self._running.items()):
+            if running.state.is_under_way and not is_busy(key.id):
+                self._take(key, Stopping(), now)
+
+    def drop(self, action: Action, ids: Iterable[str]) -> None:
+        """Forget those whose effect no worker has begun: the next run finds what was written."""
+        for id in ids:
+            running = self._running.pop(Key(action, id), None)
+            if running is not None and running.state.is_under_way:
+                key, about = Key(action, id), self._about(Key(action, id), running.state)
+                self._shell.ended(End(key, running.state, about, running.since, None))
+
+    # A former run's.
+
+    def load(self, intents: Iterable[OpenIntent], now: float) -> None:
+        """Take in what a former run left; nothing is done yet. What can't be read is parked."""
+        self._loaded_at = now
+        for one in intents:
+            action = action_of(one.intent.kind)
+            workflow = None if action is None else self._workflows.get(action)
+            if workflow is None:
+                continue
+            if one.parked:
+                self._tell_parked(one, one.error)
+                continue
+            try:
+                state = state_of(workflow, one.intent)
+            except ValueError as error:
+                self._tell_parked(one, str(error))
+                continue
+            self._left[self._key(workflow.action, state.order)] = (one, state)
+
+    def resume(self, now: float) -> None:
+        """Go on with it, once the cloud and the store are known to be the right ones (L5).
+
+        Nodes go before records: a clean waits while the node of its record is asked for (R1).
+        """
+        for key, (one, _) in self._left.items():
+            if key not in self._resumed:
+                self._log.event(Name.INTENT_OPEN, **fields_of(one))
+                self._resumed[key] = one
+        for key, (one, state) in sorted(
+            self._left.items(), key=lambda left: left[0].action == Action.CLEAN
+        ):
+            if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():
+                continue
+            del self._left[key]
+            if key in self._running:
+                continue
+            step = self._workflows[key.action].resume(
+                state, self._shell.seen(key, state.order.plan_id)
+            )
+            # It blocked nothing of this run so far.
+            left_off = Running(state, now, 0)
+            if self._commit(key, left_off, step, begun := self._begun(step)):
+                self._enter(key, step, now, begun=begun)
+            else:
+                self._left[key] = (one, state)
+
+    # What it knows.
+
+    def flights(self, without: Key | None = None) -> tuple[dict[str, Flight], dict[str, Flight]]:
+        """What is under way, by record and by node; `without` one of them.
+
+        What a former run left is so from the start: a write of it may still be on its way (R1).
+        """
+        records: dict[str, Flight] = {}
+        nodes: dict[str, Flight] = {}
+        left = ((key, state, self._loaded_at) for key, (_, state) in self._left.items())
+        running = ((key, one.state, one.since) for key, one in self._running.items())
+        for key, state, since in (*left, *running):
+            if key == without or not state.is_under_way:
+                continue
+            about = self._about(key, state)
+            kind = self._workflows[key.action].flight(state)
+            if about.record is not None:
+                records[about.record] = Flight(kind.partition(":")[0], since)
+            if about.node is not None:
+                nodes[about.node] = Flight(kind, since)
+        return records, nodes
+
+    def unclaimed(self, without: Key | None = None) -> tuple[str, ...]:
+        """The sizes of set-ups that no record stands for yet; `without` one of them."""
+        return tuple(
+            running.state.order.size.name
+            for key, running in self._running.items()
+            if key.action is Action.SETUP and key != without and running.state.is_under_way
+            if self._about(key, running.state).record is None
+        )
+
+    def unclear(self) -> Mapping[str, int]:
+        """By size, the set-ups whose create got no clear answer."""
+        return Counter(
+            running.state.order.size.name
+            for key, running in self._running.items()
+            if key.action is Action.SETUP and is_unclear(running.state)
+        )
+
+    def destroys_of(self) -> set[str]:
+        """The records whose node is being destroyed, or asked for."""
+        running = ((key, one.state) for key, one in self._running.items())
+        left = ((key, state) for key, (_, state) in self._left.items())
+        return {
+            state.order.record
+            for key, state in (*running, *left)
+            if key.action is Action.SHUTDOWN and state.order.record is not None
+        }
+
+    def is_written(self, key: Key) -> bool:
+        """Whether a write of it was sent, or may have been."""
+        running = self._running.get(key)
+        return running is not None and running.state.is_written
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(running.state.is_under_way for running in self._running.values())
+
+    @property
+    def running(self) -> Mapping[Key, Running]:
+        return self._running
+
+    # One step.
+
+    def _take(self, key: Key, event: Event, now: float, at: WorkerPool | None = None) -> bool:
+        """Whether `at`, whose worker has just answered, has the next effect already."""
+        running = self._running[key]
+        step = self._on(key, running.state, event)
+        if step.attempt_failed is not None and self._parked(key, running, step.attempt_failed):
+            return False
+        begun = self._begun(step)
+        if self._commit(key, running, step, begun):
+            return self._enter(key, step, now, running, at, begun)
+        problem = self._scribe.problem or "the journal can't be written"
+        refused = self._on(key, running.state, Refused(problem))
+        if refused.state == running.state and not refused.effects:
+            self._held[key] = (*self._held.get(key, ()), event)
+            return False
+        begun = self._begun(refused)
+        committed = self._commit(key, running, refused, begun)
+        assert committed, "what the journal refused leads to nothing that it must have"
+        return self._enter(key, refused, now, running, at, begun)
+
+    def _on(self, key: Key, state: State, event: Event) -> Step[Any]:
+        seen = self._shell.seen(key, state.order.plan_id)
+        return self._workflows[key.action].on(state, event, seen)
+
+    def _parked(self, key: Key, running: Running, error: str) -> bool:
+        """Count one more failed attempt to finish what a former run left; whether it is parked."""
+        counted = self._scribe.recovery_failed(str(key), error)
+        if counted is None or not counted.parked:
+            return False
+        del self._running[key]
+        self._resumed.pop(key, None)
+        about = self._about(key, running.state)
+        self._shell.ended(End(key, running.state, about, running.since, None))
+        self._tell_parked(counted, error)
+        return True
+
+    def heal(self, now: float) -> None:
+        """Go on with what the journal refused, now that it can be written."""
+        held, self._held = self._held, {}
+        for key, events in held.items():
+            for event in events:
+                if key in self._running:
+                    self._take(key, event, now)
+
+    def _enter(
+        self,
+        key: Key,
+        step: Step[Any],
+        now: float,
+        before: Running | None = None,
+        at: WorkerPool | None = None,
+        begun: Begun = (),
+    ) -> bool:
+        """Go on from a step that is on the disk."""
+        after: State | None = step.state
+        running = None
+        if after is not None:
+            since, serial = (before.since, before.serial) if before else (now, next(self._serials))
+            if step.attempt_failed is not None:
+                since = now
+            running = self._running[key] = Running(after, since, serial)
+        else:
+            self._running.pop(key, None)
+        for fact in step.facts:
+            self._shell.fold(fact)
+        for told in step.tell:
+            self._log.event(told.event, level=told.level, **told.fields)
+        for one in step.learn:
+            self._shell.learn(one)
+        blocks = after is not None and after.is_under_way
+        if before is not None:
+            blocked = before.since if before.state.is_under_way and not blocks else None
+            if blocked is not None or step.ended is not None:
+                about = self._about(key, before.state)
+                self._shell.ended(End(key, before.state, about, blocked, step.ended))
+        went_on = False
+        for effect in step.effects:
+            assert running is not None, "what is over asks for nothing"
+            went_on |= self._send(key, running, effect, at)
+        for beginning in step.begin:
+            self._shell.begun(beginning)
+        for other, first in begun:
+            self._enter(other, first, now)
+        return went_on
+
+    def _commit(self, key: Key, before: Running | None, step: Step[Any], begun: Begun) -> bool:
+        """Whether the step is on the disk: its state, what it begins, and what it concludes."""
+        if step.pins and not self._shell.enter_pins(step.pins):
+            return False
+        after: State | None = step.state
+        opened, ended = [], []
+        if after is not None and after.is_written:
+            was_written = before is not None and before.state.is_written
+            writes = any(isinstance(effect, Write) for effect in step.effects)
+            if not was_written or writes or begun:
+                opened.append(entry_of(key, after, self._workflows[key.action]))
+        elif before is not None and step.ended is not None:
+            ended.append(Conclusion(str(key), step.ended.name, step.ended.details))
+        for other, first in begun:
+            if first.state is not None and first.state.is_written:
+                opened.append(entry_of(other, first.state, self._workflows[other.action]))
+        if not self._scribe.commit(opened, ended):
+            return False
+        left = self._resumed.pop(key, None) if ended else None
+        if left is not None:
+            self._log.event(Name.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
+        return True
+
+    def _begun(self, step: Step[Any]) -> Begun:
+        """The workflows that a step begins, each with its first step."""
+        begun = []
+        for one in step.begin:
+            if one.action not in self._workflows:
+                continue
+            key = self._key(one.action, one.order)
+            if key not in self._running and key not in self._left:
+                seen = self._shell.seen(key, one.order.plan_id)
+                begun.append((key, self._workflows[one.action].start(one.order, seen)))
+        return begun
+
+    def _tell_parked(self, one: OpenIntent, error: str | None) -> None:
+        self._log.event(
+            Name.INTENT_PARKED,
+            level=WARNING,
+            error=error,
+            clear="see what became of it by hand; it is in the journal, and blocks nothing",
+            **fields_of(one),
+        )
+
+    def _send(self, key: Key, running: Running, effect: Effect, at: WorkerPool | None) -> bool:
+        if isinstance(effect, Wait):
+            self._shell.remind(effect.seconds, WaitOver(key, running.serial))
+            return False
+        pool = self._shell.crew_for(key.action)
+        order = CarryOut(key, running.serial, effect)
+        if pool is at:
+            pool.go_on(key.id, order)
+            return True
+        pool.give(key.id, order)
+        return False
+
+    def _key(self, action: Action, order: Any) -> Key:
+        return Key(action, self._workflows[action].id(order))
+
+    def _about(self, key: Key, state: State) -> About:
+        return self._workflows[key.action].about(state)

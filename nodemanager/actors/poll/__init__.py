@@ -1,0 +1,1 @@
+"""Actors that poll the cloud, the records and the demand."""

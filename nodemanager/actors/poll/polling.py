@@ -1,0 +1,340 @@
+"""The three actors that poll: the cloud's nodes, the records, the demand.
+
+A failed poll is a fact of its own, never an empty list (SAFETY.md L1). Polls back off
+exponentially up to `max_poll_time` and honour Retry-After up to `max_retry_after` (D6).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from nodemanager.actors.base import OnDeath, RoleActor, tell
+from nodemanager.actors.messages import (
+    AskAccount,
+    AskNodes,
+    AskTagged,
+    BackOff,
+    ChangePolling,
+    CloudListed,
+    CloudPollStarted,
+    DemandPolled,
+    NodesAsked,
+    Poll,
+    PollFailed,
+    RecordsListed,
+    Ref,
+    TaggedAsked,
+)
+from nodemanager.actors.timer import Timer
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
+from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.errors import (
+    CloudError,
+    ForeignAnswer,
+    IncompleteListing,
+    MalformedId,
+    NodeManagerError,
+    RemoteError,
+    Throttled,
+    Unauthorized,
+)
+from nodemanager.records.api import RecordStore
+
+T = TypeVar("T")
+
+ASK_FAILURES = 2
+"""One question may fail for what it asks; at the second failure the others wait for the cloud."""
+ACCOUNT_EVERY_S = 600.0
+"""How often the account behind the credentials is looked at again (L5), unless it was another."""
+
+
+class PollingActor(RoleActor, ABC):
+    """Polls again and again: `poll_time` from start to start, later after failures."""
+
+    source = ""
+
+    def __init__(
+        self,
+        *,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        max_retry_after: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(on_death)
+        self._daemon = daemon
+        self._timer = timer
+        self._clock = clock
+        self._poll_time = poll_time
+        self._max_poll_time = max_poll_time
+        self._max_retry_after = max_retry_after
+        self._failures = 0
+        self._number = 0
+        self._not_before = 0.0
+        self._waits_since = 0.0
+
+    @abstractmethod
+    def poll(self) -> None:
+        """One poll; tells the daemon what it found, raises NodeManagerError where it failed."""
+
+    def on_Poll(self, message: Poll) -> None:
+        if message.number != self._number:
+            return
+        started_at = self._clock.boottime()
+        if started_at < self._not_before:
+            self._poll_in(self._not_before - started_at)
+            return
+        try:
+            self.poll()
+        except NodeManagerError as error:
+            self._failed(error, started_at)
+        else:
+            self._failures = 0
+            self._waits_since = started_at
+            self._poll_later()
+
+    def on_ChangePolling(self, message: ChangePolling) -> None:
+        self._poll_time = message.poll_time
+        self._max_poll_time = message.max_poll_time
+        self._max_retry_after = message.max_retry_after
+        if self._number:
+            self._poll_later()
+
+    def on_BackOff(self, message: BackOff) -> None:
+        self._not_before = max(self._not_before, message.until)
+
+    def _failed(self, error: NodeManagerError, started_at: float) -> None:
+        self._failures += 1
+        now = self._waits_since = self._clock.boottime()
+        wait_s = self._wait_s
+        asked_s = error.retry_after if isinstance(error, RemoteError) else None
+        heeded_s = heeded(asked_s, self._max_retry_after)
+        if heeded_s is not None:
+            self._not_before = max(self._not_before, now + heeded_s)
+            wait_s = max(wait_s, heeded_s)
+        tell(self._daemon, PollFailed(self.source, error, wait_s, now - started_at))
+        self._poll_in(wait_s)
+
+    @property
+    def _wait_s(self) -> float:
+        """From a poll's start to the next; or from a failed one's end."""
+        if not self._failures:
+            return self._poll_time
+        return float(min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16)))
+
+    def _poll_later(self) -> None:
+        """What a server asked us to wait stands all the same: `_not_before` is looked at then."""
+        self._poll_in(max(0.0, self._waits_since + self._wait_s - self._clock.boottime()))
+
+    def _poll_in(self, seconds: float) -> None:
+        self._number += 1
+        self._timer.after(seconds, self.actor_ref, Poll(self._number))
+
+
+def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
+    """The listing without what is no item at all; then it is incomplete (L1).
+
+    No adapter should give such a thing, but one that does must not end the daemon. Raises
+    IncompleteListing for an answer that is no listing.
+    """
+    given: object = listed
+    if not isinstance(given, Listed):
+        raise IncompleteListing(f"the list call answered with {type(given).__name__}")
+    items = tuple(item for item in listed.items if isinstance(item, kind))
+    if len(items) == len(listed.items):
+        return listed
+    foreign = {type(item).__name__ for item in listed.items if not isinstance(item, kind)}
+    problems = tuple(f"an item is {name}, no {kind.__name__}" for name in sorted(foreign))
+    return Listed(items, complete=False, problems=(*listed.problems, *problems))
+
+
+class CloudNodeListActor(PollingActor):
+    """Lists the cloud's nodes, and asks for single ones by id where the daemon wants to know."""
+
+    source = "cloud"
+
+    def __init__(
+        self,
+        *,
+        cloud: CloudDriver,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        max_retry_after: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
+            on_death=on_death,
+        )
+        self._cloud = cloud
+        self._account_at: float | None = None
+        self._verified = False
+
+    def poll(self) -> None:
+        account, unverified = self._look_at_account()
+        tell(self._daemon, CloudPollStarted())
+        started_at = self._clock.boottime()
+        try:
+            listed = _readable(self._cloud.list_nodes(), CloudNode)
+        except Unauthorized:
+            # The next keys may be another account's.
+            self._account_at = None
+            raise
+        ended_at = self._clock.boottime()
+        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        tell(self._daemon, CloudListed(listing, account, unverified))
+
+    def _look_at_account(self) -> tuple[str | None, CloudError | None]:
+        """The account, where it is time to look at it (L5), or why it can't be told now.
+
+        That stops nothing once it was told in this process: the adapter lists only by the
+        credentials that it was told for. A refusal, or another service's answer, stops the poll.
+        """
+        now = self._clock.boottime()
+        if self._account_at is not None and now - self._account_at <= ACCOUNT_EVERY_S:
+            return None, None
+        try:
+            account = self._cloud.account()
+        except CloudError as error:
+            if not self._verified or error.definite or isinstance(error, ForeignAnswer):
+                raise
+            return None, error
+        self._account_at, self._verified = now, True
+        return account, None
+
+    def on_AskNodes(self, message: AskNodes) -> None:
+        answers: dict[str, CloudNode | None] = {}
+        asked_at = self._clock.boottime()
+        throttled = asked_at < self._not_before
+        malformed: list[str] = []
+        failed = 0
+        for node_id in () if throttled else message.node_ids:
+            try:
+                answers[node_id] = self._cloud.ask(node_id)
+            except MalformedId:
+                malformed.append(node_id)
+            except RemoteError as error:
+                # No answer is no evidence; it is asked for again with the next plan.
+                failed += 1
+                if failed == ASK_FAILURES or isinstance(error, Throttled):
+                    break
+        tell(self._daemon, NodesAsked(answers, asked_at, frozenset(malformed)))
+
+    def on_AskAccount(self, message: AskAccount) -> None:
+        self._account_at = None
+
+    def on_AskTagged(self, message: AskTagged) -> None:
+        asked_at = self._clock.boottime()
+        answers: dict[str, tuple[CloudNode, ...]] = {}
+        for uuid in message.records:
+            try:
+                answers[uuid] = self._cloud.find_by_record(uuid)
+            except RemoteError:
+                break
+        tell(self._daemon, TaggedAsked(answers, asked_at))
+
+
+class RecordListActor(PollingActor):
+    """Lists the records; with each poll one probe of the nodes' own ping URL (D8).
+
+    Without `writes`, in a dry run, not even the store's clock is asked for by a write (S3).
+    """
+
+    source = "records"
+
+    def __init__(
+        self,
+        *,
+        store: RecordStore,
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        max_retry_after: float,
+        writes: bool,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
+            on_death=on_death,
+        )
+        self._store = store
+        self._writes = writes
+
+    def poll(self) -> None:
+        store_id = self._store.store_id()
+        # Before the listing: a life that was restored in between is not late by it.
+        late = self._store.late_pings()
+        started_at = self._clock.boottime()
+        listed = _readable(self._store.list_records(), Record)
+        ended_at = self._clock.boottime()
+        # After the listing: a step of the store's clock in between is seen with the stamps it made.
+        store_time = self._store.store_time(writes=self._writes)
+        answered = self._store.probe()
+        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        tell(
+            self._daemon,
+            RecordsListed(
+                listing=listing,
+                store_id=store_id,
+                store_time=store_time,
+                slots=self._store.slots(),
+                answered_at=self._clock.boottime() if answered else None,
+                late=late,
+            ),
+        )
+
+
+class DemandActor(PollingActor):
+    """Asks for the wishlist. It may not be polled at all, where `min_nodes` is all there is."""
+
+    source = "demand"
+
+    def __init__(
+        self,
+        *,
+        wishlist: Callable[[], tuple[Job, ...]],
+        daemon: Ref,
+        timer: Timer,
+        clock: Clock,
+        poll_time: float,
+        max_poll_time: float,
+        max_retry_after: float,
+        on_death: OnDeath,
+    ) -> None:
+        super().__init__(
+            daemon=daemon,
+            timer=timer,
+            clock=clock,
+            poll_time=poll_time,
+            max_poll_time=max_poll_time,
+            max_retry_after=max_retry_after,
+            on_death=on_death,
+        )
+        self._wishlist = wishlist
+
+    def poll(self) -> None:
+        started_at = self._clock.boottime()
+        jobs = self._wishlist()
+        tell(self._daemon, DemandPolled(jobs, started_at, self._clock.boottime()))

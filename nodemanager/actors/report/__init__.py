@@ -1,0 +1,1 @@
+"""What the daemon tells: the log's events, and the journal."""

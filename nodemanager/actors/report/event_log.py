@@ -1,0 +1,459 @@
+"""Turns plans and facts into log lines; says each thing once, and again when it changes or lasts.
+
+It only tells. A reader finds here which line comes from which verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.execute.prune import PruneOrder
+from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
+from nodemanager.core.judge.false_clean import CLEAR, LASTING, FalseClean
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Event, Kind, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.plan.plan import BootOrder, Plan
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker, Cause
+from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
+
+TOLD_ELSEWHERE = frozenset(
+    {
+        Reason.PAIRED,
+        Reason.HOLDS_NOTHING,
+        Reason.IN_FLIGHT,
+        Reason.SHUTTING_DOWN,
+        Reason.NODE_ABSENT,
+        Reason.NODE_EXPECTED,
+        Reason.CHANGED_SINCE_LISTING,
+    }
+)
+"""Kept for a reason that another INFO line (paired, cleaned, created ...) already told."""
+
+SUMMARY_EVERY_S = 60.0
+"""A summary line that says what the last one said is DEBUG, but for one this often."""
+REFUSED_EVERY_S = 1800.0
+"""What demand is refused is told when it begins, and again this often while it lasts: whoever reads
+only the end of a night's log sees it, too."""
+
+JOBS_TOLD = 20
+"""So many jobs that can't be had are told in one cycle; of more, `status` and DEBUG tell."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Lasting:
+    """Remembers what was told of what lasts: at its begin, and again every so often."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._told_at: dict[Hashable, float] = {}
+
+    def due(self, lasting: Collection[T], now: float) -> set[T]:
+        """Which of `lasting` to tell now; `lasting` is all that lasts now, the rest has ended."""
+        never = float("-inf")
+        due = {one for one in lasting if now - self._told_at.get(one, never) >= self._every_s}
+        self._told_at = {one: now if one in due else self._told_at[one] for one in lasting}
+        return due
+
+
+class EventLog:
+    """Remembers what it said of each record and node."""
+
+    def __init__(self, log: Logger, settings: Settings, mode: str) -> None:
+        self._log = log
+        self.settings = settings
+        self._mode = mode
+        self._records: dict[str, Reason] = {}
+        self._nodes: dict[str, Reason] = {}
+        self._pairs: dict[str, str] = {}
+        self._gone: set[str] = set()
+        self._ambiguous: frozenset[str] = frozenset()
+        self._not_restored: dict[str, Reason] = {}
+        self._unlisted: dict[str, Reason] = {}
+        self._malformed: dict[str, tuple[str, ...]] = {}
+        self._failing: dict[str, int] = {}
+        self._refused = Lasting(REFUSED_EVERY_S)
+        self._unsatisfiable = Lasting(REFUSED_EVERY_S)
+        self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._summaries = Lasting(SUMMARY_EVERY_S)
+        self._aborted: Reason | None = None
+        self._summary: dict[str, Any] = {}
+        self._dry: set[tuple[str, Reason]] = set()
+
+    # Polls.
+
+    def listed(self, source: str, items: int, took_s: float, complete: bool, **more: Any) -> None:
+        """INFO when it is news: the first one, and the first after failures."""
+        failed = self._failing.pop(source, None)
+        event = Event.LIST_OK if complete else Event.LIST_PARTIAL
+        level = DEBUG if complete and failed == 0 else INFO if complete else WARNING
+        self._log.event(event, level=level, source=source, items=items, took_s=took_s, **more)
+        self._failing[source] = 0
+
+    def list_failed(self, source: str, error: Exception, retry_s: float, took_s: float) -> None:
+        attempt = self._failing.get(source, 0) + 1
+        self._failing[source] = attempt
+        self._log.event(
+            Event.LIST_FAILED,
+            level=WARNING,
+            source=source,
+            attempt=attempt,
+            retry_s=retry_s,
+            took_s=took_s,
+            error=error,
+        )
+
+    def malformed(self, source: str, problems: tuple[str, ...]) -> None:
+        """Each malformed item, once for as long as it stays."""
+        before = self._malformed.get(source, ())
+        for problem in problems:
+            if problem not in before:
+                self._log.event(Event.LIST_ITEM, level=WARNING, source=source, problem=problem)
+        self._malformed[source] = problems
+
+    # Decisions.
+
+    def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+        if plan.aborted is not None:
+            reason, measures = plan.aborted
+            level = WARNING if reason is not self._aborted and plan.impossible else DEBUG
+            self._log.event(
+                Event.CYCLE_ABORTED, level=level, reason=reason, plan=plan.plan_id, **measures
+            )
+            self._aborted = reason
+            return
+        self._aborted = None
+        self._tell_pairs(plan)
+        self._tell_unlisted(plan)
+        self._tell_records(plan, records)
+        for verdict in plan.not_restored:
+            self.not_restored(verdict)
+        self._tell_nodes(plan)
+        self._tell_demand(plan, now)
+        self._tell_summary(plan, now)
+
+    def _tell_pairs(self, plan: Plan) -> None:
+        self._gone &= plan.history.present.keys()
+        pairs = {
+            node_id: record.uuid
+            for node_id, record in plan.pairs.record_of.items()
+            if node_id not in self._gone
+        }
+        if pairs != self._pairs:
+            present = plan.history.present
+            for node_id, uuid in pairs.items():
+                if self._pairs.get(node_id) != uuid:
+                    record = plan.pairs.record_of[node_id]
+                    fields = record_fields(record, uuid)
+                    name = present[node_id].name if node_id in present else None
+                    self._log.event(
+                        Event.NODE_PAIRED, node=node_id, name=name, **fields, plan=plan.plan_id
+                    )
+            for node_id, uuid in self._pairs.items():
+                if node_id not in pairs:
+                    listed = node_id in present
+                    self._log.event(
+                        Event.NODE_UNPAIRED,
+                        level=WARNING if listed else INFO,
+                        node=node_id,
+                        reason=None if listed else Reason.NODE_ABSENT,
+                        record=uuid,
+                        plan=plan.plan_id,
+                    )
+            self._pairs = pairs
+        ambiguous = frozenset(plan.pairs.ambiguous)
+        for one in sorted(ambiguous - self._ambiguous):
+            is_node = one in plan.history.present
+            key = "node" if is_node else "record"
+            self._log.event(
+                Event.PAIR_AMBIGUOUS,
+                level=WARNING,
+                **{key: one},
+                candidates=",".join(plan.pairs.ambiguous[one]),
+                plan=plan.plan_id,
+            )
+        self._ambiguous = ambiguous
+
+    def _tell_unlisted(self, plan: Plan) -> None:
+        """P6: once for each record and answer; a short listing once for as long as it is."""
+        verdicts = plan.unlisted.verdicts
+        now = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
+        before, self._unlisted = self._unlisted, now
+        for uuid, verdict in verdicts.items():
+            if before.get(uuid) is verdict.reason:
+                continue
+            fields = {"record": uuid, **(verdict.measures or {})}
+            if verdict.reason is not Reason.LISTING_SHORT:
+                event = Event.RECORD_PINGING_UNLISTED
+                self._verdict(event, WARNING, verdict, fields, plan)
+            elif Reason.LISTING_SHORT not in before.values():
+                fields |= {"source": "cloud"}
+                self._verdict(Event.LIST_SUSPECT, WARNING, verdict, fields, plan)
+
+    def not_restored(self, verdict: Verdict) -> None:
+        """Why a record freed by mistake stays free, once for each reason (U8)."""
+        reason = verdict.reason
+        if self._not_restored.get(verdict.id) is reason:
+            return
+        self._not_restored[verdict.id] = reason
+        self._log.event(
+            Event.RECORD_NOT_RESTORED,
+            level=WARNING,
+            reason=reason,
+            record=verdict.id,
+            **(verdict.measures or {}),
+            clear=LASTING.get(reason),
+        )
+
+    def restored(self, uuid: str) -> None:
+        self._not_restored.pop(uuid, None)
+
+    def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
+        before, after = self._records, {}
+        debug = self._log.enabled(DEBUG)
+        for verdict in plan.records:
+            uuid, reason = verdict.id, verdict.reason
+            after[uuid] = reason
+            changed = before.get(uuid) is not reason
+            if not (changed or debug) or verdict.kind in (Kind.CLEAN, Kind.PRUNE):
+                continue
+            event = event_of_record(verdict.kind)
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            self._verdict(event, level, verdict, record_fields(records.get(uuid), uuid), plan)
+        for uuid in sorted(before.keys() - after.keys()):
+            self._log.event(Event.RECORD_UNLISTED, level=DEBUG, record=uuid, plan=plan.plan_id)
+        self._records = after
+
+    def _tell_nodes(self, plan: Plan) -> None:
+        before, after = self._nodes, {}
+        debug = self._log.enabled(DEBUG)
+        for view in plan.views:
+            verdict = view.verdict
+            reason = verdict.reason
+            after[verdict.id] = reason
+            changed = before.get(verdict.id) is not reason
+            if not (changed or debug) or verdict.kind is Kind.SHUTDOWN:
+                continue
+            event = event_of_node(verdict.kind, reason)
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            fields: dict[str, Any] = {"node": verdict.id}
+            if view.record is not None:
+                fields["host"] = view.record.hostname
+            self._verdict(event, level, verdict, fields, plan)
+        for node in sorted(before.keys() - after.keys()):
+            self._log.event(Event.NODE_UNLISTED, level=DEBUG, node=node, plan=plan.plan_id)
+        self._nodes = after
+
+    def _verdict(
+        self, event: Event, level: int, verdict: Verdict, fields: dict[str, Any], plan: Plan
+    ) -> None:
+        merged = {**fields, **(verdict.measures or {})}
+        self._log.event(event, level=level, reason=verdict.reason, **merged, plan=plan.plan_id)
+
+    def _tell_demand(self, plan: Plan, now: float) -> None:
+        if plan.wants is None or plan.slots is None:
+            return
+        refused = plan.wants.refused
+        due = self._refused.due(refused.keys(), now)
+        for (size, reason), count in refused.items():
+            self._log.event(
+                Event.NODE_BOOT_REFUSED,
+                level=INFO if (size, reason) in due else DEBUG,
+                reason=reason,
+                size=size,
+                count=count,
+                plan=plan.plan_id,
+            )
+        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
+        slots = plan.slots
+        full = slots.free is not None and slots.free <= 0
+        wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
+        if self._slots_full.due([Event.SLOTS_FULL] if full and wanting else [], now):
+            held_by = ",".join(f"{why}:{count}" for why, count in sorted(slots.held_by.items()))
+            self._log.event(
+                Event.SLOTS_FULL,
+                slots=slots.total,
+                free=slots.free,
+                held_by=held_by,
+                free_in_s=slots.earliest_free_s,
+                plan=plan.plan_id,
+            )
+
+    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
+        """Each job that can't be had, and why; of a flood only the first (U12)."""
+        due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
+        told = 0
+        for verdict in jobs:
+            is_due = (verdict.id, verdict.reason) in due
+            told += is_due
+            level = WARNING if is_due and told <= JOBS_TOLD else DEBUG
+            self._verdict(Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan)
+
+    def _tell_summary(self, plan: Plan, now: float) -> None:
+        counts = plan.counts
+        summary: dict[str, Any] = {
+            "nodes": counts.get("nodes", 0),
+            "paired": counts.get("nodes_paired", 0),
+            "busy": counts.get("nodes_busy", 0),
+            "idle": counts.get("nodes_idle", 0),
+            "booting": counts.get("nodes_booting", 0),
+            "down": counts.get("nodes_down", 0),
+            "unpaired": counts.get("nodes_unpaired", 0),
+            "shutting_down": counts.get("nodes_shutdown", 0),
+            "records": counts.get("records", 0),
+            "kept": sum([verdict.kind is Kind.KEEP for verdict in plan.records]),
+            "slots": plan.slots.total if plan.slots else None,
+            "free": plan.slots.free if plan.slots else None,
+            "boots": len(plan.boots),
+            "shutdowns": len(plan.shutdowns),
+            "cleans": len(plan.cleans),
+            "deferred": plan.deferred,
+            "breaker": plan.breaker.cause.value if plan.breaker.cause else "closed",
+            "draining": counts.get("nodes_draining", 0) or None,
+            "paused": None if plan.paused is None else plan.paused.by or "an operator",
+        }
+        news = self._summaries.due([tuple(summary.items())], now)
+        self._summary = summary
+        self._log.event(
+            Event.CYCLE_DONE, level=INFO if news else DEBUG, plan=plan.plan_id, **summary
+        )
+
+    def summary_again(self) -> None:
+        """The last cycle's counts once more: what a run that ends leaves behind."""
+        self._log.event(Event.CYCLE_DONE, **self._summary)
+
+    def is_news(self, id: str, reason: Reason) -> bool:
+        """For a dry run, which would order the same thing every cycle: say it once."""
+        if self._mode == "apply":
+            return True
+        news = (id, reason) not in self._dry
+        self._dry.add((id, reason))
+        return news
+
+    def clean_ordered(self, order: CleanOrder) -> None:
+        if not self.is_news(order.uuid, order.reason):
+            return
+        self._log.event(
+            event_of_record(Kind.CLEAN),
+            reason=order.reason,
+            record=order.uuid,
+            slot=order.slot,
+            host=order.hostname,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def prune_ordered(self, order: PruneOrder) -> None:
+        if not self.is_news(order.uuid, order.reason):
+            return
+        self._log.event(
+            Event.RECORD_PRUNE,
+            reason=order.reason,
+            record=order.uuid,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def setup_started(self, boot: BootOrder, incarnation: str | None) -> None:
+        """`incarnation` is what its claim begins; None in a dry run, which claims nothing."""
+        if not self.is_news(f"boot {boot.size.name}", boot.reason):
+            return
+        self._log.event(
+            Event.NODE_SETUP_STARTED,
+            reason=boot.reason,
+            size=boot.size.name,
+            price=boot.size.price,
+            record=boot.record.uuid if boot.record else None,
+            incarnation=incarnation,
+            plan=boot.plan_id,
+            mode=self._mode,
+        )
+
+    def shutdown_ordered(self, order: ShutdownOrder) -> None:
+        if not self.is_news(order.node_id, order.reason):
+            return
+        self._log.event(
+            event_of_node(Kind.SHUTDOWN, order.reason),
+            reason=order.reason,
+            node=order.node_id,
+            record=order.record,
+            slot=order.slot,
+            host=order.hostname,
+            **order.measures,
+            plan=order.plan_id,
+            mode=self._mode,
+        )
+
+    def breaker_changed(self, before: Breaker, after: Breaker) -> None:
+        if before.generation == after.generation:
+            return
+        if after.cause is not None:
+            self._log.event(
+                Event.BREAKER_OPENED,
+                level=WARNING,
+                cause=after.cause.value,
+                clear=HOW_TO_CLEAR[after.cause],
+                **after.detail,
+            )
+        else:
+            cause = before.cause.value if before.cause else None
+            self._log.event(Event.BREAKER_CLOSED, cause=cause)
+
+    def collapsed(self, breaker: Breaker) -> None:
+        """A listing opened it: too much was lacking (L3)."""
+        self._log.event(
+            Event.LIST_SUSPECT,
+            level=WARNING,
+            reason=Reason.COLLAPSED,
+            source="cloud" if breaker.cause is Cause.CLOUD_COLLAPSED else "records",
+            **breaker.detail,
+        )
+
+    def false_cleans(self, told: Iterable[FalseClean]) -> None:
+        """Each is a promise broken, too; its own cause has opened the breaker (U8)."""
+        told = tuple(told)
+        for one in told:
+            life = one.life
+            self._log.event(
+                Event.RECORD_FALSE_CLEAN,
+                level=ERROR,
+                reason=one.reason,
+                record=life.record,
+                slot=life.slot,
+                host=life.hostname,
+                incarnation=life.incarnation,
+                node=life.node_id,
+                cause=life.why,
+                **one.measures,
+                clear=CLEAR,
+            )
+        for one in told:
+            self._log.event(
+                Event.INVARIANT_BROKEN,
+                level=ERROR,
+                rule="U8",
+                reason=one.reason,
+                record=one.life.record,
+                node=one.life.node_id,
+                incarnation=one.life.incarnation,
+            )
+
+    def forget_node(self, node_id: str) -> None:
+        """A node we destroyed is not unpaired when it leaves the list, nor paired until then."""
+        self._pairs.pop(node_id, None)
+        self._gone.add(node_id)
+
+    def items_with_problems(self, nodes: Iterable[CloudNode | Record]) -> tuple[str, ...]:
+        found = []
+        for item in nodes:
+            if item.problems:
+                name = item.uuid if isinstance(item, Record) else item.id
+                found.append(f"{name}: {'; '.join(item.problems)}")
+        return tuple(found)

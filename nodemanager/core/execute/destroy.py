@@ -1,0 +1,225 @@
+"""From the order to destroy a node to its being gone (SAFETY.md D2, D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core.judge.idle import doubt
+from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.overrides import BY_HAND
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.observe.signs import worker_state
+from nodemanager.core.observe.unlisted import is_answered_held
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownOrder:
+    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME.
+
+    A `cancellable` shutdown is one that a change of demand or state undoes (D2).
+    """
+
+    node_id: str
+    name: str
+    size: str | None
+    reason: Reason
+    plan_id: str
+    breaker_generation: int
+    not_after: float
+    created_at: float | None
+    record: str | None
+    record_version: str | None
+    incarnation: str | None
+    slot: int | None = None
+    hostname: str | None = None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cancellable(self) -> bool:
+        return self.reason is Reason.IDLE_BEYOND_DEMAND
+
+
+def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
+    """The order that a SHUTDOWN verdict calls for."""
+    record, node = view.record, view.node
+    return ShutdownOrder(
+        node_id=node.id,
+        name=node.name,
+        size=view.size,
+        reason=view.verdict.reason,
+        plan_id=snapshot.plan_id,
+        breaker_generation=snapshot.breaker.generation,
+        not_after=snapshot.now + ORDER_TTL_S,
+        created_at=node.created_at,
+        record=record.uuid if record else node.tags.record,
+        record_version=record.version if record else None,
+        incarnation=node.tags.incarnation or (record.incarnation if record else None),
+        slot=record.slot_number if record else None,
+        hostname=record.hostname if record else None,
+        measures=view.verdict.measures or {},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownEvidence:
+    """What was found right before a destroy: the record as it is now (D2).
+
+    `error` is set when the record could not be read; `record` is None when there is none.
+    """
+
+    record: Record | None
+    error: str | None = None
+
+
+def confirm_shutdown(
+    order: ShutdownOrder,
+    found: ShutdownEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    wanted: bool,
+) -> Verdict:
+    """The last word before the destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
+
+    `wanted` says that the newest plan would boot a node of this size.
+    """
+    node_id = order.node_id
+    if found.error is not None:
+        return keep(node_id, Reason.EVIDENCE_MISSING, error=found.error)
+    if snapshot.now > order.not_after:
+        return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.is_open or snapshot.breaker.generation != order.breaker_generation:
+        return keep(node_id, Reason.BREAKER_OPEN)
+    block = standing_block(snapshot, settings)
+    if block is not None:
+        return keep(node_id, block[0], **block[1])
+    if node_id in snapshot.holds or (order.record is not None and order.record in snapshot.holds):
+        return keep(node_id, Reason.HELD)
+    record, listed = found.record, snapshot.history.present.get(node_id)
+    if (record is not None and record.held) or (listed is not None and listed.held):
+        return keep(node_id, Reason.HELD)
+    if is_answered_held(node_id, order.record, snapshot, settings):
+        return keep(node_id, Reason.HELD)
+    if order.reason is Reason.NODE_STOPPED and (
+        listed is not None and listed.state is not CloudState.STOPPED
+    ):
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
+    if order.reason is Reason.UNPAIRED:
+        incarnation = None if record is None else record.incarnation
+        if incarnation is not None and incarnation == order.incarnation:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
+        if record is not None and record.instance_id == node_id and _was_heard(record, snapshot):
+            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
+    elif order.reason is Reason.IDLE_BEYOND_DEMAND:
+        clock = snapshot.history.clock
+        if record is None or record.incarnation != order.incarnation:
+            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+        if worker_state(record, clock, snapshot.now, settings) is not WorkerState.IDLE:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+        if wanted:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
+        doubted = doubt(node_id, record, snapshot, settings)
+        if doubted is not None:
+            return doubted
+    elif order.reason in BY_HAND:
+        undone = called_off(order, record, snapshot, settings)
+        if undone is not None:
+            return undone
+    elif order.record is not None and not _still_bad(order, record, snapshot, settings):
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
+    return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def called_off(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
+
+    `record` is the node's as it was read just now.
+    """
+    node_id = order.node_id
+    kill, drain = snapshot.kills.get(node_id), snapshot.drains.get(node_id)
+    if kill is not None and kill.incarnation == order.incarnation:
+        return None
+    stands = drain is not None and drain.incarnation == order.incarnation
+    if order.reason is Reason.KILLED or not stands:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
+    if record is None or record.incarnation != order.incarnation:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    if state is not WorkerState.IDLE:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+    return doubt(node_id, record, snapshot, settings)
+
+
+def _was_heard(record: Record, snapshot: Snapshot) -> bool:
+    """Whether a ping came since the listing that the order was made from."""
+    heard = snapshot.history.heard.get(record.uuid)
+    return heard is None or heard.last_ping_at != record.last_ping_at
+
+
+def _still_bad(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> bool:
+    """A silent node's record must not have moved: any word since is a sign of life.
+
+    One that says `down` goes on saying so, and its record moves with each ping.
+    """
+    if record is None:
+        return False
+    if record.version == order.record_version:
+        return True
+    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """A node whose destroy was sent; `denied_at` is when the first "no such node" was answered.
+
+    Times are CLOCK_BOOTTIME.
+    """
+
+    order: ShutdownOrder
+    sent_at: float
+    denied_at: float | None = None
+
+
+def judge_gone(
+    destroyed: Destroyed,
+    node: CloudNode | None,
+    now: float,
+    wall: float,
+    settings: Settings,
+    *,
+    asked_at: float,
+) -> tuple[Outcome, Destroyed]:
+    """Whether a destroyed node is gone, from the answer to a question by id (D3).
+
+    Terminated is gone. "No such node" is gone only `visible_after` past the node's launch, asked
+    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once. A denial is as
+    old as its question, which went out at `asked_at` or later (A1).
+    """
+    if node is not None:
+        outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
+        return outcome, replace(destroyed, denied_at=None)
+    if settings.visible_after == 0:
+        return Outcome.GONE, destroyed
+    created_at = destroyed.order.created_at
+    age_s = asked_at - destroyed.sent_at
+    if created_at is not None:
+        # The launch is on the cloud's clock, which nobody measured: it may be off so much (A3).
+        age_s = max(age_s, wall - (now - asked_at) - created_at - CLOCK_STEP_S)
+    if age_s <= settings.visible_after:
+        return Outcome.UNKNOWN, destroyed
+    if destroyed.denied_at is None:
+        return Outcome.UNKNOWN, replace(destroyed, denied_at=now)
+    gone = asked_at - destroyed.denied_at >= ASK_AGAIN_S
+    return (Outcome.GONE if gone else Outcome.UNKNOWN), destroyed

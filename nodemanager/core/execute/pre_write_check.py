@@ -1,0 +1,268 @@
+"""The last word before a record is freed: what was found, held against what was judged (C11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import CREATE_MARGIN_S, Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.observe.history import glimpsed_as
+from nodemanager.core.observe.nodes_by_record import bears, is_anothers
+from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.signs import quiet_for, window_of, word_of
+from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+def _broken(order: CleanOrder, reason: Reason) -> bool:
+    """Whether the order breaks what would keep the record for this reason (O3)."""
+    return order.hand is not None and order.hand.breaks(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanEvidence:
+    """What the cleaner found just before the write: the record and the cloud's answers (C11).
+
+    `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
+    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked, and
+    `malformed` that the cloud calls it no node's id: as if there were none (P1a). The cloud may
+    have said so as early as `asked_at`, CLOCK_BOOTTIME; None is as when it is judged.
+    """
+
+    record: Record | None
+    tagged: tuple[CloudNode, ...] | None
+    by_id: CloudNode | None = None
+    asked_id: bool = False
+    error: str | None = None
+    malformed: bool = False
+    asked_at: float | None = None
+
+
+def confirm_clean(
+    order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    """The last word before the write: CLEAN, or KEEP with what forbids it now (C11).
+
+    `snapshot` is of this moment, with the order's own flight left out.
+    """
+    uuid = order.uuid
+    if found.error is not None or found.tagged is None:
+        return keep(uuid, Reason.EVIDENCE_MISSING, error=found.error)
+    record = found.record
+    if record is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="the record is gone")
+    standing = _still_permitted(order, record, snapshot, settings)
+    if standing is not None:
+        return standing
+    alive = _sign_of_life(order, record, found, snapshot)
+    if alive is not None:
+        return alive
+    if order.is_exception:
+        hidden = _may_have_a_twin(order, record, found, snapshot, settings)
+        return hidden or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+    unknown = _can_be_told(order, record, found, snapshot, settings)
+    if unknown is not None:
+        return unknown
+    if order.reason is Reason.PINGER_DENIED:
+        return _still_denied(order, record, found, snapshot, settings)
+    return _still_stale(order, record, found, snapshot, settings)
+
+
+def _still_permitted(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """C0, C8-C10 and the order's own time, evaluated again."""
+    uuid = order.uuid
+    if snapshot.now > order.not_after:
+        return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
+    if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:
+        cause = snapshot.breaker.cause
+        return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
+    if record.problems:
+        return keep(uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+    foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
+    if foreign is not None:
+        return keep(uuid, foreign, pool=record.pool)
+    if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
+    block = standing_block(snapshot, settings, polls=not order.is_exception)
+    return None if block is None else keep(uuid, block[0], **block[1])
+
+
+def _sign_of_life(
+    order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
+) -> Verdict | None:
+    uuid = order.uuid
+    if order.version is not None and record.version != order.version:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
+    if record.incarnation != order.incarnation:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another incarnation")
+    if _was_pinged_since(order, record):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged since it was judged")
+    if order.is_exception and record.instance_id not in (None, order.instance_id):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="another instance pings it")
+    if order.is_exception and order.incarnation is None and record.instance_id is None:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="nothing says whose it is")
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    if order.reason is Reason.CREATE_REFUSED and pinged:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
+    history = snapshot.history
+    # A node seen in an incomplete listing is seen (C5).
+    glimpsed = glimpsed_as(history, uuid, record.instance_id)
+    # The newest listing may have begun before the node was gone.
+    listed = (
+        node
+        for node in (*history.bearers.get(uuid, ()), *glimpsed)
+        if node.tags.record == uuid and (not order.is_exception or node.id != order.instance_id)
+    )
+    for node in (*(found.tagged or ()), *listed):
+        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        if _is_alive(node, order) and (order.is_exception or bears(node, record)):
+            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    # One of before our time, or that takes no tags, is listed under its id alone (C4).
+    listed_as: list[CloudNode | None] = []
+    if not order.is_exception:
+        listed_as = [one for one in glimpsed if one.id == record.instance_id]
+        listed_as.append(history.present.get(record.instance_id or ""))
+    for named in (found.by_id, *listed_as):
+        if named is not None and _is_alive(named, order) and not is_anothers(named, record):
+            return keep(uuid, Reason.NODE_ALIVE, node=named.id, state=named.state.value)
+    return None
+
+
+def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
+    """Whether a ping shows that the plan did not see, though no version tells of it; one that
+    pings in vain may ping on (P6)."""
+    if order.grounds is None or order.reason is Reason.PINGER_DENIED:
+        return False
+    judged = order.grounds.signs
+    return (judged.first_ping_at, judged.last_ping_at, judged.instance_id) != (
+        record.first_ping_at,
+        record.last_ping_at,
+        record.instance_id,
+    )
+
+
+def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
+    """Whether the node holds the slot: C20 waives C4 for the one destroyed, which is on its way
+    out in an answer that is late."""
+    if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
+        return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
+    return node.state is not CloudState.TERMINATED
+
+
+def _may_have_a_twin(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """C20: a create may have made two nodes, and the cloud denies the other while it is young: no
+    other counts as none only visible_after past the first ping, or past the create."""
+    claim, clock, limit_s = record.claim, snapshot.history.clock, settings.visible_after
+    if order.reason is not Reason.AFTER_SHUTDOWN or claim is None or limit_s == 0:
+        return None
+    if clock is None:
+        return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
+    first = record.first_ping_at
+    made_at = claim.at + CREATE_MARGIN_S if first is None else first
+    since_s = clock.age(made_at, _denied_at(found, snapshot))
+    if since_s > limit_s:
+        return None
+    return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
+
+
+def _can_be_told(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """What keeps the record because its silence, or its node's absence, can't be told now."""
+    uuid = order.uuid
+    if record.instance_id is not None and not found.asked_id:
+        return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
+    blind = record.claim is None and (record.instance_id is None or found.malformed)
+    if blind and not _broken(order, Reason.UNVERIFIABLE):
+        detail = f"{record.instance_id} is no node's id" if found.malformed else None
+        return keep(uuid, Reason.UNVERIFIABLE, detail=detail)
+    if look_for_unlisted(snapshot, settings).short:
+        return keep(uuid, Reason.LISTING_SHORT)
+    clock = snapshot.history.clock
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+        return keep(uuid, Reason.CLOCK_UNKNOWN)
+    return None
+
+
+def _still_denied(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict:
+    """P6: nothing has shown its node meanwhile, and it did not ping for the first time just now."""
+    uuid, clock = order.uuid, snapshot.history.clock
+    assert clock is not None
+    if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
+    first = record.first_ping_at
+    since_s = 0.0 if first is None else clock.age(first, _denied_at(found, snapshot))
+    if since_s <= settings.visible_after:
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after)
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
+def _still_stale(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict:
+    uuid, clock = order.uuid, snapshot.history.clock
+    assert clock is not None
+    quiet_s = quiet_for(record, clock, snapshot)
+    window_s = window_of(record, settings)
+    # The fence is a write of ours and no sign of life; what it must not hide was compared.
+    within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
+    if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
+        return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
+    # A fence is a new version; but the word behind it is no younger than it was.
+    told_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
+    state = word_of(record, snapshot, settings, told_s)
+    if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
+        return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
+    first, denied_at = record.first_ping_at, _denied_at(found, snapshot)
+    denied_quiet_s = (quiet_s or 0.0) - (snapshot.now - denied_at)
+    if first is not None:
+        since_s = clock.age(first, denied_at)
+        if since_s < 0.0:
+            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            since_s = max(denied_quiet_s, float(order.measures.get("idle_s", 0.0)))
+        if since_s <= settings.visible_after:
+            return keep(
+                uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
+            )
+    elif not order.fenced and not denied_quiet_s > _claim_window(record, settings):
+        limit_s = _claim_window(record, settings)
+        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=denied_quiet_s, limit_s=limit_s)
+    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+
+
+def _denied_at(found: CleanEvidence, snapshot: Snapshot) -> float:
+    """When the cloud may have denied the node: no denial is younger than its question (A1)."""
+    return snapshot.now if found.asked_at is None else found.asked_at
+
+
+def _claim_window(record: Record, settings: Settings) -> float:
+    claim = record.claim
+    return settings.claim_window if claim is None else settings.window_of(claim)

@@ -1,0 +1,145 @@
+"""Writes of ours that may still take effect, on a store that can't compare (SAFETY.md A4, C12, U2).
+
+A request that timed out may be late in the network, and then writes whatever it was made from over
+whatever is there by then. It does so within `node_stale_after` of when nobody waited for it any
+more, or never. Until then the record is not used again; the fence before an unknown clean stays;
+and a fence that came up late is lifted as soon as a listing shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.plan.snapshot import LateWrite, Snapshot
+
+Late = Mapping[str, LateWrite]
+NEVER = float("-inf")
+"""The not-after of an order that only puts something back: nothing is freed by it."""
+
+
+def with_late(late: Late, uuid: str, at: float, *, clean: bool = False) -> Late:
+    """With one more write of unknown outcome on that record; `at` is CLOCK_BOOTTIME."""
+    known = late.get(uuid)
+    clean_at = known.clean_at if known is not None else None
+    if clean:
+        clean_at = at if clean_at is None else max(at, clean_at)
+    if known is not None:
+        at = max(at, known.at)
+    return {**late, uuid: LateWrite(at, clean_at)}
+
+
+def still_late(late: Late, now: float, settings: Settings) -> Late:
+    """Without those that took effect by now, or never will."""
+    return {uuid: one for uuid, one in late.items() if now - one.at <= settings.node_stale_after}
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A clean was written behind a fence, and nobody knows whether it took effect.
+
+    `judged` is the record before its fence, `since` CLOCK_BOOTTIME of the last such write.
+    """
+
+    order: CleanOrder
+    judged: Record
+    since: float
+
+
+def after_unknown(
+    unknown: Unknown, found: CleanEvidence, snapshot: Snapshot, settings: Settings
+) -> tuple[CleanOrder, Verdict]:
+    """What becomes of a clean of unknown outcome, and the order as it stands now (C12).
+
+    KEEP with HOLDS_NOTHING: it took effect. CLEAN: nothing but our own late writes moved the
+    record, and the cloud denies its node again, so it is written once more; where such a write took
+    the fence away, the order is not `fenced`, and it is put up again first. LIFT: it never will
+    take effect, or the record is another's by now. Any other KEEP: not now; the fence stays.
+    """
+    order, record = replace(unknown.order, fenced=True), found.record
+    if found.error is not None:
+        return order, keep(order.uuid, Reason.EVIDENCE_MISSING, error=found.error)
+    if record is None or record.incarnation not in (None, order.incarnation):
+        return order, _lift(order, "the record is another's by now")
+    if not record.holds_anything or record.incarnation != order.incarnation:
+        return order, keep(order.uuid, Reason.HOLDS_NOTHING)
+    if not _lives_on(unknown.judged, record):
+        order = replace(order, version=record.version)
+    verdict = confirm_clean(order, found, snapshot, settings)
+    if verdict.kind is Kind.CLEAN:
+        return replace(order, fenced=record.fenced), verdict
+    waited_s = snapshot.now - unknown.since
+    if waited_s > settings.node_stale_after:
+        return order, _lift(order, verdict.reason.value, waited_s, settings)
+    return order, verdict
+
+
+def _lift(
+    order: CleanOrder, why: str, waited_s: float | None = None, settings: Settings | None = None
+) -> Verdict:
+    limit_s = settings.node_stale_after if settings is not None else None
+    measures = {"age_s": waited_s, "limit_s": limit_s, "detail": why}
+    return Verdict(Kind.LIFT, Reason.FENCE_LEFT, order.uuid, measures)
+
+
+def _lives_on(judged: Record, found: Record) -> bool:
+    """Whether anything but a write of ours moved the record since it was judged."""
+    return (
+        judged.last_ping_at != found.last_ping_at
+        or judged.first_ping_at != found.first_ping_at
+        or judged.instance_id != found.instance_id
+    )
+
+
+def left_fences(
+    snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
+) -> tuple[CleanOrder, ...]:
+    """The fences to lift: void orders, with nothing in them but what they are about (C12).
+
+    A listing shows the fence, and nothing of ours is under way for the record: it came up late, or
+    a former run left it. Its node is locked out, so that it is lifted at once, whatever the
+    breaker; only where a clean may still take effect it stays until that is over.
+    """
+    if settings.compare_and_set or not snapshot.lease or snapshot.read_only is not None:
+        return ()
+    return tuple(
+        CleanOrder(
+            uuid=record.uuid,
+            reason=Reason.FENCE_LEFT,
+            plan_id=snapshot.plan_id,
+            breaker_generation=snapshot.breaker.generation,
+            not_after=NEVER,
+            version=record.version,
+            incarnation=record.incarnation,
+            instance_id=record.instance_id,
+            slot=record.slot_number,
+            hostname=record.hostname,
+        )
+        for record in _left_fenced(snapshot, settings)
+        if record.uuid not in impossible
+    )
+
+
+def _left_fenced(snapshot: Snapshot, settings: Settings) -> Iterator[Record]:
+    listing = snapshot.history.records
+    for record in listing.items if listing is not None else ():
+        uuid = record.uuid
+        if not record.fenced or not record.holds_anything or record.problems:
+            continue
+        if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
+            continue
+        if uuid in snapshot.record_flights:
+            continue
+        if listing is None or snapshot.touched.get(uuid, NEVER) >= listing.started_at:
+            continue
+        late = snapshot.late.get(uuid)
+        cleaned_at = late.clean_at if late is not None else None
+        if cleaned_at is None or snapshot.now - cleaned_at > settings.node_stale_after:
+            yield record

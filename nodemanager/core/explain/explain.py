@@ -1,0 +1,316 @@
+"""Why one record or node is left alone, or is not: every rule's answer, and when that changes.
+
+Pure, like the plan it explains; it asks the judges' own checks. What it gives names nodes and
+records, and no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core.explain import node_rules, record_rules
+from nodemanager.core.explain.findings import Earliest, Finding, Status, blocking, earliest
+from nodemanager.core.explain.forecast import TICK_S, focused, later
+from nodemanager.core.judge.node_facts import NodeFacts
+from nodemanager.core.judge.node_view import Subject
+from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.nodes_by_record import node_of
+from nodemanager.core.observe.signs import classify, quiet_for, word_of
+from nodemanager.core.operate.naming import Known, UnknownIdError
+from nodemanager.core.plan.plan import Plan, adopting, judged
+from nodemanager.core.plan.snapshot import Snapshot
+
+APPLY, DRY_RUN = "apply", "dry-run"
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All there is to say of one record or node, at one decision.
+
+    `subject` is `record` or `node`, `wall` epoch seconds and `now` CLOCK_BOOTTIME of the snapshot.
+    `state` is a record's by T7, or a node's own word. `record`, `node` and `rivals` are facts.
+    """
+
+    subject: str
+    id: str
+    pool: str
+    plan_id: str
+    now: float
+    wall: float
+    mode: str
+    verdict: Verdict
+    state: str
+    record: Facts | None
+    node: Facts | None
+    rivals: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    earliest: Earliest = field(default_factory=lambda: Earliest(None))
+
+    @property
+    def blocks(self) -> list[Finding]:
+        return blocking(self.findings)
+
+
+def explain(
+    snapshot: Snapshot, made: Plan, settings: Settings, given: str, *, mode: str = APPLY
+) -> Explanation:
+    """Why the plan `made` of `snapshot` decided as it did about the one thing that `given` names.
+
+    `given` is as naming.py says. Raises UnknownIdError.
+    """
+    subject = find(snapshot, made, given)
+    if made.aborted is not None:
+        return _aborted(snapshot, made, settings, subject, mode)
+    snapshot = judged(made, snapshot)
+    settings = adopting(snapshot.history, settings)
+    if isinstance(subject, Record):
+        told = _of_record(snapshot, made, settings, subject, mode)
+    else:
+        told = _of_node(snapshot, made, settings, subject, mode)
+    return _in_dry_run(told) if mode == DRY_RUN else told
+
+
+# Who is meant.
+
+
+def find(snapshot: Snapshot, made: Plan, given: str) -> Record | CloudNode:
+    """The listed record or node that goes by `given`; of a node that is no more, its record.
+
+    Raises UnknownIdError.
+    """
+    known = Known(snapshot.history, made.pairs)
+    named = known.find(given)
+    if named.id != named.record:
+        for node in known.nodes:
+            if node.id == named.id:
+                return node
+    for record in known.records:
+        if record.uuid == named.record:
+            return record
+    raise UnknownIdError(f"no listing has {named.id} any more, and its record is another's")
+
+
+def _id_of(one: Record | CloudNode) -> str:
+    return one.uuid if isinstance(one, Record) else one.id
+
+
+# Records.
+
+
+def _of_record(
+    snapshot: Snapshot, made: Plan, settings: Settings, record: Record, mode: str
+) -> Explanation:
+    uuid = record.uuid
+    judge = RecordJudge(snapshot, settings, made.pairs, made.unlisted)
+    verdict = next(one for one in made.records if one.id == uuid)
+    impossible = made.impossible is not None and uuid in made.impossible.ids
+    before, behind = record_rules.ask_of_plan(verdict, impossible, judge)
+    findings = [*before, *record_rules.ask_record(judge, record), *behind]
+    rivals = made.pairs.ambiguous.get(uuid, ())
+    node = made.pairs.node_of.get(uuid) or _listed_node(snapshot, record)
+    when = _when_record(judge, record, findings, (*before, *behind))
+    paired = record if uuid in made.pairs.node_of else None
+    return Explanation(
+        subject="record",
+        id=uuid,
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=verdict,
+        state=classify(record, snapshot, settings).value,
+        record=record_facts(record, snapshot, settings),
+        node=None if node is None else node_facts(node, paired, snapshot, settings),
+        rivals=rivals,
+        findings=(*findings, *record_rules.ask_later(judge, record)),
+        earliest=when,
+    )
+
+
+def _listed_node(snapshot: Snapshot, record: Record) -> CloudNode | None:
+    history = snapshot.history
+    bearers = history.bearers.get(record.uuid, ())
+    return bearers[0] if bearers else node_of(record, history.bearers, history.present)
+
+
+def _when_record(
+    judge: RecordJudge, record: Record, now: list[Finding], of_plan: Iterable[Finding]
+) -> Earliest:
+    if not blocking(now):
+        return Earliest(0.0)
+    snapshot, settings = judge.snapshot, judge.settings
+    nodes = {node.id for node in snapshot.history.bearers.get(record.uuid, ())}
+    near = focused(snapshot, {*nodes, record.instance_id or ""}, {record.uuid})
+    standing = [one for one in of_plan if one.status is Status.BLOCKS]
+
+    def ask_at(ahead: float) -> list[Finding]:
+        picture = later(near, settings, snapshot.now + ahead)
+        ahead_judge = RecordJudge(picture, settings, judge.pairs, judge.unlisted)
+        # The caps of a cycle are free in the next one.
+        waiting = [one for one in standing if one.why is not None]
+        return [*waiting, *record_rules.ask_record(ahead_judge, record)]
+
+    return earliest(ask_at, TICK_S)
+
+
+# Nodes.
+
+
+def _of_node(
+    snapshot: Snapshot, made: Plan, settings: Settings, node: CloudNode, mode: str
+) -> Explanation:
+    facts = NodeFacts(snapshot, settings, made.pairs)
+    subject = facts.subject(node)
+    record = subject.record
+    view = next(one for one in made.views if one.node.id == node.id)
+    of_plan = node_rules.ask_of_plan(subject, view.verdict, made, facts)
+    findings = [*node_rules.ask_node(facts, subject, made), *of_plan]
+    return Explanation(
+        subject="node",
+        id=node.id,
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=view.verdict,
+        state=view.state.value,
+        record=None if record is None else record_facts(record, snapshot, settings),
+        node=node_facts(node, record, snapshot, settings),
+        rivals=made.pairs.ambiguous.get(node.id, ()),
+        findings=tuple(findings),
+        earliest=_when_node(facts, subject, made, findings, of_plan),
+    )
+
+
+def _when_node(
+    facts: NodeFacts, subject: Subject, made: Plan, now: list[Finding], of_plan: list[Finding]
+) -> Earliest:
+    if not blocking(now):
+        return Earliest(0.0)
+    snapshot, settings = facts.snapshot, facts.settings
+    node, records = subject.node, snapshot.history.records
+    concerned = {
+        one.uuid
+        for one in (records.items if records else ())
+        if one.uuid == node.tags.record or one.instance_id == node.id
+    }
+    if subject.record is not None:
+        concerned.add(subject.record.uuid)
+    near = focused(snapshot, {node.id}, concerned)
+    standing = [one for one in of_plan if one.status is Status.BLOCKS and one.why is not None]
+
+    def ask_at(ahead: float) -> list[Finding]:
+        picture = later(near, settings, snapshot.now + ahead)
+        then = NodeFacts(picture, settings, facts.pairs)
+        return [*standing, *node_rules.ask_node(then, then.subject(node), made)]
+
+    return earliest(ask_at, TICK_S)
+
+
+# What is common.
+
+
+def _in_dry_run(told: Explanation) -> Explanation:
+    """S3: what is decided is not done."""
+    why = "not while the daemon runs with --dry-run"
+    dry = Finding("S3", "writes", "the daemon may write", Status.BLOCKS, Reason.DRY_RUN, why=why)
+    when = told.earliest
+    if told.blocks:
+        when = replace(when, in_s=None, why=(*when.why, why), not_before_s=when.in_s)
+    else:
+        when = Earliest(None, (why,))
+    return replace(told, findings=(*told.findings, dry), earliest=when)
+
+
+def _aborted(
+    snapshot: Snapshot, made: Plan, settings: Settings, subject: Record | CloudNode, mode: str
+) -> Explanation:
+    assert made.aborted is not None
+    reason, measures = made.aborted
+    rule = "L4" if reason is Reason.TOO_MANY_IMPOSSIBLE else "L1"
+    why = "not before there is a picture that decisions may be made from"
+    block = Finding(
+        rule, "decided", "the picture may be decided on", Status.BLOCKS, reason, measures, why
+    )
+    is_record = isinstance(subject, Record)
+    return Explanation(
+        subject="record" if is_record else "node",
+        id=_id_of(subject),
+        pool=settings.pool,
+        plan_id=made.plan_id,
+        now=snapshot.now,
+        wall=snapshot.wall,
+        mode=mode,
+        verdict=Verdict(Kind.KEEP, reason, _id_of(subject), measures),
+        state=classify(subject, snapshot, settings).value
+        if isinstance(subject, Record)
+        else subject.state.value,
+        record=record_facts(subject, snapshot, settings) if isinstance(subject, Record) else None,
+        node=None if isinstance(subject, Record) else node_facts(subject, None, snapshot, settings),
+        findings=(block,),
+        earliest=Earliest(None, (why,)),
+    )
+
+
+def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Facts:
+    """What the listing tells of a record: ages in seconds, and nothing secret."""
+    clock, now = snapshot.history.clock, snapshot.now
+    claim = record.claim
+
+    def age(stamp: float | None) -> float | None:
+        return None if stamp is None or clock is None else clock.age(stamp, now)
+
+    return {
+        "uuid": record.uuid,
+        "slot": record.slot_number,
+        "hostname": record.hostname,
+        "address": record.ip_address,
+        "pool": record.pool,
+        "state": classify(record, snapshot, settings).value,
+        "word": word_of(record, snapshot, settings).value,
+        "instance_id": record.instance_id,
+        "first_ping_s": age(record.first_ping_at),
+        "last_ping_s": age(record.last_ping_at),
+        "modified_s": age(record.modified_at),
+        "quiet_s": None if clock is None else quiet_for(record, clock, snapshot),
+        "claimed_s": None if claim is None else age(claim.at),
+        "claimed_by": None if claim is None else claim.manager,
+        "claimed_for": None if claim is None else record.hostname or claim.node_name,
+        "incarnation": record.incarnation,
+        "version": record.version,
+        "held": record.held or record.uuid in snapshot.holds,
+        "fenced": record.fenced,
+        "problems": list(record.problems),
+    }
+
+
+def node_facts(
+    node: CloudNode, record: Record | None, snapshot: Snapshot, settings: Settings
+) -> Facts:
+    """What the listing tells of a node that pairs with `record`; `age_s` by our wall clock."""
+    age_s = None if node.created_at is None else snapshot.wall - node.created_at
+    return {
+        "id": node.id,
+        "name": node.name,
+        "state": node.state.value,
+        "raw_state": node.raw_state,
+        "size": Sizes(settings.sizes).called(node, record),
+        "age_s": age_s,
+        "pool": node.tags.pool,
+        "record": node.tags.record,
+        "incarnation": node.tags.incarnation,
+        "addresses": list(node.addresses),
+        "paired": record is not None,
+        "held": node.held or node.id in snapshot.holds,
+        "problems": list(node.problems),
+    }

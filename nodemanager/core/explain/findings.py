@@ -1,0 +1,123 @@
+"""What `explain` finds: each rule that was asked, what it measured, and what would end its no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from nodemanager.core.judge.checks import Check, Measured, wait_of
+from nodemanager.core.judge.preconditions import STANDING
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+class Status(StrEnum):
+    """What a rule says. `calls` is a word in favour of a node's shutdown."""
+
+    BLOCKS = "blocks"
+    PASSED = "passed"
+    CALLS = "calls"
+    NOT_ASKED = "not_asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule's answer. `asks` is what must hold, `why` what a no waits for, who broke the rule
+    by hand, or why it was not asked; `wait_s` is set where time and polls alone will end the no."""
+
+    rule: str
+    name: str
+    asks: str
+    status: Status
+    reason: Reason | None = None
+    measures: Measured = field(default_factory=dict)
+    why: str | None = None
+    wait_s: float | None = None
+
+
+class Answer(NamedTuple):
+    """A check's word; without one it has nothing against its subject."""
+
+    reason: Reason
+    measures: Measured
+    calls: bool = False
+
+
+def found(
+    check: Check[Any], judge: object, subject: object, answer: Answer | None, rule: str = ""
+) -> Finding:
+    """The finding of a check that gave this answer, under another `rule` than its own or not."""
+    measures = check.measure(judge, subject)
+    finding = Finding(rule or check.rule, check.name, check.asks, Status.PASSED, measures=measures)
+    if answer is None:
+        return finding
+    if answer.calls:
+        return replace(finding, status=Status.CALLS, reason=answer.reason)
+    measures = {**answer.measures, **measures}
+    blocked = replace(finding, status=Status.BLOCKS, reason=answer.reason, measures=measures)
+    wait = wait_of(check, judge, subject, measures)
+    if isinstance(wait, str):
+        return replace(blocked, why=wait)
+    return replace(blocked, wait_s=max(0.0, wait))
+
+
+def ask_standing(snapshot: Snapshot, settings: Settings) -> list[Finding]:
+    """Every reason to free and destroy nothing at all."""
+    blocks = [(check, check.ask(snapshot, settings)) for check in STANDING]
+    return [
+        found(check, snapshot, settings, None if block is None else Answer(*block))
+        for check, block in blocks
+    ]
+
+
+def skipped(check: Check[Any], why: str, rule: str = "") -> Finding:
+    """The finding of a check that was not asked."""
+    return not_asked(rule or check.rule, check.name, check.asks, why)
+
+
+def not_asked(rule: str, name: str, asks: str, why: str, **measures: Any) -> Finding:
+    return Finding(rule, name, asks, Status.NOT_ASKED, measures=measures, why=why)
+
+
+def blocking(findings: Iterable[Finding]) -> list[Finding]:
+    return [one for one in findings if one.status is Status.BLOCKS]
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """When nothing would block any more, were everything else to stay as it is.
+
+    `in_s` counts from the snapshot; None where no moment can be named, and `why` says what is
+    waited for. `not_before_s` is what is known all the same.
+    """
+
+    in_s: float | None
+    why: tuple[str, ...] = ()
+    not_before_s: float | None = None
+
+
+ROUNDS = 32
+LONGEST_S = 10 * 366 * 86400.0
+
+
+def earliest(ask_at: Callable[[float], list[Finding]], tick_s: float) -> Earliest:
+    """The first moment at which no rule blocks; `ask_at` asks them all so many seconds ahead.
+
+    Each no says how long it takes at least; at the latest of these moments all are asked again.
+    """
+    ahead = 0.0
+    for _ in range(ROUNDS):
+        blocks = blocking(ask_at(ahead))
+        if not blocks:
+            return Earliest(ahead)
+        words = tuple(dict.fromkeys(one.why for one in blocks if one.why is not None))
+        longest = max((one.wait_s for one in blocks if one.wait_s is not None), default=0.0)
+        if words:
+            return Earliest(None, words, ahead + longest if ahead + longest > tick_s else None)
+        ahead += max(longest + tick_s, tick_s)
+        if ahead > LONGEST_S:
+            break
+    return Earliest(None, ("no moment within ten years, as things stand",))

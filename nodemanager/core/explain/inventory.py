@@ -1,0 +1,214 @@
+"""The lists that operators look at: each node, and each slot, as the newest decision has it (O1).
+
+Pure, like the plan that it is read from: a row names nodes and records, and no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, Record, RecordState
+from nodemanager.core.observe.signs import classify, quiet_for
+from nodemanager.core.operate.naming import Known
+from nodemanager.core.plan.counts import place_of
+from nodemanager.core.plan.plan import Plan, adopting
+from nodemanager.core.plan.slots import Holder, free_in_s, holder_of, is_leaked
+from nodemanager.core.plan.snapshot import Snapshot
+
+LEAKED = "leaked"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One cloud node. `age_s` is since its launch; None where the cloud does not tell it.
+
+    `state` is what it does, in the words of the status page; `reason` why the plan left it so.
+    `orders` are the operators' that stand on it.
+    """
+
+    host: str | None
+    node: str | None
+    size: str | None
+    state: str
+    age_s: float | None
+    slot: int | None
+    reason: str | None
+    name: str | None = None
+    record: str | None = None
+    cloud_state: str | None = None
+    pool: str | None = None
+    addresses: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """One slot that a record holds. `quiet_s` is since the record's newest sign of life.
+
+    `state` is what it is held for, or `leaked`; `reason` what keeps the record, `free_in_s` when
+    its windows let it go, None where it waits for something other than time.
+    """
+
+    slot: int
+    host: str | None
+    state: str
+    node: str | None
+    quiet_s: float | None
+    free_in_s: float | None
+    reason: str | None
+    record: str
+    record_state: RecordState
+    pool: str | None = None
+    orders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All nodes and slots of one decision. `total` is None where the store can't say.
+
+    `at` is when it was taken, epoch seconds.
+    """
+
+    pool: str
+    plan: str
+    at: float
+    nodes: tuple[NodeRow, ...]
+    slots: tuple[SlotRow, ...]
+    total: int | None
+
+
+def take(made: Plan, snapshot: Snapshot, settings: Settings) -> Inventory:
+    """The lists of the decision `made` from `snapshot`."""
+    settings = adopting(snapshot.history, settings)
+    return Inventory(
+        pool=settings.pool,
+        plan=made.plan_id,
+        at=snapshot.wall,
+        nodes=(*_nodes(made, snapshot, Sizes(settings.sizes)), *_expected(made, snapshot)),
+        slots=tuple(_slots(made, snapshot, settings)),
+        total=snapshot.slots,
+    )
+
+
+def node_row(made: Plan, snapshot: Snapshot, settings: Settings, given: str) -> NodeRow | None:
+    """The node that `given` names; None for what has none. Raises core.operate.naming's errors."""
+    named = Known(snapshot.history, made.pairs).find(given)
+    rows = take(made, snapshot, settings).nodes
+    return next((one for one in rows if one.node is not None and one.node == named.node), None)
+
+
+# Nodes.
+
+
+def _nodes(made: Plan, snapshot: Snapshot, sizes: Sizes) -> Iterator[NodeRow]:
+    if made.aborted is not None:
+        reason, _ = made.aborted
+        for node in snapshot.history.present.values():
+            size = sizes.called(node)
+            yield _node(node, None, size, node.state.value, reason, snapshot)
+        return
+    for view in made.views:
+        state = place_of(view) or "foreign"
+        if view.verdict.reason is not Reason.NODE_ABSENT:
+            size = sizes.called(view.node, view.record)
+            yield _node(view.node, view.record, size, state, view.verdict.reason, snapshot)
+
+
+def _node(
+    node: CloudNode,
+    record: Record | None,
+    size: str | None,
+    state: str,
+    reason: Reason,
+    snapshot: Snapshot,
+) -> NodeRow:
+    return NodeRow(
+        host=None if record is None else record.hostname,
+        node=node.id,
+        size=size,
+        state=state,
+        age_s=None if node.created_at is None else max(0.0, snapshot.wall - node.created_at),
+        slot=None if record is None else record.slot_number,
+        reason=reason.value,
+        name=node.name,
+        record=node.tags.record if record is None else record.uuid,
+        cloud_state=node.raw_state or node.state.value,
+        pool=node.tags.pool,
+        addresses=node.addresses,
+        orders=_orders(snapshot, node.id, None if record is None else record.uuid),
+    )
+
+
+def _expected(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
+    """Nodes of ours that no listing has yet (P4)."""
+    records = snapshot.history.records
+    known = {one.uuid: one for one in (records.items if records is not None else ())}
+    listed = {view.node.id for view in made.views} | {view.node.tags.record for view in made.views}
+    for uuid, one in snapshot.expected.items():
+        if one.node_id in listed or uuid in listed:
+            continue
+        record = known.get(uuid)
+        yield NodeRow(
+            host=None if record is None else record.hostname,
+            node=one.node_id,
+            size=one.size,
+            state="booting",
+            age_s=max(0.0, snapshot.now - one.since),
+            slot=None if record is None else record.slot_number,
+            reason=Reason.NODE_EXPECTED.value,
+            record=uuid,
+            orders=_orders(snapshot, one.node_id, uuid),
+        )
+
+
+def _orders(snapshot: Snapshot, node: str | None, record: str | None) -> tuple[str, ...]:
+    stand: dict[str, object] = {
+        "hold": {node, record} & snapshot.holds,
+        "drain": node in snapshot.drains,
+        "kill": node in snapshot.kills,
+    }
+    return tuple(kind for kind, stands in stand.items() if stands)
+
+
+# Slots.
+
+
+def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotRow]:
+    records = snapshot.history.records
+    verdicts = {one.id: one for one in made.records}
+    clock = snapshot.history.clock
+    for record in records.items if records is not None else ():
+        if record.slot_number is None:
+            continue
+        verdict = verdicts.get(record.uuid)
+        node = made.pairs.node_of.get(record.uuid)
+        node_id = record.instance_id if node is None else node.id
+        yield SlotRow(
+            slot=record.slot_number,
+            host=record.hostname,
+            state=_held_for(record, verdict, snapshot, settings),
+            node=node_id,
+            quiet_s=None if clock is None else quiet_for(record, clock, snapshot),
+            free_in_s=None if verdict is None else free_in_s(verdict),
+            reason=None if verdict is None else verdict.reason.value,
+            record=record.uuid,
+            record_state=classify(record, snapshot, settings),
+            pool=record.pool,
+            orders=_orders(snapshot, node_id, record.uuid),
+        )
+
+
+def _held_for(
+    record: Record, verdict: Verdict | None, snapshot: Snapshot, settings: Settings
+) -> str:
+    holder = holder_of(record, snapshot, settings)
+    if holder in (Holder.LISTED_NODE, Holder.OTHER_POOL):
+        return holder.value
+    if verdict is not None and is_leaked(verdict, snapshot):
+        return LEAKED
+    return holder.value

@@ -1,0 +1,135 @@
+"""Every rule that is asked of a node (SAFETY.md D1, D7-D11), each with what it measured.
+
+Some are asked of any node, the others belong to courses - stopped, booting, busy, idle, down,
+silent, unpaired - of which a node takes one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nodemanager.core.explain.findings import (
+    Answer,
+    Finding,
+    Status,
+    ask_standing,
+    blocking,
+    found,
+    not_asked,
+    skipped,
+)
+from nodemanager.core.judge.checks import Check
+from nodemanager.core.judge.idle import AS_IDLE
+from nodemanager.core.judge.node_alone import ALONE
+from nodemanager.core.judge.node_any import AT_ALL, Ask
+from nodemanager.core.judge.node_facts import NodeFacts
+from nodemanager.core.judge.node_paired import PAIRED
+from nodemanager.core.judge.node_view import NodeView, Subject
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.plan.plan import Plan
+
+Asked = tuple[Check[Ask], NodeView | None]
+
+
+def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
+    """Each rule's answer about a listed node, in the order in which they are asked."""
+    at_all = _asked(AT_ALL, facts, subject)
+    asked = _asked(PAIRED if subject.record else ALONE, facts, subject)
+    decided = next((check.rule for check, seen in at_all if seen and check.decisive), None)
+    course = next((check.course for check, seen in asked if seen and check.course), None)
+    findings = [_found(one, facts, subject) for one in at_all]
+    for one in asked:
+        why = f"it is decided by {decided}" if decided else _off_course(one[0], course)
+        findings.append(skipped(one[0], why) if why else _found(one, facts, subject))
+    others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
+    told = {one.name for one in findings}
+    findings += [skipped(row, why) for row in others if row.course and row.name not in told]
+    findings = [_by_demand(one, findings, subject, made) for one in findings]
+    return findings + ask_standing(facts.snapshot, facts.settings)
+
+
+def _off_course(check: Check[Ask], course: str | None) -> str | None:
+    """Why the check is not asked of a node on this course, where it is not."""
+    if check.course in (None, course) or (check.name == "not_at_work" and course == "idle"):
+        return None
+    return f"it is {course}"
+
+
+def _asked(checks: Iterable[Check[Ask]], facts: NodeFacts, subject: Subject) -> list[Asked]:
+    return [(check, check.ask(facts, subject)) for check in checks]
+
+
+def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
+    check, seen = asked
+    answer = None
+    if seen is not None:
+        verdict = seen.verdict
+        answer = Answer(verdict.reason, verdict.measures or {}, verdict.kind is Kind.SHUTDOWN)
+    return found(check, facts, subject, answer)
+
+
+def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan) -> Finding:
+    """Demand decides about an idle node that may go by all else; until then it is not asked."""
+    if one.name != "not_needed" or one.status is not Status.BLOCKS:
+        return one
+    before = [other for other in blocking(all_of) if other.name != one.name]
+    if made.wants is not None and subject.node.id in made.wants.surplus:
+        return replace(one, status=Status.CALLS, reason=Reason.IDLE_BEYOND_DEMAND, why=None)
+    if before:
+        return replace(one, why="demand decides once nothing else forbids it")
+    return one
+
+
+def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts) -> list[Finding]:
+    """What the plan as a whole has to say of a node that may go by its own rules (L4, C8, D9)."""
+    settings = facts.settings
+    node, record = subject.node, subject.record
+    uuid = record.uuid if record is not None else node.tags.record
+    impossible = made.impossible is not None and node.id in made.impossible.ids
+    sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
+    if impossible:
+        why = "not while a listing contradicts itself about it"
+        sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
+    asks = "nothing of ours is under way for its record"
+    flight = Finding("C8", "record_not_in_flight", asks, Status.PASSED)
+    if uuid in facts.snapshot.record_flights:
+        why = f"not while something of ours is under way for {uuid}"
+        flight = replace(flight, status=Status.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
+    asks, limit = "the cycle's cap on shutdowns is not used up", settings.max_shutdowns_per_cycle
+    cap = Finding("D9", "cap", asks, Status.PASSED, measures={"limit": limit})
+    if verdict.reason is Reason.SHUTDOWN_CAP:
+        cap = replace(cap, status=Status.BLOCKS, reason=verdict.reason, wait_s=0.0)
+    later = [
+        not_asked(
+            "D2",
+            "last_look",
+            "record and picture are looked at once more",
+            "asked right before the destroy",
+        ),
+        not_asked(
+            "D3",
+            "gone",
+            "the cloud says that it is gone; only then its slot is freed",
+            "asked after the destroy",
+            visible_after_s=settings.visible_after,
+        ),
+    ]
+    return [sane, _word_is_news(verdict), flight, cap, *later]
+
+
+def _word_is_news(verdict: Verdict) -> Finding:
+    """What is asked of a node that would go by its own idle word (D12)."""
+    asks = "it was told to take no more work, and has drained; or its idle word is news"
+    waits = {
+        Reason.DRAIN_AWAITED: "not before its pings say that it is drained",
+        Reason.IDLE_WORD_OLD: "not before its next ping says that it is idle",
+    }
+    reason, measures = verdict.reason, verdict.measures or {}
+    if reason in waits:
+        why = waits[reason]
+        return Finding("D12", "idle_word", asks, Status.BLOCKS, reason, measures, why=why)
+    if reason in AS_IDLE:
+        return Finding("D12", "idle_word", asks, Status.PASSED)
+    return not_asked("D12", "idle_word", asks, "it is not shut down as idle")

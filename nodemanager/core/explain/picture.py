@@ -1,0 +1,33 @@
+"""What is shown of the daemon after each decision: status, gauges, `explain` and `nodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.model.annotations import NO_MARKS, Marks
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One decision, what it was taken from, and what stood beside it. Never changed.
+
+    `leftovers` counts what is still to be released; `account` and `store` are what these called
+    themselves, blank before they did (L5).
+    """
+
+    snapshot: Snapshot
+    made: Plan
+    settings: Settings
+    mode: str = APPLY
+    took_s: float = 0.0
+    marks: Marks = NO_MARKS
+    leftovers: Mapping[tuple[LeftoverKind, LedgerState], int] = field(default_factory=dict)
+    account: str = ""
+    store: str = ""

@@ -1,0 +1,475 @@
+"""Was a record freed whose node lives? The signs of it, and the way back (SAFETY.md U8).
+
+A sign of life after a clean is a late ping, a freed record that was pinged, or a listed node that
+the cloud, asked by id, confirms. Each life is told once; the breaker opens on it, and remembers. It
+is given back once the cloud shows its node alive, by the id that we knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import (
+    ASK_AGAIN_S,
+    ASK_LIMIT,
+    FREED_KEPT_S,
+    FREED_LIMIT,
+    LATE_PING_S,
+    Settings,
+)
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    FreedLife,
+    LatePing,
+    Listing,
+    Record,
+    life_key,
+)
+from nodemanager.core.observe.history import History, Records
+from nodemanager.core.observe.nodes_by_record import is_anothers
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.queries import Answers, TagAnswers, cloud_answered, may_ask
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_changed
+
+
+@dataclass(frozen=True, slots=True)
+class FalseClean:
+    """A life that a clean ended, and the sign that its node lives on."""
+
+    life: FreedLife
+    reason: Reason
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+# The signs. Each gives lives whether they were told before or not.
+
+
+def signs_in_pings(
+    late: Iterable[LatePing], history: History, at: float, settings: Settings
+) -> list[FalseClean]:
+    """Late pings of this pool's freed lives; one in the minute of the clean is no sign.
+
+    Nor is one that names another instance than we knew, whatever it names; nor one of a life that
+    ended because it pinged in vain (P6): there the cloud alone is believed.
+    """
+    found = []
+    for ping in late:
+        known = history.freed.get(life_key(ping.record, ping.incarnation))
+        if ping.pool != settings.pool and known is None:
+            continue
+        late_s = ping.at - ping.freed_at
+        if not late_s > LATE_PING_S:
+            continue
+        life = known or FreedLife(ping.record, ping.incarnation, at - late_s)
+        if life.why == Reason.PINGER_DENIED or _names_another(ping, life):
+            continue
+        found.append(FalseClean(life, Reason.LATE_PING, {"late_s": late_s}))
+    return found
+
+
+def _names_another(ping: LatePing, life: FreedLife) -> bool:
+    return None not in (ping.instance_id, life.node_id) and ping.instance_id != life.node_id
+
+
+def signs_in_records(history: History, listing: Records, at: float) -> list[FalseClean]:
+    """Freed records that nobody claimed, and that their own instance has pinged since.
+
+    No store that compares shows this; on Arvados a ping may cross a clean.
+    """
+    clock = history.clock
+    if not history.freed or clock is None:
+        return []
+    pinged = {
+        record.uuid: record
+        for record in listing.items
+        if record.claim is None and record.last_ping_at is not None
+    }
+    found = []
+    for life in history.freed.values() if pinged else ():
+        record = pinged.get(life.record)
+        if record is None or not _may_have_pinged(life, record):
+            continue
+        assert record.last_ping_at is not None
+        late_s = at - clock.age(record.last_ping_at, at) - life.freed_at
+        if listing.started_at > life.freed_at and late_s > LATE_PING_S:
+            found.append(FalseClean(life, Reason.PINGED_AFTER_CLEAN, {"late_s": late_s}))
+    return found
+
+
+def _may_have_pinged(life: FreedLife, record: Record) -> bool:
+    """Whether the ping that the freed record shows may be that life's own."""
+    if life.node_id is None:
+        return life.incarnation is not None
+    return record.instance_id == life.node_id
+
+
+def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -> dict[str, str]:
+    """Listed nodes that bear a freed life, or are the instance that pinged as it: its key by id.
+
+    The listing began after the clean. One that we destroyed may still be on its way out.
+    """
+    cloud, freed = history.cloud, history.freed
+    if not freed or cloud is None:
+        return {}
+    by_node: dict[str, str] | None = None
+    found: dict[str, str] = {}
+    for node in history.present.values():
+        if pairs is not None and node.id in pairs.record_of:
+            continue
+        uuid = node.tags.record
+        if uuid is not None:
+            key = life_key(uuid, node.tags.incarnation)
+        elif settings.ids_unique:
+            if by_node is None:
+                by_node = {life.node_id: one for one, life in freed.items() if life.node_id}
+            key = by_node.get(node.id, "")
+        else:
+            continue
+        life = freed.get(key)
+        if life is not None and cloud.started_at > life.freed_at and is_alive(node, life):
+            found[node.id] = key
+    return found
+
+
+def is_alive(node: CloudNode, life: FreedLife) -> bool:
+    """Whether the node holds its slot; the one that we destroyed may still show as stopping.
+
+    One that bears another record's tag is that record's, whatever id a ping named (P1a).
+    """
+    if is_anothers(node, life):
+        return False
+    if life.why == Reason.AFTER_SHUTDOWN and node.id == life.node_id:
+        return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
+    return not node.is_absent
+
+
+def signs_in_answers(
+    history: History, answers: Answers, at: float, settings: Settings
+) -> list[FalseClean]:
+    """Suspects that the cloud, asked by id, calls alive."""
+    found = []
+    suspected = suspects(history, settings)
+    for node_id in sorted(answers.keys() & suspected.keys()):
+        node, life = answers[node_id], history.freed[suspected[node_id]]
+        if node is not None and is_alive(node, life):
+            measures = {"state": node.state.value, "late_s": at - life.freed_at}
+            life = replace(life, node_id=node_id)
+            found.append(FalseClean(life, Reason.ALIVE_AFTER_CLEAN, measures))
+    return found
+
+
+def lives_freed(history: History, lives: Iterable[FreedLife], at: float) -> History:
+    """Fold in lives that our cleans ended; those that ended long ago are forgotten (U8)."""
+    freed = {key: life for key, life in history.freed.items() if at - life.freed_at <= FREED_KEPT_S}
+    freed |= {life.key: life for life in lives}
+    if len(freed) > FREED_LIMIT:
+        newest = sorted(freed.values(), key=lambda life: (life.freed_at, life.key))[-FREED_LIMIT:]
+        freed = {life.key: life for life in newest}
+    return replace(history, freed=freed)
+
+
+# What follows: told once, the breaker, and the way back.
+
+
+def told(
+    breaker: Breaker, signs: Iterable[FalseClean], at: float
+) -> tuple[Breaker, tuple[FalseClean, ...]]:
+    """The breaker open for the lives that were not told before, and those."""
+    new: dict[str, FalseClean] = {}
+    for sign in signs:
+        if sign.life.key not in breaker.told:
+            new.setdefault(sign.life.key, sign)
+    if not new:
+        return breaker, ()
+    part = breaker.part(Cause.FALSE_CLEAN)
+    standing = frozenset() if part is None else part.ids - part.back - part.confirmed
+    ids = standing | new.keys()
+    lives = {key: replace(sign.life, told_at=at) for key, sign in new.items()}
+    breaker = replace(breaker, told={**breaker.told, **lives})
+    breaker = opened(breaker, Cause.FALSE_CLEAN, ids, at, {"count": len(ids)})
+    return breaker, tuple(replace(sign, life=lives[key]) for key, sign in new.items())
+
+
+def after_records(breaker: Breaker, history: History, listing: Records) -> tuple[Breaker, History]:
+    """A life that a complete listing shows again was restored: it is freed no more (B3)."""
+    if not breaker.told or not listing.complete:
+        return breaker, history
+    records = {record.uuid: record for record in listing.items}
+    back = frozenset(
+        key
+        for key, life in breaker.told.items()
+        if listing.started_at > (life.told_at or 0.0) and _is_back(records.get(life.record), life)
+    )
+    if not back:
+        return breaker, history
+    told_still = {key: life for key, life in breaker.told.items() if key not in back}
+    breaker = replace(breaker, told=told_still)
+    freed = {key: life for key, life in history.freed.items() if key not in back}
+    part = breaker.part(Cause.FALSE_CLEAN)
+    if part is not None:
+        breaker = with_changed(breaker, replace(part, back=part.back | (part.ids & back)))
+    return breaker, replace(history, freed=freed)
+
+
+def _is_back(record: Record | None, life: FreedLife) -> bool:
+    if record is None:
+        return False
+    if life.incarnation is not None:
+        return record.incarnation == life.incarnation
+    same_slot = record.slot_number == life.slot and record.hostname == life.hostname
+    return record.claim is None and record.holds_slot and same_slot
+
+
+def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Settings) -> Breaker:
+    """A life whose node is confirmed gone by id, by D3, holds the breaker open no more (B3)."""
+    said: dict[str, bool | None] = {}
+    for life in open_lives(breaker):
+        if life.node_id is not None and life.node_id in answers:
+            node = answers[life.node_id]
+            if node is not None and is_anothers(node, life):
+                node = None
+            said[life.key] = None if node is None else not node.is_absent
+    return _confirmed(breaker, said, at, settings)
+
+
+def after_tag_answers(
+    breaker: Breaker, answers: TagAnswers, at: float, settings: Settings
+) -> Breaker:
+    """The same of a life that no id is known of, confirmed gone by its tag (B3)."""
+    said: dict[str, bool | None] = {}
+    for life in _known_by_tag(breaker):
+        if life.record in answers:
+            own = _own(answers[life.record], life)
+            said[life.key] = any(not node.is_absent for node in own) if own else None
+    return _confirmed(breaker, said, at, settings)
+
+
+def _known_by_tag(breaker: Breaker) -> tuple[FreedLife, ...]:
+    """The open lives whose tag is all that the cloud can be asked by."""
+    lives = open_lives(breaker)
+    return tuple(one for one in lives if one.node_id is None and one.incarnation is not None)
+
+
+def _own(nodes: Iterable[CloudNode], life: FreedLife) -> tuple[CloudNode, ...]:
+    """Of those that bear the record's tag, that life's own."""
+    return tuple(node for node in nodes if node.tags.incarnation in (None, life.incarnation))
+
+
+def _confirmed(
+    breaker: Breaker, said: Mapping[str, bool | None], at: float, settings: Settings
+) -> Breaker:
+    """With what the cloud said of open lives, by key: alive, ended, or None for no such node."""
+    part = breaker.part(Cause.FALSE_CLEAN)
+    if part is None or not said:
+        return breaker
+    denied, confirmed = dict(part.denied), set(part.confirmed)
+    for key, alive in sorted(said.items()):
+        if alive is not None:
+            denied.pop(key, None)
+            if not alive:
+                confirmed.add(key)
+        elif settings.visible_after == 0 or (
+            at - part.opened_at > settings.visible_after
+            and at - denied.setdefault(key, at) >= ASK_AGAIN_S
+        ):
+            confirmed.add(key)
+    return with_changed(breaker, replace(part, denied=denied, confirmed=frozenset(confirmed)))
+
+
+def after_silence(
+    breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
+) -> Breaker:
+    """A life that nothing is known of to ask the cloud by holds it open while it pings (B3)."""
+    part = breaker.part(Cause.FALSE_CLEAN)
+    lives = [life for life in open_lives(breaker) if _nothing_to_ask_by(life, history)]
+    if part is None or not lives or history.clock is None:
+        return breaker
+    clock, heard = history.clock, {life_key(one.record, one.incarnation): one for one in late}
+    silent = set(part.confirmed)
+    for life in lives:
+        silent_s = at - (life.told_at or 0.0)
+        if life.key in heard:
+            silent_s = min(silent_s, clock.age(heard[life.key].at, at))
+        if silent_s > settings.node_stale_after:
+            silent.add(life.key)
+    return with_changed(breaker, replace(part, confirmed=frozenset(silent)))
+
+
+def _nothing_to_ask_by(life: FreedLife, history: History) -> bool:
+    """It bore no tag, and no id of a node is known that it pinged with (P1a)."""
+    if life.incarnation is not None:
+        return False
+    answer = history.asked.get(life.node_id or "")
+    return life.node_id is None or (answer is not None and answer.malformed)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a fact leaves behind: breaker and history, and the lives to tell of."""
+
+    breaker: Breaker
+    history: History
+    told: tuple[FalseClean, ...] = ()
+
+
+def pings_seen(
+    breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
+) -> Folded:
+    """Fold in the late pings that the store remembers; most were told before."""
+    late = tuple(late)
+    breaker = after_silence(breaker, history, late, at, settings)
+    breaker, new = told(breaker, signs_in_pings(late, history, at, settings), at)
+    return Folded(breaker, history, new)
+
+
+def records_seen(breaker: Breaker, history: History, listing: Records) -> Folded:
+    """Fold in a record listing: who is back, and who was pinged after its clean."""
+    breaker, history = after_records(breaker, history, listing)
+    at = listing.ended_at
+    breaker, new = told(breaker, signs_in_records(history, listing, at), at)
+    return Folded(breaker, history, new)
+
+
+def answers_seen(
+    breaker: Breaker,
+    history: History,
+    answers: Answers,
+    at: float,
+    settings: Settings,
+    malformed: frozenset[str] = frozenset(),
+    *,
+    asked_at: float | None = None,
+) -> Folded:
+    """Fold in the cloud's answers by id: who is alive after all, and who is gone."""
+    breaker = after_answers(breaker, answers, at if asked_at is None else asked_at, settings)
+    breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
+    nodes = {key: () if node is None else (node,) for key, node in answers.items()}
+    history = cloud_answered(history, nodes, at, settings, malformed, asked_at=asked_at)
+    return Folded(breaker, history, new)
+
+
+def tags_seen(
+    breaker: Breaker,
+    history: History,
+    answers: TagAnswers,
+    at: float,
+    settings: Settings,
+    *,
+    asked_at: float | None = None,
+) -> Folded:
+    """Fold in the cloud's answers by tag."""
+    breaker = after_tag_answers(breaker, answers, at if asked_at is None else asked_at, settings)
+    return Folded(breaker, cloud_answered(history, answers, at, settings, asked_at=asked_at))
+
+
+def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:
+    """Lives that hold the breaker open: neither restored nor confirmed gone."""
+    part = breaker.part(Cause.FALSE_CLEAN)
+    if part is None:
+        return ()
+    standing = sorted(part.ids - part.back - part.confirmed)
+    return tuple(breaker.told[key] for key in standing if key in breaker.told)
+
+
+def to_ask(
+    snapshot: Snapshot, settings: Settings, pairs: Pairs, limit: int = ASK_LIMIT
+) -> tuple[str, ...]:
+    """Nodes to ask the cloud for by id: suspects not told yet, and those of the open lives."""
+    history, breaker = snapshot.history, snapshot.breaker
+    found = suspects(history, settings, pairs)
+    asking = {node_id for node_id, key in found.items() if key not in breaker.told}
+    asking |= {life.node_id for life in open_lives(breaker) if life.node_id is not None}
+    due = (one for one in sorted(asking) if may_ask(history, one, snapshot.now, settings))
+    return tuple(due)[:limit]
+
+
+def to_ask_tagged(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
+    """Records to ask the cloud for by tag: of open lives that no node's id is known of."""
+    records = {life.record for life in _known_by_tag(snapshot.breaker)}
+    history, now = snapshot.history, snapshot.now
+    return tuple(one for one in sorted(records) if may_ask(history, one, now, settings))
+
+
+def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Verdict:
+    """Whether the record may be given back to its node now: RESTORE, or KEEP with why not."""
+    uuid, records = life.record, snapshot.history.records
+    newest = max(snapshot.touched.get(uuid, life.freed_at), life.freed_at)
+    if records is None or records.started_at <= newest:
+        return keep(uuid, Reason.CHANGED_SINCE_LISTING)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT)
+    late = snapshot.late.get(uuid)
+    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
+        # A clean that comes late would free it again, and nobody would be told a second time.
+        age_s, limit_s = snapshot.now - late.at, settings.node_stale_after
+        return keep(uuid, Reason.IN_FLIGHT, age_s=age_s, limit_s=limit_s)
+    block = standing_block(snapshot, settings, polls=False, breaker=False)
+    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
+        return keep(uuid, block[0], **block[1])
+    return _no_room(life, records, snapshot) or _judge_sighting(life, snapshot.history)
+
+
+def _no_room(life: FreedLife, records: Listing[Record], snapshot: Snapshot) -> Verdict | None:
+    """Why the record as it is listed can't take its life back, where it can't."""
+    uuid = life.record
+    record = next((one for one in records.items if one.uuid == uuid), None)
+    if record is None:
+        return keep(uuid, Reason.RECORD_DELETED)
+    if record.held or uuid in snapshot.holds or life.node_id in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if record.problems:
+        return keep(uuid, Reason.UNREADABLE)
+    if record.holds_anything:
+        return keep(uuid, Reason.RECORD_REUSED)
+    for other in records.items:
+        if life.slot is not None and other.slot_number == life.slot:
+            return keep(uuid, Reason.SLOT_TAKEN, held_by=other.uuid)
+    return None
+
+
+def _judge_sighting(life: FreedLife, history: History) -> Verdict:
+    """A life is given back once the cloud has shown its very node."""
+    if _has_been_seen(life, history):
+        return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, life.record, {"slot": life.slot})
+    blind = _nothing_to_ask_by(life, history)
+    reason = Reason.UNVERIFIABLE if blind else Reason.EVIDENCE_MISSING
+    return keep(life.record, reason, node=life.node_id)
+
+
+def _has_been_seen(life: FreedLife, history: History) -> bool:
+    """Whether the cloud, asked since it was told, has that very node: by the id that we knew, or
+    by its tag where we knew none.
+
+    A ping alone proves no node: it may have been under way for long, or somebody has the secret.
+    """
+    answer = history.asked.get(life.record if life.node_id is None else life.node_id)
+    if answer is None or answer.at < (life.told_at or 0.0):
+        return False
+    nodes = answer.nodes
+    if life.node_id is None:
+        nodes = _own(nodes, life) if life.incarnation is not None else ()
+    return any(is_alive(node, life) for node in nodes)
+
+
+CLEAR = "it is given back where it can be; see the operator's guide, false cleans"
+_BY_HAND = (
+    "let the node end its work and destroy it; the breaker closes once the cloud confirms it gone"
+)
+LASTING = {
+    Reason.RECORD_DELETED: _BY_HAND,
+    Reason.RECORD_REUSED: _BY_HAND,
+    Reason.SLOT_TAKEN: f"free the slot by draining the node that has it, or {_BY_HAND}",
+    Reason.HELD: "`nodemanager release` it, and it is given back",
+    Reason.UNREADABLE: "mend the record by hand, and it is given back",
+    Reason.NO_PRE_IMAGE: _BY_HAND,
+    Reason.UNVERIFIABLE: "find its node by hand; the breaker closes once its pings have stopped "
+    "for node_stale_after, or by `nodemanager breaker reset`",
+}
+"""Why a record is not given back until an operator does something, and what that is."""

@@ -1,0 +1,105 @@
+"""What is asked of a node without a record (SAFETY.md D7, P2, P4): only one with our tag goes."""
+
+from __future__ import annotations
+
+from nodemanager.core.judge.checks import Check, until
+from nodemanager.core.judge.node_any import FREE_OF_HOLDS, NOT_KILLED, READABLE, TAGGED, Ask
+from nodemanager.core.judge.node_facts import NodeFacts
+from nodemanager.core.judge.node_view import NodeView, Subject
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import WorkerState
+from nodemanager.core.observe.nodes_by_record import bears, is_anothers
+from nodemanager.core.observe.signs import silent_for
+
+
+def _unambiguous(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    node = subject.node
+    if node.id in facts.pairs.ambiguous:
+        view = subject.kept(Reason.AMBIGUOUS, rivals=facts.pairs.ambiguous[node.id])
+        view.counts = node.tags.pool is not None
+        return view
+    return None
+
+
+def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """An unpaired node lives while a record that only it can be pinging is pinged (D7).
+
+    A record that lost its claim, or a node that lost a tag, pairs no more; the node works on.
+    """
+    node, settings = subject.node, facts.settings
+    for record in facts.may_be_of(node):
+        named = record.instance_id == node.id and not is_anothers(node, record)
+        mine = named or (record.instance_id is None and bears(node, record))
+        if not mine or record.last_ping_at is None:
+            continue
+        # As with D8, time in which no ping could arrive is no silence.
+        silent_s = silent_for(record, facts.history)
+        if silent_s > settings.node_stale_after:
+            continue
+        busy = facts.state_of(record) is WorkerState.BUSY
+        reason = Reason.BUSY if busy else Reason.WORKER_UNKNOWN
+        return subject.kept(reason, record=record.uuid, silent_s=silent_s)
+    return None
+
+
+def _unexpected(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """One listed before the record poll that will show its claim is only booting."""
+    node = subject.node
+    expected = facts.snapshot.expected.get(node.tags.record or "")
+    if expected is not None and expected.node_id == node.id:
+        return subject.kept(Reason.BOOTING, age_s=facts.snapshot.now - expected.since)
+    return None
+
+
+def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    node, settings = subject.node, facts.settings
+    measures = facts.alone_for(node)
+    since_s, listings = measures["unpaired_s"], measures["record_listings"]
+    if since_s <= settings.boot_fail_after or listings < 2:
+        view = subject.view(Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node.id, measures))
+        # As with silence: D9 must see a wave before its first victim.
+        view.bad = since_s > settings.boot_fail_after / 2 and listings > 0
+        return view
+    return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad=True)
+
+
+ALONE: tuple[Check[Ask], ...] = (
+    Check(
+        "P2",
+        _unambiguous,
+        "no two records claim it",
+        lambda facts, subject, measures: (
+            f"not while more than one candidate is listed: {', '.join(measures['rivals'])}"
+        ),
+        moot=lambda facts: not facts.pairs.ambiguous,
+    ),
+    TAGGED,
+    FREE_OF_HOLDS,
+    READABLE,
+    NOT_KILLED,
+    Check(
+        "D7",
+        _unheard,
+        "no record that only it can be pinging is pinged",
+        lambda facts, subject, measures: facts.settings.node_stale_after - measures["silent_s"],
+        course="unpaired",
+    ),
+    Check(
+        "P4",
+        _unexpected,
+        "not just created by us",
+        "not before a record listing shows its claim",
+        moot=lambda facts: not facts.snapshot.expected,
+        course="unpaired",
+    ),
+    Check(
+        "D7",
+        _unpaired,
+        "without its record for boot_fail_after, in two record listings",
+        until("unpaired_s", "limit_s"),
+        lambda facts, subject: {**facts.alone_for(subject.node), "needed_listings": 2},
+        course="unpaired",
+    ),
+)
+"""What is asked of a node without one."""

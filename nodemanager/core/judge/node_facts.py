@@ -1,0 +1,84 @@
+"""What the nodes of one snapshot are judged by, and how long they have been what they are."""
+
+from __future__ import annotations
+
+from nodemanager.core.judge.checks import Measured
+from nodemanager.core.judge.node_view import Silence, Subject
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Record, WorkerState
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.signs import quiet_for, silent_for, window_of, worker_state
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+class NodeFacts:
+    """What all nodes of one snapshot share, and what is measured of one of them.
+
+    Built once per plan. The rules of node_any, node_paired and node_alone ask it.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
+        self.snapshot = snapshot
+        self.settings = settings
+        self.pairs = pairs
+        self.now = snapshot.now
+        self.history = snapshot.history
+        self.clock = snapshot.history.clock
+        cloud = snapshot.history.cloud
+        self.listed_at = cloud.started_at if cloud is not None else 0.0
+        self._by_node: dict[str, list[Record]] | None = None
+
+    def subject(self, node: CloudNode) -> Subject:
+        record = self.pairs.record_of.get(node.id)
+        if record is None:
+            return Subject(node, None, WorkerState.UNKNOWN)
+        return Subject(node, record, worker_state(record, self.clock, self.now, self.settings))
+
+    def state_of(self, record: Record) -> WorkerState:
+        return worker_state(record, self.clock, self.now, self.settings)
+
+    def age(self, created_at: float) -> float:
+        """Seconds since launch, by the slower of two clocks: a step of ours ends no boot grace."""
+        now = self.snapshot.wall
+        if self.clock is not None:
+            now = min(now, self.clock.now(self.now))
+        return now - created_at
+
+    def stopped(self, node: CloudNode) -> dict[str, float] | None:
+        """How long it has been stopped, where it is, beside how long it must be."""
+        since = self.history.stopped.get(node.id)
+        if since is None or node.tags.pool is None:
+            return None
+        cloud = self.history.cloud
+        stopped_s = (cloud.started_at if cloud else since) - since
+        return {"stopped_s": stopped_s, "settle_s": self.settings.settle}
+
+    def silence_of(self, subject: Subject) -> Silence:
+        settings, clock = self.settings, self.clock
+        node, record = subject.node, subject.own
+        return Silence(
+            silent_s=silent_for(record, self.history),
+            window_s=settings.node_stale_after,
+            quiet_s=None if clock is None else quiet_for(record, clock, self.snapshot),
+            quiet_window_s=window_of(record, settings),
+            age_s=None if node.created_at is None else self.age(node.created_at),
+            grace_s=settings.boot_fail_after,
+        )
+
+    def alone_for(self, node: CloudNode) -> Measured:
+        """How long it has been without its record, and for how long it must (D7)."""
+        seen = self.history.unpaired.get(node.id)
+        return {
+            "unpaired_s": 0.0 if seen is None else self.now - seen.since,
+            "limit_s": self.settings.boot_fail_after,
+            "record_listings": 0 if seen is None else seen.record_listings,
+        }
+
+    def may_be_of(self, node: CloudNode) -> tuple[Record, ...]:
+        """The records that name the node, and the one that it names."""
+        if self._by_node is None:
+            self._by_node = {}
+            for record in self.history.records.items if self.history.records else ():
+                self._by_node.setdefault(record.instance_id or record.uuid, []).append(record)
+        named = self._by_node.get(node.tags.record or "", ())
+        return (*self._by_node.get(node.id, ()), *named)

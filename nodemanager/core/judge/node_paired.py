@@ -1,0 +1,288 @@
+"""What is asked of a node with its record (D1, D8, O1): is it booting, busy, idle, down?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.core.judge.checks import Check, Measured, Wait, until
+from nodemanager.core.judge.node_any import (
+    FREE_OF_HOLDS,
+    NO_AGE,
+    NOT_KILLED,
+    READABLE,
+    TAGGED,
+    Ask,
+    marked,
+    ordered_away,
+)
+from nodemanager.core.judge.node_facts import NodeFacts
+from nodemanager.core.judge.node_view import NodeView, Subject, opens_in, window_open
+from nodemanager.core.judge.overrides import drained
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import WorkerState
+from nodemanager.core.observe.signs import idle_words, silent_for
+
+SILENT = "silent, or of unknown state"
+BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
+"""Most nodes are: looked up once."""
+
+
+def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, drained(subject.node, subject.state, facts.snapshot))
+
+
+def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """Stopped, suspended or in error for `settle` is down at once (D1).
+
+    It counts as down for D9 from its first sighting, so that a wave is seen before its first
+    victim.
+    """
+    measures = facts.stopped(subject.node)
+    if measures is None:
+        return None
+    if measures["stopped_s"] < measures["settle_s"]:
+        return subject.down(Kind.KEEP, Reason.NOT_SETTLED, measures, bad=True)
+    return subject.down(Kind.SHUTDOWN, Reason.NODE_STOPPED, measures, bad=True)
+
+
+def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
+    return facts.stopped(subject.node) or {"state": subject.node.state.value}
+
+
+def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """One that never pinged is booting, and a failed boot past `boot_fail_after` (D8)."""
+    record = subject.own
+    if record.last_ping_at is not None or record.first_ping_at is not None:
+        return None
+    measures = _booting_for(facts, subject)
+    silent_s, limit_s = measures["silent_s"], measures["limit_s"]
+    if silent_s <= limit_s or facts.clock is None:
+        verdict = Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures)
+        return NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=record)
+    return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad=False)
+
+
+def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
+    silent_s = silent_for(subject.own, facts.history)
+    return {"silent_s": silent_s, "limit_s": facts.settings.boot_fail_after}
+
+
+def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+    if facts.clock is None:
+        return "not before the store's clock was read"
+    return until("silent_s", "limit_s")(facts, subject, measures)
+
+
+def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return subject.kept(AT_WORK) if subject.state is BUSY else None
+
+
+def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    if subject.state is not WorkerState.IDLE:
+        return None
+    measures = _idle_for(facts, subject)
+    if measures["idle_polls"] < measures["needed_polls"]:
+        return subject.kept(Reason.NOT_IDLE_LONG, **measures)
+    return None
+
+
+def _idle_for(facts: NodeFacts, subject: Subject) -> Measured:
+    needed = facts.settings.consecutive_idle_count
+    return {"idle_polls": idle_words(subject.own, facts.history), "needed_polls": needed}
+
+
+def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+    left = measures["needed_polls"] - measures["idle_polls"]
+    says = "say" if left > 1 else "says"
+    return f"not before {left} more of its pings {says} that it is idle"
+
+
+def _idle_of_known_age(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    if subject.state is WorkerState.IDLE and subject.node.created_at is None:
+        return subject.kept(Reason.NO_LAUNCH_TIME)
+    return None
+
+
+def _idle_in_its_window(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    created_at = subject.node.created_at
+    if subject.state is not WorkerState.IDLE or created_at is None:
+        return None
+    age_s = facts.age(created_at)
+    if not window_open(age_s, facts.settings.shutdown_windows):
+        return subject.kept(Reason.WINDOW_CLOSED, age_s=age_s)
+    return None
+
+
+def _window(facts: NodeFacts, subject: Subject) -> Measured:
+    at, windows = subject.node.created_at, facts.settings.shutdown_windows
+    if at is None:
+        return {}
+    return {"age_s": facts.age(at), "opens_in_s": opens_in(facts.age(at), windows)}
+
+
+def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """Demand has its say later: until then it is needed."""
+    if subject.state is not WorkerState.IDLE:
+        return None
+    view = subject.kept(Reason.NEEDED)
+    view.surplus_if_idle = True
+    return view
+
+
+def _on_a_known_clock(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return subject.kept(Reason.CLOCK_UNKNOWN) if facts.clock is None else None
+
+
+def _silent_for(facts: NodeFacts, subject: Subject) -> Measured:
+    return facts.silence_of(subject).measures
+
+
+def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    if subject.state is not WorkerState.DOWN:
+        return None
+    silence = facts.silence_of(subject)
+    # One that says `fail` won't get well by waiting.
+    past_grace = silence.is_past_grace or subject.own.failed
+    measures = {
+        "state": subject.state.value,
+        "age_s": silence.age_s,
+        "limit_s": silence.grace_s,
+    }
+    if past_grace:
+        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad=True)
+    return subject.view(Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures))
+
+
+def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+    if measures["age_s"] is None:
+        return NO_AGE
+    return until("age_s", "limit_s")(facts, subject, measures)
+
+
+def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    silence = facts.silence_of(subject)
+    is_stale, silent_s, limit_s = silence.is_stale, silence.silent_s, silence.window_s
+    measures: dict[str, Any] = {"silent_s": silent_s, "window_s": limit_s}
+    if is_stale and silent_s > limit_s and silence.is_past_grace:
+        measures["idle_s"] = silence.quiet_s
+        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad=True)
+    if is_stale and silent_s > limit_s and silence.age_s is None:
+        reason = Reason.NO_LAUNCH_TIME
+    else:
+        waits = is_stale or silent_s > limit_s / 2
+        reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
+    verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
+    # Half a window of silence is not yet a reason to destroy one node, but it is time
+    # to count how many are silent, so that D9 sees a wave before its first victim.
+    bad = silent_s > limit_s / 2
+    return NodeView(subject.node, verdict, WorkerState.UNKNOWN, bad=bad, record=subject.own)
+
+
+def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+    silence = facts.silence_of(subject)
+    if silence.quiet_s is None:
+        return "not while the store gives no modified_at for its record"
+    if silence.age_s is None:
+        return NO_AGE
+    return max(
+        silence.window_s - silence.silent_s,
+        silence.quiet_window_s - silence.quiet_s,
+        silence.grace_s - silence.age_s,
+    )
+
+
+PAIRED: tuple[Check[Ask], ...] = (
+    FREE_OF_HOLDS,
+    READABLE,
+    NOT_KILLED,
+    Check(
+        "D1",
+        _up,
+        "stopped in the cloud for settle",
+        until("stopped_s", "settle_s"),
+        _stopped_for,
+        moot=lambda facts: not facts.history.stopped,
+        course="stopped",
+    ),
+    TAGGED,
+    Check(
+        "D8",
+        _heard_of,
+        "never pinged for boot_fail_after",
+        _until_booted,
+        _booting_for,
+        course="booting",
+    ),
+    Check(
+        "O1",
+        _not_drained,
+        "an operator drains it, and it says that it is idle",
+        "not while it says that it is busy",
+        marked(lambda facts: facts.snapshot.drains),
+        moot=lambda facts: not facts.snapshot.drains,
+        course="draining",
+    ),
+    Check(
+        "D1",
+        _not_at_work,
+        "it does not say that it is busy",
+        "not while it says that it is busy",
+        lambda facts, subject: {"state": subject.state.value},
+        course="busy",
+    ),
+    Check(
+        "D1",
+        _idle_for_long,
+        "idle in consecutive_idle_count pings",
+        _until_idle,
+        _idle_for,
+        course="idle",
+    ),
+    Check(
+        "P3",
+        _idle_of_known_age,
+        "the cloud says when it was launched",
+        NO_AGE,
+        course="idle",
+    ),
+    Check(
+        "D1",
+        _idle_in_its_window,
+        "its shutdown window is open",
+        lambda facts, subject, measures: measures.get("opens_in_s", 0.0),
+        _window,
+        course="idle",
+    ),
+    Check(
+        "D1",
+        _not_needed,
+        "demand does not want it",
+        "not while demand wants it",
+        course="idle",
+    ),
+    Check(
+        "T1",
+        _on_a_known_clock,
+        "the store's clock is known",
+        "not before the store's clock was read",
+        course=SILENT,
+    ),
+    Check(
+        "D1",
+        _not_down,
+        "down by its own word, past boot_fail_after from launch unless that is fail",
+        _until_down,
+        _silent_for,
+        course="down",
+    ),
+    Check(
+        "D8",
+        _not_silent,
+        "silent, its record stale, and past boot_fail_after",
+        _until_silent,
+        _silent_for,
+        course=SILENT,
+    ),
+)
+"""What is asked of a node with its record; some call for its shutdown."""

@@ -1,0 +1,170 @@
+"""What forbids every free and destroy at a moment, whichever record or node (SAFETY.md C7, C10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from nodemanager.core.judge.checks import Check, Measured
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR
+
+Block = tuple[Reason, Mapping[str, object]]
+Standing = Callable[[Snapshot, Settings], Block | None]
+NEVER = float("-inf")
+
+
+def poll_ages(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
+    """Seconds since each configured poll's newest answer began; infinite where there is none."""
+    now = snapshot.now
+    return {source: now - started_at for source, started_at in _poll_times(snapshot, settings)}
+
+
+def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
+    """When each configured poll's newest answer began; infinitely long ago where there is none."""
+    cloud, records = snapshot.history.cloud, snapshot.history.records
+    polls = [
+        ("cloud", NEVER if cloud is None else cloud.started_at),
+        ("records", NEVER if records is None else records.started_at),
+    ]
+    if settings.demand_polled:
+        polls.append(("demand", NEVER if snapshot.demand_at is None else snapshot.demand_at))
+    return polls
+
+
+def listed_for_long(begun: Collection[float], history: History, settings: Settings) -> bool:
+    """Whether a run that applies one plan alone (`--once`) may apply this one.
+
+    `begun` are the times at which the cloud listings of the run began, CLOCK_BOOTTIME. They are
+    counted as C5 and C6 count them, so that the one plan may do what a later one could.
+    """
+    cloud, records = history.cloud, history.records
+    if history.base is None or cloud is None or records is None or not begun:
+        return False
+    newest = min(cloud.started_at, records.started_at)
+    return newest - min(begun) >= settings.settle and len(begun) >= settings.absent_listings
+
+
+def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
+    """The first configured poll that is older than poll_stale_after, and its age (C7)."""
+    for source, started_at in _poll_times(snapshot, settings):
+        age = snapshot.now - started_at
+        if age > settings.poll_stale_after:
+            return source, age
+    return None
+
+
+def _leased(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if not snapshot.lease:
+        return Reason.NO_LEASE, {}
+    return None
+
+
+def _writable(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.read_only is not None:
+        return Reason.READ_ONLY, {"detail": snapshot.read_only}
+    return None
+
+
+def _running(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.paused is not None:
+        return Reason.PAUSED, snapshot.paused.measures(snapshot.wall)
+    return None
+
+
+def _breaker(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if snapshot.breaker.cause is not None:
+        return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
+    return None
+
+
+def _polls(snapshot: Snapshot, settings: Settings) -> Block | None:
+    stale = stale_poll(snapshot, settings)
+    if stale is not None:
+        return Reason.POLL_STALE, {
+            "source": stale[0],
+            "age_s": stale[1],
+            "limit_s": settings.poll_stale_after,
+        }
+    return None
+
+
+def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
+    if not settings.may_authorise:
+        return Reason.NOT_AUTHORISED, {}
+    return None
+
+
+def _pause(snapshot: Snapshot, settings: Settings) -> Measured:
+    mark = snapshot.paused
+    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
+
+
+def _breaker_state(snapshot: Snapshot, settings: Settings) -> Measured:
+    if not snapshot.breaker.is_open:
+        return {"breaker": "closed"}
+    return {"breaker": "open", "open_s": snapshot.now - snapshot.breaker.opened_at}
+
+
+def _breaker_cleared(snapshot: Snapshot, settings: Settings, measures: Measured) -> str:
+    causes = [part.cause for part in snapshot.breaker.parts if part.cause is not None]
+    how = "; ".join(f"{cause.value}: {HOW_TO_CLEAR[cause]}" for cause in causes)
+    return f"not while the breaker is open ({how})"
+
+
+def _ages(snapshot: Snapshot, settings: Settings) -> Measured:
+    ages = {f"{source}_s": age for source, age in poll_ages(snapshot, settings).items()}
+    return {**ages, "limit_s": settings.poll_stale_after}
+
+
+STANDING: tuple[Check[Standing], ...] = (
+    Check(
+        "L6",
+        _leased,
+        "this manager holds the pool's lease",
+        "not by a manager without the pool's lease",
+        lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
+    ),
+    Check(
+        "L5",
+        _writable,
+        "account and store are the known ones, and the journal can be written",
+        "not while it is read-only: {read_only}",
+        lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
+    ),
+    Check(
+        "O4",
+        _running,
+        "no operator has the pool paused",
+        "not while the pool is paused: `nodemanager resume` ends that",
+        _pause,
+    ),
+    Check("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
+    Check("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
+    Check(
+        "L2",
+        _authorised,
+        "cloud and store can prove their listings complete",
+        "not with this adapter: its listings may be incomplete",
+    ),
+)
+"""Asked in this order; the first that returns a block decides."""
+
+
+def standing_block(
+    snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
+) -> Block | None:
+    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5, O4).
+
+    Without `polls` their age does not matter, without `breaker` an open breaker does not.
+    """
+    for check in STANDING:
+        name, ask = check.name, check.ask
+        if (name == "polls" and not polls) or (name == "breaker" and not breaker):
+            continue
+        block = ask(snapshot, settings)
+        if block is not None:
+            return block
+    return None

@@ -1,0 +1,544 @@
+"""When a record gives its slot back, and why not yet (SAFETY.md T7, C0-C12, C20-C22)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.signs import (
+    newest_sign,
+    quiet_for,
+    waits_for_first_ping,
+    window_of,
+    word_of,
+)
+from nodemanager.core.observe.unlisted import NOTHING, Unlisted, is_denied_for_good
+from nodemanager.core.plan.snapshot import Snapshot
+
+Measures = dict[str, Any]
+KEEP, PAIRED = Kind.KEEP, Reason.PAIRED
+"""What becomes of most records: looked up once."""
+
+
+class RecordJudge:
+    """Judges the records of one snapshot; built once per plan for what all records share.
+
+    What it asks, and in which order, stands in BY_ITSELF and IN_TIME below.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        pairs: Pairs,
+        unlisted: Unlisted = NOTHING,
+    ) -> None:
+        self.unlisted = unlisted
+        self.snapshot = snapshot
+        self.settings = settings
+        self.pairs = pairs
+        self.history = snapshot.history
+        self.clock = snapshot.history.clock
+        self.eligible: set[str] = set()
+        """Judged so far, and to be freed but for what forbids every free (B1)."""
+        self.block = standing_block(snapshot, settings)
+        if self.block is None and unlisted.short:
+            self.block = Reason.LISTING_SHORT, {}
+        self.partial_uuids = frozenset(
+            node.tags.record for node in self.history.partial if node.tags.record is not None
+        )
+        self.partial_nodes = {node.id: node for node in self.history.partial}
+        self._by_itself = asked_by(self, BY_ITSELF)
+        self._paired = asked_by(self, [one for one in BY_ITSELF if not one.of_pairs])
+        self._in_time = asked_by(self, IN_TIME)
+
+    def judge(self, record: Record) -> Verdict:
+        """Say whether `record` must give its slot back, and why (C0-C10, C20-C22, O3)."""
+        for ask in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
+            kept = ask(self, record)
+            if kept is not None:
+                return kept
+        measures = self.quiet(record)
+        uuid = record.uuid
+        hand = self.snapshot.by_hand.get(uuid)
+        pings_in_vain = False
+        for ask_in_time in self._in_time:
+            kept = ask_in_time(self, record, measures)
+            if kept is None or (hand is not None and hand.breaks(kept.reason)):
+                continue
+            if not self.waives(record, kept.reason):
+                return kept
+            pings_in_vain = True
+        self.eligible.add(uuid)
+        if self.block is not None:
+            return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+        if hand is not None:
+            return Verdict(Kind.CLEAN, Reason.CLEAN_BY_HAND, uuid, {**measures, **hand.measures()})
+        if pings_in_vain:
+            measures |= self.unlisted.verdicts[uuid].measures or {}
+            return Verdict(Kind.CLEAN, Reason.PINGER_DENIED, uuid, measures)
+        cause = Reason.CLAIM_EXPIRED if waits_for_first_ping(record) else Reason.STALE_SLOT
+        return Verdict(Kind.CLEAN, cause, uuid, measures)
+
+    def waives(self, record: Record, reason: Reason) -> bool:
+        """Whether the pings of a record say nothing any more, that else keep it for this (P6)."""
+        if reason not in SAID_BY_PINGS or record.uuid in self.snapshot.by_hand:
+            return False
+        return is_denied_for_good(self.unlisted.verdicts.get(record.uuid), self.settings)
+
+    # What is asked first: whose it is, what was put on it, and where its node is.
+
+    def _readable(self, record: Record) -> Verdict | None:
+        if record.problems:
+            return keep(record.uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
+        return None
+
+    def _ours(self, record: Record) -> Verdict | None:
+        settings = self.settings
+        foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
+        if foreign is not None:
+            return keep(record.uuid, foreign, pool=record.pool)
+        return None
+
+    def _holding(self, record: Record) -> Verdict | None:
+        if not record.holds_anything:
+            return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, record.uuid)
+        return None
+
+    def _held_things(self, record: Record) -> Measured:
+        held = {
+            "slot": record.slot_number,
+            "hostname": record.hostname,
+            "address": record.ip_address,
+            "first ping": record.first_ping_at,
+            "last ping": record.last_ping_at,
+            "claim": record.claim,
+        }
+        names = [name for name, value in held.items() if value is not None]
+        return {"holds": ", ".join(names) or "nothing"}
+
+    def _free_of_holds(self, record: Record) -> Verdict | None:
+        holds = self.snapshot.holds
+        if record.held or (holds and (record.uuid in holds or record.instance_id in holds)):
+            return keep(record.uuid, Reason.HELD)
+        return None
+
+    def _untouched(self, record: Record) -> Verdict | None:
+        """What ended after the listing began is not judged by that listing."""
+        touched_at = self.snapshot.touched.get(record.uuid)
+        records = self.history.records
+        if touched_at is not None and records is not None and records.started_at <= touched_at:
+            return keep(record.uuid, Reason.CHANGED_SINCE_LISTING)
+        return None
+
+    def _not_in_flight(self, record: Record) -> Verdict | None:
+        snapshot = self.snapshot
+        flight = snapshot.record_flights.get(record.uuid)
+        if flight is None and record.instance_id is not None:
+            flight = snapshot.node_flights.get(record.instance_id)
+        if flight is not None:
+            return keep(
+                record.uuid, Reason.IN_FLIGHT, action=flight.kind, age_s=snapshot.now - flight.since
+            )
+        return None
+
+    def _not_fenced(self, record: Record) -> Verdict | None:
+        """A fence keeps it quiet, and moved modified_at: that is not its node's silence (C12)."""
+        if record.fenced and not self.settings.compare_and_set:
+            return Verdict(Kind.KEEP, Reason.FENCED, record.uuid)
+        return None
+
+    def _unpaired(self, record: Record) -> Verdict | None:
+        node = self.pairs.node_of.get(record.uuid)
+        if node is None:
+            return None
+        if node.held or node.id in self.snapshot.holds:
+            return keep(record.uuid, Reason.HELD, node=node.id)
+        return Verdict(KEEP, PAIRED, record.uuid, {"node": node.id})
+
+    def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
+        node = self.pairs.node_of[record.uuid]
+        if node.held or node.id in self.snapshot.holds:
+            return f"not while its node is on hold: `nodemanager release {node.id}` ends that"
+        return f"not while its node {node.id} is listed"
+
+    def _unambiguous(self, record: Record) -> Verdict | None:
+        uuid = record.uuid
+        if uuid in self.pairs.ambiguous:
+            return keep(uuid, Reason.AMBIGUOUS, nodes=self.pairs.ambiguous[uuid])
+        return None
+
+    def _unlisted(self, record: Record) -> Verdict | None:
+        history, uuid = self.history, record.uuid
+        if uuid in history.bearers or record.instance_id is not None:
+            listed = node_of(record, history.bearers, history.present)
+            if listed is not None:
+                return keep(uuid, Reason.NODE_LISTED, node=listed.id, state=listed.state.value)
+        return None
+
+    def _unseen(self, record: Record) -> Verdict | None:
+        named = self.partial_nodes.get(record.instance_id or "")
+        is_named = named is not None and not is_anothers(named, record)
+        if record.uuid in self.partial_uuids or is_named:
+            return keep(record.uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
+        return None
+
+    def _unexpected(self, record: Record) -> Verdict | None:
+        expected = self.snapshot.expected.get(record.uuid)
+        if expected is not None and expected.node_id is not None:
+            age_s = self.snapshot.now - expected.since
+            if age_s <= self.settings.boot_fail_after:
+                return keep(
+                    record.uuid,
+                    Reason.NODE_EXPECTED,
+                    node=expected.node_id,
+                    age_s=age_s,
+                    limit_s=self.settings.boot_fail_after,
+                )
+        return None
+
+    def _on_a_known_clock(self, record: Record) -> Verdict | None:
+        clock = self.clock
+        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
+            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
+        return None
+
+    def _clock_read(self, record: Record) -> Measured:
+        agreed = {"agreed_polls": 0, "needed_polls": CLOCK_AGREE_POLLS}
+        if self.clock is None:
+            return agreed
+        read_s = self.snapshot.now - self.clock.read_at
+        limit_s = self.settings.poll_stale_after
+        return {**agreed, "agreed_polls": self.clock.agreed, "read_s": read_s, "limit_s": limit_s}
+
+    def _until_clock_read(self, record: Record, measures: Measured) -> Wait:
+        return 0.0 if self.clock is not None else "not before the store's clock was read"
+
+    def _dated(self, record: Record) -> Verdict | None:
+        if newest_sign(record) is None:
+            return keep(record.uuid, Reason.UNREADABLE)
+        return None
+
+    # What is asked of one whose silence can be told, with what was measured of it so far.
+
+    def timeless(self, record: Record) -> str | None:
+        """Why its silence can't be told, where it can't."""
+        if self._on_a_known_clock(record) is not None:
+            return "the store's clock can't be told"
+        return None if newest_sign(record) is not None else "nothing says when it was written"
+
+    def quiet(self, record: Record) -> Measures:
+        """How long it has been quiet, and for how long it must (C3, C21)."""
+        assert self.clock is not None
+        quiet_s = quiet_for(record, self.clock, self.snapshot)
+        return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
+
+    def _denied(self, record: Record, measures: Measures) -> Verdict | None:
+        """The cloud's "no such node" frees nothing by itself; what it has keeps the record (P6)."""
+        found = self.unlisted.verdicts.get(record.uuid)
+        if found is not None and (
+            found.reason is not Reason.PINGING_UNLISTED
+            or measures["idle_s"] <= measures["window_s"]
+        ):
+            return found._replace(measures={**measures, **(found.measures or {})})
+        return None
+
+    def _denial(self, record: Record) -> Measured:
+        verdict = self.unlisted.verdicts.get(record.uuid)
+        return {} if verdict is None else dict(verdict.measures or {})
+
+    def _until_denied(self, record: Record, measures: Measured) -> Wait:
+        if self.unlisted.verdicts[record.uuid].reason is Reason.PINGING_UNLISTED:
+            return QUIET_ENOUGH(self, record, self.quiet(record))
+        return "not while the cloud, asked by id, has its node"
+
+    def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
+        quiet_s, window_s = measures["idle_s"], measures["window_s"]
+        if not quiet_s > window_s:
+            claimed = waits_for_first_ping(record)
+            reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        return None
+
+    def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:
+        state = word_of(record, self.snapshot, self.settings)
+        if state is WorkerState.BUSY or state is WorkerState.IDLE:
+            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        return None
+
+    def _word(self, record: Record) -> Measured:
+        word: Measures = {"state": word_of(record, self.snapshot, self.settings).value}
+        if self.clock is not None and record.last_ping_at is not None:
+            word["heard_s"] = self.clock.age(record.last_ping_at, self.snapshot.now)
+            word["window_s"] = self.settings.node_stale_after
+        return word
+
+    def _unchanged_since_base(self, record: Record, measures: Measures) -> Verdict | None:
+        history, uuid = self.history, record.uuid
+        if history.base is None or history.cloud is None:
+            return Verdict(Kind.KEEP, Reason.NO_LISTING_ORDER, uuid, measures)
+        if (
+            history.base_index.get(uuid) != record.version
+            or history.glimpsed.get(uuid, record.version) != record.version
+            or uuid in history.vetoed
+        ):
+            return Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, uuid, measures)
+        return None
+
+    def _versions(self, record: Record) -> Measured:
+        return {"version": record.version, "judged": self.history.base_index.get(record.uuid)}
+
+    def _on_a_fresh_base(self, record: Record, measures: Measures) -> Verdict | None:
+        history, limit_s = self.history, self.settings.poll_stale_after
+        assert history.base is not None
+        age_s = self.snapshot.now - history.base.started_at
+        if age_s > limit_s:
+            newest = history.records or history.base
+            # Where newer records are at hand, it is a cloud listing after them that lacks.
+            fresh = self.snapshot.now - newest.started_at <= limit_s
+            measures |= {
+                "source": "cloud" if fresh else "records",
+                "age_s": age_s,
+                "limit_s": limit_s,
+            }
+            return Verdict(Kind.KEEP, Reason.POLL_STALE, record.uuid, measures)
+        return None
+
+    def _base_age(self, record: Record) -> Measured:
+        base, limit_s = self.history.base, self.settings.poll_stale_after
+        if base is None:
+            return {}
+        return {"age_s": self.snapshot.now - base.started_at, "limit_s": limit_s}
+
+    def _no_base(self, record: Record) -> str | None:
+        base = self.history.base
+        return None if base is not None else "there is no record listing to judge on"
+
+    def _settled(self, record: Record, measures: Measures) -> Verdict | None:
+        settings = self.settings
+        absence = self.history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            listings, absent_s = 0, 0.0
+        else:
+            listings, absent_s = absence.listings, absence.last_at - absence.first_at
+        measures |= {
+            "absent_listings": listings,
+            "needed_listings": settings.absent_listings,
+            "absent_s": absent_s,
+            "settle_s": settings.settle,
+        }
+        if listings < settings.absent_listings or absent_s < settings.settle:
+            return Verdict(Kind.KEEP, Reason.NOT_SETTLED, record.uuid, measures)
+        return None
+
+    def _absent_for(self, record: Record) -> Measured:
+        measures: Measures = {}
+        self._settled(record, measures)
+        return measures
+
+    def _until_settled(self, record: Record, measures: Measured) -> Wait:
+        absence = self.history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            return self.settings.settle
+        return absence.first_at + self.settings.settle - self.snapshot.now
+
+    def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
+        """C11 where there is nothing to ask the cloud by, once its time is up."""
+        if record.claim is not None:
+            return None
+        node_id = record.instance_id
+        answer = self.history.asked.get(node_id or "")
+        if node_id is None or (answer is not None and answer.malformed):
+            return Verdict(Kind.KEEP, Reason.UNVERIFIABLE, record.uuid, measures)
+        return None
+
+    def _askable_by(self, record: Record) -> Measured:
+        by = ["tag"] if record.claim is not None else []
+        by += ["instance id"] if record.instance_id is not None else []
+        return {"asked_by": " and ".join(by) or "nothing"}
+
+
+SAID_BY_PINGS = frozenset(
+    {
+        Reason.PINGING_UNLISTED,
+        Reason.WITHIN_WINDOW,
+        Reason.BUSY,
+        Reason.IDLE,
+        Reason.CHANGED_SINCE_LISTING,
+    }
+)
+"""What a ping alone can make the judge say, by its stamps, its word or a version that moves."""
+
+QUIET_ENOUGH = until("idle_s", "window_s")
+
+ByItself = Callable[[RecordJudge, Record], Verdict | None]
+InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]
+
+BY_ITSELF: tuple[Check[ByItself], ...] = (
+    Check(
+        "T7",
+        RecordJudge._readable,
+        "all of it can be read",
+        "not while part of it can't be read: look at it in the store",
+        decisive=True,
+    ),
+    Check(
+        "C0",
+        RecordJudge._ours,
+        "it belongs to this pool",
+        "not by this manager: it is not of its pool",
+        lambda judge, record: {"pool": record.pool, "ours": judge.settings.pool},
+        decisive=True,
+        of_pairs=True,
+    ),
+    Check(
+        "C1",
+        RecordJudge._holding,
+        "it holds something",
+        "it holds nothing to give back",
+        RecordJudge._held_things,
+        decisive=True,
+        of_pairs=True,
+    ),
+    Check(
+        "C9",
+        RecordJudge._free_of_holds,
+        "no operator holds it, nor the node it names",
+        lambda judge, record, measures: (
+            f"not while it is on hold: `nodemanager release {record.uuid}` ends that"
+        ),
+    ),
+    Check(
+        "C8",
+        RecordJudge._untouched,
+        "listed since we last did something for it",
+        moot=lambda judge: not judge.snapshot.touched,
+    ),
+    Check(
+        "C8",
+        RecordJudge._not_in_flight,
+        "nothing of ours is under way for it",
+        lambda judge, record, measures: (
+            "not while something of ours is under way for it "
+            f"(it ends within {judge.settings.action_timeout:g} s)"
+        ),
+        moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
+    ),
+    Check(
+        "C12",
+        RecordJudge._not_fenced,
+        "no fence locks its node out",
+        "not while a fence stands on it; it is lifted first",
+        moot=lambda judge: judge.settings.compare_and_set,
+    ),
+    Check("C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired),
+    Check(
+        "P2",
+        RecordJudge._unambiguous,
+        "no two candidates claim to be its node",
+        "not while more than one candidate is listed",
+        moot=lambda judge: not judge.pairs.ambiguous,
+    ),
+    Check(
+        "C4",
+        RecordJudge._unlisted,
+        "no listed node bears its tags or has its instance id",
+        "not while its node {node} is listed",
+        lambda judge, record: {"instance_id": record.instance_id},
+    ),
+    Check(
+        "C4",
+        RecordJudge._unseen,
+        "no incomplete listing showed its node",
+        moot=lambda judge: not judge.history.partial,
+    ),
+    Check(
+        "P4",
+        RecordJudge._unexpected,
+        "no node was just created for it",
+        until("age_s", "limit_s"),
+        moot=lambda judge: not judge.snapshot.expected,
+    ),
+    Check(
+        "T1",
+        RecordJudge._on_a_known_clock,
+        "the store's clock is known and steady",
+        RecordJudge._until_clock_read,
+        RecordJudge._clock_read,
+    ),
+    Check(
+        "T7",
+        RecordJudge._dated,
+        "it says when it was last written",
+        "not while the store gives no modified_at for it",
+    ),
+)
+"""What keeps a record whatever its silence; the first that returns a verdict decides."""
+
+IN_TIME: tuple[Check[InTime], ...] = (
+    Check(
+        "P6",
+        RecordJudge._denied,
+        "where it pings unlisted, the cloud denies its node",
+        RecordJudge._until_denied,
+        RecordJudge._denial,
+        moot=lambda judge: not judge.unlisted.verdicts,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C3",
+        RecordJudge._past_its_window,
+        "quiet for strictly longer than its window",
+        QUIET_ENOUGH,
+        RecordJudge.quiet,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C2",
+        RecordJudge._not_at_work,
+        "its node's fresh word is down, or none",
+        until("heard_s", "window_s"),
+        RecordJudge._word,
+        unasked=RecordJudge.timeless,
+    ),
+    Check(
+        "C6",
+        RecordJudge._unchanged_since_base,
+        "unchanged since the record listing before the newest cloud listing",
+        0.0,
+        RecordJudge._versions,
+    ),
+    Check(
+        "C7",
+        RecordJudge._on_a_fresh_base,
+        "that listing is fresh",
+        0.0,
+        RecordJudge._base_age,
+        unasked=RecordJudge._no_base,
+    ),
+    Check(
+        "C5",
+        RecordJudge._settled,
+        "absent in enough listings, for settle",
+        RecordJudge._until_settled,
+        RecordJudge._absent_for,
+    ),
+    Check(
+        "C11",
+        RecordJudge._verifiable,
+        "there is something to ask the cloud by",
+        "not by itself: neither tag nor instance id to ask by, so an operator must decide",
+        RecordJudge._askable_by,
+    ),
+)
+"""What keeps one whose silence can be told. Behind them stands what forbids every free."""

@@ -1,0 +1,1 @@
+"""What is known and said: nodes, records, facts, settings, verdicts, reasons."""

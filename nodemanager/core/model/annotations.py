@@ -1,0 +1,90 @@
+"""What operators put on nodes, records and the pool: who, since when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodemanager.core.model.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An operator's order that stands until it is undone or carried out; `at` is epoch seconds.
+
+    `incarnation` is what the node that it is about was created as: some clouds use an id again.
+    """
+
+    by: str
+    at: float
+    reason: str = ""
+    incarnation: str | None = None
+
+    def measures(self, wall: float) -> dict[str, Any]:
+        """Who, why, and for how long by then (epoch seconds): what a verdict tells of it."""
+        told: dict[str, Any] = {"by": self.by}
+        if self.reason:
+            told["cause"] = self.reason
+        return {**told, "age_s": max(0.0, wall - self.at)}
+
+
+@dataclass(frozen=True, slots=True)
+class HandClean:
+    """A record that an operator wants freed now; `forced` are the rules they break, by id (O3).
+
+    It is judged once, by the next plan.
+    """
+
+    by: str
+    at: float
+    reason: str = ""
+    forced: tuple[str, ...] = ()
+
+    def measures(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"by": self.by}
+        if self.reason:
+            told["cause"] = self.reason
+        return {**told, "forced": ",".join(self.forced)} if self.forced else told
+
+    def breaks(self, reason: Reason) -> bool:
+        """Whether what keeps the record for this reason is a rule that they break."""
+        return BROKEN_AS.get(reason) in self.forced
+
+
+UNVERIFIABLE = "unverifiable"
+
+FORCIBLE: Mapping[str, str] = {
+    "C2": "its node's own fresh word is that it is busy or idle",
+    "C3": "it was heard of inside `node_stale_after`",
+    "C5": "its node's absence is too new, or was seen in too few listings",
+    "S5": "it was leaked before the first start, with too many others",
+    UNVERIFIABLE: "nothing is known to ask the cloud for its node by, but its own tag (C11)",
+}
+"""What an operator may break by name, and what they then say to be no sign of life (O3)."""
+
+BROKEN_AS: Mapping[Reason, str] = {
+    Reason.BUSY: "C2",
+    Reason.IDLE: "C2",
+    Reason.WITHIN_WINDOW: "C3",
+    Reason.NOT_SETTLED: "C5",
+    Reason.BACKLOG_HELD: "S5",
+    Reason.UNVERIFIABLE: UNVERIFIABLE,
+}
+"""What keeps a record only until somebody breaks it, by that name.
+
+A claim that never pinged is not there: its window is C21's, and its node may be on its way.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """All that stands, by id; `paused` is the pool's. `holds` are for telling only here."""
+
+    holds: Mapping[str, Mark] = field(default_factory=dict)
+    drains: Mapping[str, Mark] = field(default_factory=dict)
+    kills: Mapping[str, Mark] = field(default_factory=dict)
+    paused: Mark | None = None
+
+
+NO_MARKS = Marks()

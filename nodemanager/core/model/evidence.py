@@ -1,0 +1,265 @@
+"""What a clean can be proven by afterwards: raw facts of its plan and of its last look.
+
+They go into the journal with the intent, before the write (SAFETY.md C0-C12). No verdict is in
+here: core.safety.proof takes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
+from nodemanager.core.observe.history import Absence, Asked, History, glimpsed_as
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Whose a record was when it was read, and every sign of life on it (C2, C3)."""
+
+    version: str
+    incarnation: str | None = None
+    instance_id: str | None = None
+    worker_state: WorkerState | None = None
+    modified_at: float | None = None
+    first_ping_at: float | None = None
+    last_ping_at: float | None = None
+    claimed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How old those signs were: the store's clock `at` CLOCK_BOOTTIME (T1).
+
+    `future_at` is when we first saw that version, where its stamp was ahead of the clock;
+    `silent_s` for how long of our own watch no newer ping came (T6).
+    """
+
+    at: float
+    clock: StoreClock | None = None
+    future_at: float | None = None
+    silent_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows and limits that a plan was made under, and its grounds are held against (S6)."""
+
+    node_stale_after: float
+    poll_stale_after: float
+    boot_fail_after: float
+    visible_after: float
+    claim_expiry: bool
+    settle: float
+    absent_listings: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What the plan judged (C0, C4-C6, C8-C10). Listings are told by their times, CLOCK_BOOTTIME.
+
+    `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear its uuid or instance id
+    in the newest complete listing, and in incomplete ones since. `place` is how many cleans of the
+    cycle came before it. `asked_by_tag` and `asked_by_id` are the cloud's last answers about one
+    that pings in vain (P6). `windows` are None in an older journal.
+    """
+
+    signs: Signs
+    reading: Reading
+    adopt: bool | None = None
+    base_started_at: float | None = None
+    base_ended_at: float | None = None
+    base_version: str | None = None
+    cloud_started_at: float | None = None
+    glimpsed: str | None = None
+    vetoed: bool = False
+    listed: tuple[CloudNode, ...] = ()
+    glimpsed_nodes: tuple[CloudNode, ...] = ()
+    absence: Absence | None = None
+    flights: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    place: int = 0
+    asked_by_tag: Asked | None = None
+    asked_by_id: Asked | None = None
+    windows: Windows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The windows and limits in force, and how the store writes."""
+
+    pool: str
+    adopt: bool | None
+    guarantee: Guarantee
+    fence_wait: float
+    node_stale_after: float
+    poll_stale_after: float
+    boot_fail_after: float
+    visible_after: float
+    claim_expiry: bool
+    settle: float
+    absent_listings: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What stood right before the write (C2, C7-C11). `polls` are the starts of the newest.
+
+    `listed` are the nodes that bear its uuid or instance id in the newest complete cloud listing,
+    and in incomplete ones since.
+    The cloud was asked from `asked_at` on, CLOCK_BOOTTIME; None in an older journal.
+    """
+
+    reading: Reading
+    terms: Terms
+    signs: Signs
+    tagged: tuple[CloudNode, ...] | None
+    by_id: CloudNode | None = None
+    asked_id: bool = False
+    malformed: bool = False
+    listed: tuple[CloudNode, ...] = ()
+    polls: Mapping[str, float | None] = field(default_factory=dict)
+    breaker: str | None = None
+    generation: int = 0
+    lease: bool = True
+    read_only: str | None = None
+    flights: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    asked_at: float | None = None
+
+
+def signs_of(record: Record) -> Signs:
+    return Signs(
+        version=record.version,
+        incarnation=record.incarnation,
+        instance_id=record.instance_id,
+        worker_state=record.worker_state,
+        modified_at=record.modified_at,
+        first_ping_at=record.first_ping_at,
+        last_ping_at=record.last_ping_at,
+        claimed_at=record.claim.at if record.claim is not None else None,
+    )
+
+
+def reading_of(record: Record, snapshot: Snapshot) -> Reading:
+    history = snapshot.history
+    future, heard = history.future.get(record.uuid), history.heard.get(record.uuid)
+    seen = future is not None and future.version == record.version
+    watched = heard is not None and heard.last_ping_at == record.last_ping_at
+    return Reading(
+        at=snapshot.now,
+        clock=history.clock,
+        future_at=future.seen_at if future is not None and seen else None,
+        silent_s=history.answered_s - heard.answered_s if heard is not None and watched else 0.0,
+    )
+
+
+def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: int) -> Grounds:
+    """What the plan had before it when it called for this clean."""
+    history, uuid, node_id = snapshot.history, record.uuid, record.instance_id
+    base, cloud = history.base, history.cloud
+    flights = (snapshot.record_flights.get(uuid), snapshot.node_flights.get(node_id or ""))
+    return Grounds(
+        signs=signs_of(record),
+        reading=reading_of(record, snapshot),
+        adopt=settings.adopt_unclaimed,
+        base_started_at=None if base is None else base.started_at,
+        base_ended_at=None if base is None else base.ended_at,
+        base_version=history.base_index.get(uuid),
+        cloud_started_at=None if cloud is None else cloud.started_at,
+        glimpsed=history.glimpsed.get(uuid),
+        vetoed=uuid in history.vetoed,
+        listed=_listed(history, uuid, node_id),
+        glimpsed_nodes=glimpsed_as(history, uuid, node_id),
+        absence=history.absence.get(uuid),
+        flights=tuple(flight.kind for flight in flights if flight is not None),
+        holds=_held(snapshot, uuid, node_id),
+        place=place,
+        asked_by_tag=history.asked.get(uuid),
+        asked_by_id=history.asked.get(node_id or ""),
+        windows=Windows(
+            node_stale_after=settings.node_stale_after,
+            poll_stale_after=settings.poll_stale_after,
+            boot_fail_after=settings.boot_fail_after,
+            visible_after=settings.visible_after,
+            claim_expiry=settings.claim_expiry,
+            settle=settings.settle,
+            absent_listings=settings.absent_listings,
+            cap=settings.max_cleans_per_cycle,
+        ),
+    )
+
+
+def look_at(
+    record: Record,
+    tagged: tuple[CloudNode, ...] | None,
+    by_id: CloudNode | None,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    asked_id: bool,
+    node_id: str | None,
+    guarantee: Guarantee,
+    fence_wait: float,
+    malformed: bool = False,
+    asked_at: float | None = None,
+) -> Look:
+    """What stands now; `snapshot` leaves the clean's own flight out, `node_id` is the order's."""
+    history = snapshot.history
+    polls = {
+        "cloud": history.cloud.started_at if history.cloud is not None else None,
+        "records": history.records.started_at if history.records is not None else None,
+    }
+    if settings.demand_polled:
+        polls["demand"] = snapshot.demand_at
+    flight = snapshot.record_flights.get(record.uuid)
+    return Look(
+        reading=reading_of(record, snapshot),
+        terms=Terms(
+            pool=settings.pool,
+            adopt=settings.adopt_unclaimed,
+            guarantee=guarantee,
+            fence_wait=fence_wait,
+            node_stale_after=settings.node_stale_after,
+            poll_stale_after=settings.poll_stale_after,
+            boot_fail_after=settings.boot_fail_after,
+            visible_after=settings.visible_after,
+            claim_expiry=settings.claim_expiry,
+            settle=settings.settle,
+            absent_listings=settings.absent_listings,
+            cap=settings.max_cleans_per_cycle,
+        ),
+        signs=signs_of(record),
+        tagged=tagged,
+        by_id=by_id,
+        asked_id=asked_id,
+        malformed=malformed,
+        listed=(
+            *_listed(history, record.uuid, node_id),
+            *glimpsed_as(history, record.uuid, node_id),
+        ),
+        polls=polls,
+        breaker=snapshot.breaker.cause.value if snapshot.breaker.cause is not None else None,
+        generation=snapshot.breaker.generation,
+        lease=snapshot.lease,
+        read_only=snapshot.read_only,
+        flights=() if flight is None else (flight.kind,),
+        holds=_held(snapshot, record.uuid, node_id),
+        asked_at=asked_at,
+    )
+
+
+def _listed(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
+    found = {node.id: node for node in history.bearers.get(uuid, ())}
+    if node_id is not None and node_id in history.present:
+        found[node_id] = history.present[node_id]
+    return tuple(found.values())
+
+
+def _held(snapshot: Snapshot, uuid: str, node_id: str | None) -> tuple[str, ...]:
+    return tuple(one for one in (uuid, node_id) if one is not None and one in snapshot.holds)

@@ -1,0 +1,72 @@
+"""Which size a node is of, and what it costs (SAFETY.md U11): the one place that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodemanager.core.model.world import CloudNode, Record, Size
+
+
+def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """Cheapest first; a size of unknown or zero price last (S4)."""
+    return tuple(
+        sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
+    )
+
+
+def size_name(node: CloudNode, record: Record | None = None) -> str | None:
+    """What the node's size is called: by its tag, its record's claim, or the cloud.
+
+    `record` is the one that the node pairs with. A node of an older version has neither tag nor
+    claim with a size.
+    """
+    return node.tags.size or _claimed_size(record) or node.size
+
+
+class Sizes:
+    """The sizes that may be booted, found by name or by instance type.
+
+    Of several sizes of one instance type the cheapest stands for that type.
+    """
+
+    def __init__(self, sizes: Iterable[Size]) -> None:
+        self.by_price = by_price(sizes)
+        self._by_name = {size.name: size for size in self.by_price}
+        self._by_type: dict[str, Size] = {}
+        for size in self.by_price:
+            self._by_type.setdefault(size.instance_type, size)
+
+    def named(self, name: str | None) -> Size | None:
+        """The size of that name, else of that instance type."""
+        if name is None:
+            return None
+        return self._by_name.get(name) or self._by_type.get(name)
+
+    def of_node(self, node: CloudNode, record: Record | None = None) -> Size | None:
+        """The node's size; by its instance type where the size it was booted as is no more."""
+        by_name, size = self._by_name, node.size
+        for name in (node.tags.size, _claimed_size(record)):
+            if name is not None and name in by_name:
+                return by_name[name]
+        return None if size is None else self._by_type.get(size) or by_name.get(size)
+
+    def told_of(
+        self, node: CloudNode, record: Record | None = None
+    ) -> tuple[Size | None, str | None, float]:
+        """The node's size, its name, and its price per hour.
+
+        Where that size is no more: the name it was booted as, and what it cost then; 0 unknown.
+        """
+        size = self.of_node(node, record)
+        if size is not None:
+            return size, size.name, size.price or 0.0
+        claim = record.claim if record is not None else None
+        return None, size_name(node, record), (claim.price or 0.0) if claim is not None else 0.0
+
+    def called(self, node: CloudNode, record: Record | None = None) -> str | None:
+        """The name of the node's size; what it was booted as where that is no more."""
+        return self.told_of(node, record)[1]
+
+
+def _claimed_size(record: Record | None) -> str | None:
+    return record.claim.size if record is not None and record.claim is not None else None

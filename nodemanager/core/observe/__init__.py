@@ -1,0 +1,1 @@
+"""What listings show, one by one and taken together: history, pairs, silence, ownership."""

@@ -1,0 +1,677 @@
+"""What successive listings, taken together, prove: absence, silence, idleness, collapse.
+
+A history is folded over the polls, one pure step each; a replay of the same listings gives the
+same history. Nothing in here decides: it measures. Mappings are never changed once in a history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core.model.changed import changed
+from nodemanager.core.model.settings import (
+    CLOCK_STEP_S,
+    Settings,
+)
+from nodemanager.core.model.world import (
+    Claim,
+    CloudNode,
+    CloudState,
+    FreedLife,
+    Listing,
+    Record,
+    StoreTime,
+    WorkerState,
+)
+from nodemanager.core.observe.listing_history import KnownSets
+from nodemanager.core.observe.nodes_by_record import (
+    Bearers,
+    Present,
+    bears,
+    index_nodes,
+    is_anothers,
+    listed_twice,
+    node_of,
+)
+from nodemanager.core.observe.pools import uuids_of_ours
+from nodemanager.core.observe.store_clock import Future, StoreClock, first_reading, joined
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Since when, and in how many complete cloud listings in a row, a record had no node (C5).
+
+    `gap_s` is the longest time from one of them to the next.
+    """
+
+    incarnation: str | None
+    first_at: float
+    last_at: float
+    listings: int
+    gap_s: float = 0.0
+
+
+# Not frozen: with each poll there is a new one for every node, and freezing one triples its cost.
+@dataclass(slots=True)
+class Heard:
+    """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8).
+
+    `seen_at` is when the listing that first showed it ended, CLOCK_BOOTTIME. `idle` says how many
+    pings in a row, each with a stamp of its own, said that the node is idle, and `idle_since` when
+    the first of them was seen (D12). `busy_since` is the stamp of the first ping in a row that said
+    busy, where the one before said idle or there was none.
+    """
+
+    incarnation: str | None
+    last_ping_at: float | None
+    answered_s: float
+    seen_at: float = float("-inf")
+    idle: int = 0
+    idle_since: float | None = None
+    busy_since: float | None = None
+    claimed_at: float | None = None
+    """`at` of the claim of one that was never pinged: a create may follow a renewed one (U9)."""
+    before_at: float = float("-inf")
+    """When the newest of the pings came that this life had shown before, CLOCK_BOOTTIME: a late
+    listing may show the record as it was long before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """Since when a node has been without its record, and in how many record listings (D7).
+
+    `counted_at` is when the newest of them began: one listing counts once.
+    """
+
+    since: float
+    cloud_ended_at: float
+    record_listings: int = 0
+    counted_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
+
+    It came `at` that time. The cloud may have said it as early as `asked_at`: its age counts from
+    there. None is as when it came.
+    `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
+    `denied_since` is the first of its unbroken denials, no two of them further apart than
+    poll_stale_after, and `gap_s` the longest time from one to the next (P6). `malformed` says that
+    it is no node's id, which denies nothing (P1a).
+    """
+
+    at: float
+    times: int
+    nodes: tuple[CloudNode, ...]
+    is_past: bool = False
+    denied_since: float | None = None
+    malformed: bool = False
+    asked_at: float | None = None
+    gap_s: float = 0.0
+
+    @property
+    def said_at(self) -> float:
+        """From when its age counts: no earlier than that the cloud said it."""
+        return self.at if self.asked_at is None else self.asked_at
+
+
+BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
+"""Looked up once, as each ping is held against them."""
+
+Nodes = Listing[CloudNode]
+Records = Listing[Record]
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is known from the polls so far.
+
+    `cloud` and `records` are the newest complete listings, `base` the newest complete record
+    listing that ended before `cloud` began (C6), and `pinned` the one that will be `base` when
+    the cloud poll under way completes. `partial` holds nodes of incomplete listings since
+    `cloud`, `glimpsed` the versions of records in incomplete listings since `records`: seen is
+    seen (C5, C6). `vetoed` are records of which a listing after `base`, begun then, showed another
+    version, whatever later ones show (C6). `answered_s` is how long the store answered pings (D8).
+    `unwanted` is since which plan, CLOCK_BOOTTIME, neither demand nor an operator has wanted each
+    node, by id; or since which it is one more than max_nodes, for those `over_max` (D12).
+    """
+
+    cloud: Nodes | None = None
+    records: Records | None = None
+    base: Records | None = None
+    pinned: Records | None = None
+    partial: tuple[CloudNode, ...] = ()
+    glimpsed: Mapping[str, str] = field(default_factory=dict)
+    vetoed: Mapping[str, float] = field(default_factory=dict)
+    nodes_twice: frozenset[str] = frozenset()
+    records_twice: frozenset[str] = frozenset()
+    bearers: Bearers = field(default_factory=dict)
+    present: Present = field(default_factory=dict)
+    base_index: Mapping[str, str] = field(default_factory=dict)
+    absence: Mapping[str, Absence] = field(default_factory=dict)
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    future: Mapping[str, Future] = field(default_factory=dict)
+    unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
+    unwanted: Mapping[str, float] = field(default_factory=dict)
+    over_max: frozenset[str] = frozenset()
+    stopped: Mapping[str, float] = field(default_factory=dict)
+    turned: Mapping[str, float] = field(default_factory=dict)
+    known_nodes: KnownSets = field(default_factory=KnownSets)
+    known_records: KnownSets = field(default_factory=KnownSets)
+    clock: StoreClock | None = None
+    answered_s: float = 0.0
+    last_answer_at: float | None = None
+    freed: Mapping[str, FreedLife] = field(default_factory=dict)
+    """Lives that we freed within the last week, by their key (U8)."""
+    eligible: Mapping[str, float] = field(default_factory=dict)
+    """Since when each record, by its name of rates.py, has been eligible to be freed (B1)."""
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
+
+    @property
+    def twice(self) -> frozenset[str]:
+        """Ids that one of the newest complete listings has more than once (L4)."""
+        return self.nodes_twice | self.records_twice
+
+
+def cloud_poll_started(history: History) -> History:
+    """Pin the record listing that the cloud listing now under way will be judged with (C6)."""
+    return changed(history, pinned=history.records)
+
+
+def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
+    """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5).
+
+    One that did not begin after the newest complete one is late or repeated: it counts no
+    absence twice, and what it shows was seen.
+    """
+    newest = history.cloud
+    if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
+        return _nodes_glimpsed(history, listing)
+    base = _base(history, listing)
+    bearers, present = index_nodes(listing.items)
+    gap = 0.0 if newest is None else listing.started_at - newest.started_at
+    stopped = CloudState.STOPPED
+    stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
+    # A node listed as terminated is known to be gone, and may leave the list (L3).
+    known = history.known_nodes.without(_ended(listing, present))
+    return changed(
+        history,
+        cloud=listing,
+        base=base,
+        vetoed=_still_vetoed(history, base),
+        base_index=history.base_index if base is history.base else _versions(base),
+        partial=(),
+        nodes_twice=listed_twice(listing.items, present),
+        bearers=bearers,
+        present=present,
+        absence=_absences(history, listing, bearers, present, settings),
+        stopped={
+            node.id: stopped_before.get(node.id, listing.started_at)
+            for node in present.values()
+            if node.state is stopped
+        },
+        known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
+        asked={
+            key: replace(one, is_past=True, denied_since=None)
+            if key in present or key in bearers
+            else one
+            for key, one in history.asked.items()
+        },
+    )
+
+
+def _nodes_glimpsed(history: History, listing: Nodes) -> History:
+    if history.cloud is not None and listing.ended_at <= history.cloud.started_at:
+        return history
+    seen = tuple(sorted((node for node in listing.items if not node.is_absent), key=repr))
+    partial = {(node.id, node.tags): node for node in (*history.partial, *seen)}
+    return changed(
+        history,
+        partial=tuple(sorted(partial.values(), key=repr)),
+        absence=_without_seen(history.absence, seen, history.records),
+    )
+
+
+def glimpsed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
+    """The nodes with that tag or id that incomplete listings showed since the newest whole one."""
+    return tuple(one for one in history.partial if one.tags.record == uuid or one.id == node_id)
+
+
+def _base(history: History, listing: Nodes) -> Records | None:
+    """The newest complete record listing that ended before the cloud listing began (C6)."""
+    before = [
+        one
+        for one in (history.base, history.pinned, history.records)
+        if one is not None and one.ended_at < listing.started_at
+    ]
+    return max(before, key=lambda one: one.ended_at, default=None)
+
+
+def _ours(history: History, present: Present, settings: Settings) -> frozenset[str]:
+    """The nodes of this pool: by its tag, or untagged where one of its records names them (L3a)."""
+    pool = settings.pool
+    ours = frozenset([one for one, node in present.items() if node.tags.pool == pool])
+    if len(ours) == len(present) or history.records is None:
+        return ours
+    untagged = {one for one, node in present.items() if node.tags.pool is None}
+    if not untagged:
+        return ours
+    records = history.records.items
+    uuids = uuids_of_ours(records, settings)
+    named = {record.instance_id for record in records if record.uuid in uuids}
+    return ours | (untagged & named)
+
+
+def _ended(listing: Nodes, present: Present) -> frozenset[str]:
+    if len(present) == len(listing.items):
+        return frozenset()
+    return frozenset(node.id for node in listing.items if node.is_absent) - present.keys()
+
+
+def _versions(records: Records | None) -> dict[str, str]:
+    return {} if records is None else {record.uuid: record.version for record in records.items}
+
+
+def records_listed(history: History, listing: Records, settings: Settings) -> History:
+    """Fold a record listing in: who was heard, which stamps are not believed, idle counts.
+
+    Of an incomplete one, and of one that is late or repeated, only signs of life count. Behind a
+    fence no node can be heard: its silence counts from when the fence is gone (D8).
+    """
+    newest = history.records
+    if newest is not None and listing.started_at <= newest.started_at:
+        return history
+    if not listing.complete:
+        return _records_glimpsed(history, listing, settings)
+    # One set says at once whether any is there twice; which ones takes longer, and is rare.
+    uuids = frozenset([record.uuid for record in listing.items])
+    twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
+    if twice:
+        listing = _in_order(listing)
+    heard = _all_heard(history, listing, settings)
+    future = _futures(history, listing)
+    vetoed = _vetoed(history, listing)
+    if history.cloud is not None and listing.ended_at < history.cloud.started_at:
+        # It reached us after the cloud listing that began once it had ended.
+        history = changed(history, base=listing, base_index=_versions(listing))
+        vetoed = {}
+    return changed(
+        history,
+        records=listing,
+        records_twice=twice,
+        glimpsed={},
+        vetoed=vetoed,
+        heard=heard,
+        future=future,
+        known_records=history.known_records.with_set(
+            listing.started_at, uuids_of_ours(listing.items, settings)
+        ),
+    )
+
+
+def _all_heard(history: History, listing: Records, settings: Settings) -> dict[str, Heard]:
+    """What each record's newest ping said, and since when that is known."""
+    heard: dict[str, Heard] = {}
+    known = history.heard
+    answered_s = _answered_by(history, listing.ended_at, settings)
+    answers = _answers(history, listing)
+    for record in listing.items:
+        uuid, claim = record.uuid, record.claim
+        incarnation = None if claim is None else claim.incarnation
+        before = known.get(uuid)
+        if (
+            before is not None
+            and before.last_ping_at == record.last_ping_at
+            and before.incarnation == incarnation
+            and not record.fenced
+            and (record.last_ping_at is not None or not _is_renewed(before, claim))
+        ):
+            # A word that was counted is not counted again (D12).
+            same = answers or not before.idle
+            heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
+        else:
+            at = listing.ended_at
+            heard[uuid] = _heard(before, record, answered_s, at, history.clock, answers=answers)
+    return heard
+
+
+def _futures(history: History, listing: Records) -> dict[str, Future]:
+    """Which stamps are ahead of the store's clock, each since when it was seen (T1)."""
+    future: dict[str, Future] = {}
+    clock, before = history.clock, history.future
+    too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
+    if too_new is None and not before:
+        return future
+    for record in listing.items:
+        stamp = _newest_stamp(record)
+        seen = before.get(record.uuid) if before else None
+        if seen is not None and seen.version == record.version and seen.stamp == stamp:
+            future[record.uuid] = seen
+        elif too_new is not None and stamp > too_new:
+            future[record.uuid] = Future(record.version, listing.ended_at, stamp)
+    return future
+
+
+def _answers(history: History, listing: Records) -> bool:
+    """Whether the nodes' own ping URL answered the probe that came with this listing (D8)."""
+    return history.last_answer_at is not None and history.last_answer_at >= listing.ended_at
+
+
+def _heard(
+    before: Heard | None,
+    record: Record,
+    answered_s: float,
+    at: float,
+    clock: StoreClock | None,
+    *,
+    answers: bool,
+) -> Heard:
+    """A word that is new, and the row of idle ones that it goes on with or ends (D12).
+
+    None counts while the probe fails: whoever is busy meanwhile can't say so.
+    """
+    claim, stamp = record.claim, record.last_ping_at
+    incarnation = None if claim is None else claim.incarnation
+    if before is not None and before.incarnation != incarnation:
+        before = None
+    if before is not None and before.last_ping_at == stamp:
+        # Behind a fence it is shown again and again, and said once.
+        return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
+    before_at = came_at(before, clock) if before is not None else float("-inf")
+    if record.worker_state is not IDLE or not answers:
+        busy_since = _busy_since(before, record)
+        claimed_at = _claimed_at(record) if stamp is None else None
+        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at)
+    if before is None or before.idle_since is None:
+        return Heard(incarnation, stamp, answered_s, at, 1, at, before_at=before_at)
+    idle, since = before.idle + 1, before.idle_since
+    return Heard(incarnation, stamp, answered_s, at, idle, since, before_at=before_at)
+
+
+def came_at(heard: Heard, clock: StoreClock | None) -> float:
+    """When the newest ping of that life that we saw came, CLOCK_BOOTTIME, never too early.
+
+    It came before we first saw it: its stamp is from the future for as long as the store's clock
+    was set back by (T1).
+    """
+    stamp, seen_at = heard.last_ping_at, heard.seen_at
+    if stamp is None:
+        return heard.before_at
+    age = 0.0 if clock is None else max(0.0, clock.age(stamp, seen_at))
+    return max(heard.before_at, seen_at - age)
+
+
+def _claimed_at(record: Record) -> float | None:
+    if record.claim is None or record.last_ping_at is not None:
+        return None
+    return record.claim.at
+
+
+def _is_renewed(before: Heard, claim: Claim | None) -> bool:
+    """Whether the claim was made anew since: its node may be younger than the life is."""
+    return claim is not None and before.claimed_at not in (None, claim.at)
+
+
+def _busy_since(before: Heard | None, record: Record) -> float | None:
+    if record.worker_state is not BUSY:
+        return None
+    stamp = record.last_ping_at
+    if record.first_ping_at == stamp:
+        return stamp
+    if before is None:
+        return None
+    return stamp if before.idle or before.last_ping_at is None else before.busy_since
+
+
+def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
+    """With the records that the listing before, or incomplete ones since, showed as other than
+    `base` has them: an answer may be late, and show them again as they were."""
+    base, newest = history.base, history.records
+    if base is None or newest is None or (newest is base and not history.glimpsed):
+        return history.vetoed
+    known = history.base_index
+    vetoed = dict(history.vetoed)
+    if newest is not base:
+        for record in newest.items:
+            if known.get(record.uuid, record.version) != record.version:
+                vetoed[record.uuid] = newest.started_at
+    for uuid, version in history.glimpsed.items():
+        if known.get(uuid, version) != version:
+            vetoed[uuid] = listing.started_at
+    return vetoed
+
+
+def _still_vetoed(history: History, base: Records | None) -> Mapping[str, float]:
+    """Without those that were shown before the record listing that is judged now."""
+    if not history.vetoed or base is None or base is history.base:
+        return history.vetoed
+    return {uuid: at for uuid, at in history.vetoed.items() if at > base.started_at}
+
+
+def _records_twice(listing: Records) -> frozenset[str]:
+    counts = Counter(record.uuid for record in listing.items)
+    return frozenset(uuid for uuid, count in counts.items() if count > 1)
+
+
+def _in_order(listing: Records) -> Records:
+    """The same, whatever the order of a record that is listed twice (L4)."""
+    return replace(listing, items=tuple(sorted(listing.items, key=repr)))
+
+
+def freed_since_listed(uuid: str, history: History) -> bool:
+    """Whether we freed that record since the newest record listing began, which shows it full."""
+    shown = history.records.started_at if history.records is not None else float("-inf")
+    return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
+
+
+def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:
+    """A newer version, or a newer ping, was seen: it vetoes, and breaks a silence (C6, D8)."""
+    answered_s = _answered_by(history, listing.ended_at, settings)
+    heard = dict(history.heard)
+    versions: dict[str, str] = {}
+    answers = _answers(history, listing)
+    for record in _in_order(listing).items:
+        seen = versions.get(record.uuid)
+        # Two versions at once are the judged one at most once: that vetoes, too.
+        versions[record.uuid] = record.version if seen in (None, record.version) else ""
+        before = heard.get(record.uuid)
+        if before is not None and before.last_ping_at != record.last_ping_at:
+            heard[record.uuid] = _heard(
+                before, record, answered_s, listing.ended_at, history.clock, answers=answers
+            )
+    return changed(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
+
+
+def _answered_by(history: History, at: float, settings: Settings) -> float:
+    """`answered_s` as it will at most be `at` that time: no silence counts from before it (D8)."""
+    last = history.last_answer_at
+    gap = 0.0 if last is None else at - last
+    return history.answered_s + (gap if 0.0 < gap <= settings.poll_stale_after else 0.0)
+
+
+def pairing_seen(
+    history: History,
+    unpaired_now: Iterable[str],
+    at: float,
+    *,
+    new_records: bool,
+) -> History:
+    """Fold in which of our nodes the newest listings leave without a record (D7).
+
+    A record listing counts once when it began after the cloud listing that first showed the
+    node unpaired ended; `new_records` says that the newest listing is such a new one.
+    """
+    cloud, records = history.cloud, history.records
+    if cloud is None or records is None:
+        return history
+    result = {}
+    for node_id in unpaired_now:
+        before = history.unpaired.get(node_id)
+        if before is None:
+            result[node_id] = Unpaired(at, cloud.ended_at)
+        elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):
+            result[node_id] = replace(
+                before,
+                record_listings=before.record_listings + 1,
+                counted_at=records.started_at,
+            )
+        else:
+            result[node_id] = before
+    return history if result == history.unpaired else changed(history, unpaired=result)
+
+
+def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Settings) -> History:
+    """Fold in which nodes are silent, down or unpaired, each since when (D9).
+
+    One that recovers is dropped; one that left the list after it turned bad, destroyed by us or
+    not, stays for the window.
+    """
+    bad = set(bad_now)
+    turned = {
+        node_id: since
+        for node_id, since in history.turned.items()
+        if node_id in bad
+        or (node_id not in history.present and at - since <= settings.node_stale_after)
+    }
+    for node_id in bad:
+        turned.setdefault(node_id, at)
+    return history if turned == history.turned else changed(history, turned=turned)
+
+
+def unwanted_seen(
+    history: History, unwanted_now: Iterable[str], over_max: frozenset[str], at: float
+) -> History:
+    """Fold in which idle nodes a plan finds that nobody wants, each since which plan (D12).
+
+    One that is wanted again in between starts anew. So does one of those `over_max`, which demand
+    wanted, once demand wants it no more: it may have the very job that demand fell by.
+    """
+    since = {
+        node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
+        for node_id in unwanted_now
+    }
+    if since == history.unwanted and over_max == history.over_max:
+        return history
+    return changed(history, unwanted=since, over_max=over_max)
+
+
+def store_answered(history: History, at: float, settings: Settings) -> History:
+    """Fold in that the nodes' own ping URL answered; a long gap is not counted (D8)."""
+    last = history.last_answer_at
+    gap = 0.0 if last is None else at - last
+    counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
+    return changed(history, answered_s=history.answered_s + counted, last_answer_at=at)
+
+
+def settings_taken(history: History, settings: Settings) -> History:
+    """Hold the gaps in what was counted against a new poll_stale_after (C5, P6, S6).
+
+    Where one is too long now, the count begins again at the newest listing or denial.
+    """
+    limit_s = settings.poll_stale_after
+    return changed(
+        history,
+        absence={
+            uuid: Absence(one.incarnation, one.last_at, one.last_at, 1)
+            if one.gap_s > limit_s
+            else one
+            for uuid, one in history.absence.items()
+        },
+        asked={
+            key: replace(one, denied_since=one.at, gap_s=0.0)
+            if one.denied_since is not None and one.gap_s > limit_s
+            else one
+            for key, one in history.asked.items()
+        },
+    )
+
+
+def store_clock_read(history: History, seen: StoreTime) -> History:
+    """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
+    clock = history.clock
+    return changed(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+
+
+def store_clock_kept(history: History, kept: StoreClock) -> History:
+    """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
+    clock = history.clock
+    return changed(history, clock=kept if clock is None else joined(kept, clock))
+
+
+def explained(history: History, node_ids: Iterable[str]) -> History:
+    """Leave nodes that we destroyed ourselves out of what a listing may lack (L3).
+
+    What the cloud said of them before is old.
+    """
+    gone = frozenset(node_ids)
+    asked = {
+        key: one
+        for key, one in history.asked.items()
+        if key not in gone and not any(node.id in gone for node in one.nodes)
+    }
+    return changed(history, known_nodes=history.known_nodes.without(gone), asked=asked)
+
+
+def records_explained(history: History, uuids: Iterable[str]) -> History:
+    """Leave records that we deleted ourselves out of what a listing may lack (L3)."""
+    return changed(history, known_records=history.known_records.without(uuids))
+
+
+def _newest_stamp(record: Record) -> float:
+    newest = record.modified_at or 0.0
+    if record.last_ping_at is not None and record.last_ping_at > newest:
+        newest = record.last_ping_at
+    if record.claim is not None and record.claim.at > newest:
+        newest = record.claim.at
+    return newest
+
+
+def _absences(
+    history: History,
+    listing: Nodes,
+    bearers: Bearers,
+    present: Present,
+    settings: Settings,
+) -> dict[str, Absence]:
+    if history.records is None:
+        return {}
+    at = listing.started_at
+    result: dict[str, Absence] = {}
+    known = history.absence
+    for record in history.records.items:
+        uuid = record.uuid
+        own = bearers.get(uuid)
+        if own is not None and bears(own[0], record):
+            continue
+        if not record.holds_anything or node_of(record, bearers, present) is not None:
+            continue
+        before = known.get(uuid)
+        if (
+            before is None
+            or before.incarnation != record.incarnation
+            or at - before.last_at > settings.poll_stale_after
+        ):
+            result[uuid] = Absence(record.incarnation, at, at, 1)
+        else:
+            gap_s = max(before.gap_s, at - before.last_at)
+            result[uuid] = Absence(
+                before.incarnation, before.first_at, at, before.listings + 1, gap_s
+            )
+    return result
+
+
+def _without_seen(
+    absence: Mapping[str, Absence], seen: tuple[CloudNode, ...], records: Records | None
+) -> dict[str, Absence]:
+    """Without the records whose node was seen, by its tag or by the instance id of any of them."""
+    uuids = {node.tags.record for node in seen}
+    by_id = {node.id: node for node in seen}
+    for record in records.items if records is not None else ():
+        named = by_id.get(record.instance_id or "")
+        if named is not None and not is_anothers(named, record):
+            uuids.add(record.uuid)
+    return {uuid: value for uuid, value in absence.items() if uuid not in uuids}

@@ -1,0 +1,81 @@
+"""Which listed nodes bear which record: the index of one cloud listing (SAFETY.md C4, L4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Record
+
+Bearers = Mapping[str, tuple[CloudNode, ...]]
+"""By record uuid, the nodes tagged with it that are not terminated, in the order of their ids."""
+Present = Mapping[str, CloudNode]
+"""By node id, the nodes that are not terminated."""
+
+
+def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
+    """The index of one listing, the same whatever the order of its items."""
+    bearers: dict[str, tuple[CloudNode, ...]] = {}
+    present: dict[str, CloudNode] = {}
+    terminated = CloudState.TERMINATED
+    for node in nodes:
+        if node.state is terminated:
+            continue
+        other = present.setdefault(node.id, node)
+        if other is not node:
+            present[node.id] = min(node, other, key=repr)
+        uuid = node.tags.record
+        if uuid is not None:
+            others = bearers.get(uuid)
+            bearers[uuid] = (node,) if others is None else _in_order((*others, node))
+    return bearers, present
+
+
+def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[str]:
+    """The ids that a listing has more than once, in whatever states (L4)."""
+    if len(present) == len(nodes):
+        return frozenset()
+    counts = Counter(node.id for node in nodes)
+    return frozenset(one for one, count in counts.items() if count > 1)
+
+
+def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
+    return tuple(sorted(nodes, key=lambda one: (one.id, repr(one))))
+
+
+def each_once(nodes: tuple[CloudNode, ...], twice: frozenset[str]) -> tuple[CloudNode, ...]:
+    """Of an id listed twice, the entry that shows it more alive, whatever their order (L4)."""
+    if not twice:
+        return nodes
+    chosen: dict[str, CloudNode] = {}
+    for node in sorted(nodes, key=lambda one: (one.is_absent, repr(one))):
+        chosen.setdefault(node.id, node)
+    return tuple(chosen.values())
+
+
+def bears(node: CloudNode, record: Record) -> bool:
+    """`node` carries the record's uuid, and its incarnation or none that we could read (C4)."""
+    incarnation = node.tags.incarnation
+    return node.tags.record == record.uuid and (
+        incarnation is None or record.claim is None or incarnation == record.claim.incarnation
+    )
+
+
+def node_of(
+    record: Record,
+    bearers: Bearers,
+    present: Present,
+) -> CloudNode | None:
+    """A listed node, not terminated, that C4 calls the record's: by tag, or by instance id."""
+    for node in bearers.get(record.uuid, ()):
+        if bears(node, record):
+            return node
+    named = present.get(record.instance_id) if record.instance_id is not None else None
+    return None if named is None or is_anothers(named, record) else named
+
+
+def is_anothers(node: CloudNode, record: Record | FreedLife) -> bool:
+    """`node` bears another record's tag, and this one, or this life of it, has a tag of its own:
+    then whose the node is no ping can say, whatever id it named (P1a)."""
+    uuid = record.uuid if isinstance(record, Record) else record.record
+    return record.incarnation is not None and node.tags.record not in (None, uuid)

@@ -1,0 +1,113 @@
+"""Which cloud node and which record are each other's (SAFETY.md P1-P5): one dictionary join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.pools import not_ours
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The join of one cloud and one record listing.
+
+    `record_of` and `node_of` hold proper pairs, by node id and by record uuid. An ambiguous node
+    or record is in neither, but in `ambiguous` with its rivals (P2).
+    """
+
+    record_of: Mapping[str, Record]
+    node_of: Mapping[str, CloudNode]
+    ambiguous: Mapping[str, tuple[str, ...]]
+
+
+NO_PAIRS = Pairs({}, {}, {})
+
+
+def pair(
+    history: History, *, pool: str, ids_unique: bool, adopt_unclaimed: bool | None = None
+) -> Pairs:
+    """Join the newest complete listings of one pool; another pool's are never paired (T3).
+
+    By our tags - uuid and incarnation - with no test of time. A node without our record tag
+    pairs by instance id, where ids are `ids_unique` for ever and the record's first ping is not
+    before the node's launch (P1).
+    """
+    if history.cloud is None or history.records is None:
+        return NO_PAIRS
+    bearers, present = history.bearers, history.present
+    record_of: dict[str, Record] = {}
+    node_of: dict[str, CloudNode] = {}
+    ambiguous: dict[str, tuple[str, ...]] = {}
+    for record in history.records.items:
+        if not_ours(record, pool, adopt_unclaimed) is not None:
+            continue
+        uuid = record.uuid
+        candidates = bearers.get(uuid)
+        node = None
+        if candidates is not None:
+            node = _bearer(record, candidates, ambiguous)
+        elif ids_unique and record.instance_id is not None:
+            found = present.get(record.instance_id)
+            node = found if found is not None and _same_life(found, record) else None
+        if node is None:
+            continue
+        if node.tags.pool is not None and node.tags.pool != pool:
+            continue
+        if node.id in record_of or node.id in ambiguous:
+            _make_ambiguous(node.id, uuid, record_of, node_of, ambiguous)
+            continue
+        record_of[node.id] = record
+        node_of[uuid] = node
+    return Pairs(record_of, node_of, ambiguous)
+
+
+def _bearer(
+    record: Record, candidates: Sequence[CloudNode], ambiguous: dict[str, tuple[str, ...]]
+) -> CloudNode | None:
+    """The one candidate with the record's uuid and incarnation; two of them are ambiguous (P2)."""
+    claim = record.claim
+    if len(candidates) == 1:
+        node = candidates[0]
+        if claim is None or node.tags.incarnation != claim.incarnation:
+            return None
+        return node
+    if claim is None:
+        return None
+    mine = [one for one in candidates if one.tags.incarnation == claim.incarnation]
+    if len(mine) > 1:
+        ids = tuple(sorted(one.id for one in mine))
+        ambiguous[record.uuid] = ids
+        for node_id in ids:
+            ambiguous[node_id] = (record.uuid,)
+        return None
+    return mine[0] if mine else None
+
+
+def _same_life(node: CloudNode, record: Record) -> bool:
+    return (
+        node.tags.record is None
+        and record.first_ping_at is not None
+        and node.created_at is not None
+        and record.first_ping_at >= node.created_at
+    )
+
+
+def _make_ambiguous(
+    node_id: str,
+    uuid: str,
+    record_of: dict[str, Record],
+    node_of: dict[str, CloudNode],
+    ambiguous: dict[str, tuple[str, ...]],
+) -> None:
+    """Two records want one node: neither gets it."""
+    earlier = record_of.pop(node_id, None)
+    rivals = set(ambiguous.get(node_id, ())) | {uuid}
+    if earlier is not None:
+        rivals.add(earlier.uuid)
+        node_of.pop(earlier.uuid, None)
+    ambiguous[node_id] = tuple(sorted(rivals))
+    for rival in rivals:
+        ambiguous[rival] = (node_id,)

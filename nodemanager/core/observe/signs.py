@@ -1,0 +1,118 @@
+"""What a record says of itself: how long it is quiet, its state, its node's word (T6, T7, C3)."""
+
+from __future__ import annotations
+
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.model.world import Record, RecordState, WorkerState
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+def window_of(record: Record, settings: Settings) -> float:
+    """The length of C3's window: C21's for a claim that never pinged."""
+    if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
+        return settings.window_of(record.claim)
+    return settings.node_stale_after
+
+
+def newest_sign(record: Record) -> float | None:
+    """The newest of modified_at, last_ping_at and the claim, epoch seconds of the store (C3)."""
+    if record.modified_at is None:
+        return None
+    newest = record.modified_at
+    if record.last_ping_at is not None and record.last_ping_at > newest:
+        newest = record.last_ping_at
+    if record.claim is not None and record.claim.at > newest:
+        newest = record.claim.at
+    return newest
+
+
+def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
+    """Seconds the record has been quiet for, never too many; None where it can't be told.
+
+    A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
+    """
+    newest = newest_sign(record)
+    if newest is None:
+        return None
+    future = snapshot.history.future.get(record.uuid)
+    age = clock.age(newest, snapshot.now)
+    if clock.steps:
+        # The newest stamp is not the greatest where the clock stepped back in between.
+        for stamp in (record.modified_at, record.last_ping_at):
+            if stamp is not None:
+                age = min(age, clock.age(stamp, snapshot.now))
+    if future is not None and (future.version, future.stamp) == (record.version, newest):
+        return max(age, snapshot.now - future.seen_at)
+    return age
+
+
+def silent_for(record: Record, history: History) -> float:
+    """Seconds of silence over time in which the store answered pings (D8)."""
+    heard = history.heard.get(record.uuid)
+    return 0.0 if heard is None else history.answered_s - heard.answered_s
+
+
+def idle_words(record: Record, history: History) -> int:
+    """How many pings in a row said that the record's node is idle (D12)."""
+    heard = history.heard.get(record.uuid)
+    return 0 if heard is None else heard.idle
+
+
+def waits_for_first_ping(record: Record) -> bool:
+    """Claimed, and its node never pinged (C21)."""
+    return record.claim is not None and record.first_ping_at is None and record.last_ping_at is None
+
+
+def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
+    """The record's one state (T7). Without a clock nothing is stale."""
+    if record.problems:
+        return RecordState.UNREADABLE
+    if not record.holds_anything:
+        return RecordState.CLEANED
+    if newest_sign(record) is None:
+        return RecordState.UNREADABLE
+    clock = snapshot.history.clock
+    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    if quiet_s is not None and quiet_s > window_of(record, settings):
+        return RecordState.STALE
+    pinged = record.first_ping_at is not None or record.last_ping_at is not None
+    return RecordState.IN_USE if pinged else RecordState.ASSIGNED
+
+
+def worker_state(
+    record: Record, clock: StoreClock | None, now: float, settings: Settings
+) -> WorkerState:
+    """The node's own word, while it is fresh; `unknown` otherwise (T6).
+
+    A word from the future is none: nobody can tell how old it is (T1).
+    """
+    if clock is None or record.last_ping_at is None or record.worker_state is None:
+        return WorkerState.UNKNOWN
+    age_s = clock.age(record.last_ping_at, now)
+    if age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s:
+        return WorkerState.UNKNOWN
+    return record.worker_state
+
+
+def word_of(
+    record: Record, snapshot: Snapshot, settings: Settings, at_least_s: float = 0.0
+) -> WorkerState:
+    """The node's own word, unless it is known to be old: what keeps its record (C2).
+
+    It is old by its stamp, or by how long we saw no newer one, though the store's clock was set
+    back since; one from the future counts from when we first saw it (T1). `at_least_s` is an age
+    that was told before.
+    """
+    history = snapshot.history
+    clock, stamp, word = history.clock, record.last_ping_at, record.worker_state
+    if clock is None or stamp is None or word is None:
+        return WorkerState.UNKNOWN
+    age_s = max(at_least_s, clock.age(stamp, snapshot.now))
+    heard, future = history.heard.get(record.uuid), history.future.get(record.uuid)
+    if heard is not None and heard.last_ping_at == stamp:
+        age_s = max(age_s, history.answered_s - heard.answered_s)
+    if future is not None and future.version == record.version and stamp <= future.stamp:
+        age_s = max(age_s, snapshot.now - future.seen_at)
+    return word if age_s <= settings.node_stale_after else WorkerState.UNKNOWN

@@ -1,0 +1,316 @@
+"""Records whose node no listing shows, and that should have one (SAFETY.md P6, D13).
+
+They keep pinging; or they were claimed for a node that never pinged, for `boot_fail_after`. The
+cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
+that the listing is short: what rests on listings waits until it is whole. One that pings, and that
+the cloud denies for longer than `node_stale_after`, is no node of ours: whoever pings has but its
+secret. One that the cloud has, and that never pinged or fell silent, is judged as if it were
+listed; of one that fell silent the last look of its record's clean tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ASK_LIMIT, Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import Asked, History, came_at
+from nodemanager.core.observe.nodes_by_record import is_anothers
+from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.queries import may_ask
+from nodemanager.core.observe.signs import silent_for, waits_for_first_ping
+from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan.snapshot import Snapshot
+
+UNLISTED_LISTINGS = 2
+"""So many complete listings must lack the node, and a ping come after the first of them (P6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """What is known of them: a verdict for each answer, by record uuid, and whom to ask for next.
+
+    The measures of PINGING_UNLISTED have `denied_s`, for how long it was denied without a break by
+    all there is to ask by, where it was. `short` says that the listing lacks a node that is there
+    and bears our tag. `unheard` are the nodes, by record uuid, that are there and never pinged in
+    time, or have fallen silent (D13).
+    """
+
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    ask: tuple[str, ...] = ()
+    ask_tagged: tuple[str, ...] = ()
+    unheard: Mapping[str, CloudNode] = field(default_factory=dict)
+
+    @property
+    def short(self) -> bool:
+        return any(one.reason is Reason.LISTING_SHORT for one in self.verdicts.values())
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Records whose node the cloud denies."""
+        denied = (one.id for one in self.verdicts.values() if one.reason is Reason.PINGING_UNLISTED)
+        return frozenset(denied)
+
+    @property
+    def untagged(self) -> frozenset[str]:
+        """Records whose node the cloud has, without our tag."""
+        return frozenset(key for key, one in self.verdicts.items() if one.reason is Reason.UNTAGGED)
+
+
+NOTHING = Unlisted()
+
+
+def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
+    """Who should have a node that is listed, and what the cloud says of it."""
+    history, now = snapshot.history, snapshot.now
+    if not history.absence or history.records is None or history.clock is None:
+        return NOTHING
+    verdicts: dict[str, Verdict] = {}
+    unheard: dict[str, CloudNode] = {}
+    ask: list[str] = []
+    ask_tagged: list[str] = []
+    for record in history.records.items:
+        absence = history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            continue
+        if absence.listings < UNLISTED_LISTINGS or _is_explained(record, snapshot, settings):
+            continue
+        verdict = _verdict(record, absence.first_at, snapshot, settings)
+        if verdict is not None:
+            verdicts[record.uuid] = verdict
+        node = _unheard(record, snapshot, settings)
+        if node is not None:
+            unheard[record.uuid] = node
+        if waits_for_first_ping(record):
+            is_missed = overdue_s(record, snapshot, settings) > 0
+        else:
+            is_missed = _keeps_pinging(record, absence.first_at, snapshot, settings)
+        if not (is_missed or _is_alive(verdict)):
+            continue
+        node_id = _id_of(record, snapshot)
+        if node_id is not None and may_ask(history, node_id, now, settings):
+            ask.append(node_id)
+        if may_ask(history, record.uuid, now, settings):
+            ask_tagged.append(record.uuid)
+    by_id, by_tag = _longest_unasked(ask, history), _longest_unasked(ask_tagged, history)
+    return Unlisted(verdicts, by_id, by_tag, unheard)
+
+
+def _id_of(record: Record, snapshot: Snapshot) -> str | None:
+    """The id of its node: as its claim or a ping says, or as the create answered."""
+    expected = snapshot.expected.get(record.uuid)
+    if record.instance_id is not None or expected is None:
+        return record.instance_id
+    return expected.node_id if expected.incarnation == record.incarnation else None
+
+
+def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
+    """How long its silence exceeds the time that its node has to boot, or the window (D8)."""
+    boots = waits_for_first_ping(record)
+    limit_s = settings.boot_fail_after if boots else settings.node_stale_after
+    return silent_for(record, snapshot.history) - limit_s
+
+
+def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
+    """The one node of a claim that the cloud has, asked when a ping of it was overdue (D13)."""
+    found: dict[str, CloudNode] = {}
+    if record.claim is None:
+        return None
+    fresh_s = min(overdue_s(record, snapshot, settings), settings.poll_stale_after)
+    tags = record.uuid, record.incarnation
+    for node in _answered(_keys(record, snapshot), snapshot, fresh_s):
+        before = found.get(node.id)
+        if node.is_absent or (before is not None and before.held):
+            # Either answer may be the older: a hold that one of them shows stands (C9).
+            continue
+        if (node.tags.record, node.tags.incarnation) == tags:
+            found[node.id] = node
+    # Two candidates are none (P2).
+    return found.popitem()[1] if len(found) == 1 else None
+
+
+def _answered(
+    keys: Iterable[str | None], snapshot: Snapshot, fresh_s: float
+) -> Iterator[CloudNode]:
+    """What the cloud showed when it was last asked by these, so lately, and not listed since."""
+    for key in keys:
+        answer = snapshot.history.asked.get(key or "")
+        if answer is not None and not answer.is_past and snapshot.now - answer.said_at < fresh_s:
+            yield from answer.nodes
+
+
+def is_answered_held(
+    node_id: str, uuid: str | None, snapshot: Snapshot, settings: Settings
+) -> bool:
+    """Whether the cloud, asked by id or tag since it was last listed, showed it on hold (C9)."""
+    nodes = _answered((node_id, uuid), snapshot, settings.poll_stale_after)
+    return any(node.held for node in nodes if node.id == node_id)
+
+
+def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
+    """As many as may be asked for at once, so that each has its turn."""
+
+    if not keys:
+        return ()
+
+    def turn(key: str) -> tuple[float, str]:
+        before = history.asked.get(key)
+        return (float("-inf") if before is None else before.at), key
+
+    return tuple(sorted(keys, key=turn)[:ASK_LIMIT])
+
+
+def _is_alive(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.reason is not Reason.PINGING_UNLISTED
+
+
+def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Not ours to ask about, or gone, or going, by our own doing."""
+    if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
+        return True
+    uuid, node_id = record.uuid, record.instance_id
+    if uuid in snapshot.record_flights or uuid in snapshot.touched:
+        return True
+    return node_id is not None and (node_id in snapshot.gone or node_id in snapshot.node_flights)
+
+
+def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
+    """Pinged within its window, after the first listing that lacks its node; not just booted."""
+    clock, now = snapshot.history.clock, snapshot.now
+    first, last = record.first_ping_at, record.last_ping_at
+    if clock is None or last is None:
+        return False
+    heard_s = clock.age(last, now) + 2 * clock.error_s
+    # Where somebody took its first ping away, the absence itself must have lasted.
+    old_s = now - since if first is None else clock.age(first, now)
+    if old_s <= settings.visible_after:
+        return False
+    return heard_s < now - since and heard_s <= settings.node_stale_after
+
+
+def _verdict(
+    record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """What the cloud said of it, by id and by tag, since it was missed."""
+    node_id = _id_of(record, snapshot)
+    asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
+    answers = [one for one in asked if one is not None and not one.malformed]
+    denied: Asked | None = None
+    for answer in answers:
+        alive = [node for node in answer.nodes if _is_of(node, record, node_id)]
+        late = answer.said_at <= absent_since
+        # A denial from before it was missed is none; one that was there is there until denied.
+        if alive and not (late and answer.is_past):
+            return _found(record, alive[0], answer, snapshot, settings)
+        if not alive and not late and (denied is None or answer.at > denied.at):
+            denied = answer
+    if denied is None or waits_for_first_ping(record):
+        return None
+    measures: dict[str, object] = {"age_s": snapshot.now - denied.at, "attempt": denied.times}
+    denied_s = denied_for(record, asked, absent_since, snapshot.now, settings)
+    if denied_s is not None:
+        measures |= {"denied_s": denied_s, "limit_s": settings.node_stale_after}
+    return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
+
+
+def _keys(record: Record, snapshot: Snapshot) -> tuple[str, ...]:
+    node_id = _id_of(record, snapshot)
+    return (record.uuid,) if node_id is None else (node_id, record.uuid)
+
+
+def denied_for(
+    record: Record,
+    asked: Iterable[Asked | None],
+    absent_since: float,
+    now: float,
+    settings: Settings,
+) -> float | None:
+    """For how long the cloud has denied it without a break, by all there is to ask by (P6).
+
+    None where it was not denied by both tag and id, where an answer is old, and where its own word
+    is all that it is known by: a node of before our time bears no tag, and has its id only.
+    """
+    if record.claim is None and record.instance_id is None:
+        return None
+    since = absent_since
+    for answer in asked:
+        if answer is not None and record.claim is not None and _is_no_id_of(record, answer):
+            continue
+        if answer is None or answer.denied_since is None:
+            return None
+        if now - answer.said_at > settings.poll_stale_after:
+            return None
+        since = max(since, answer.denied_since)
+    return now - since
+
+
+def _is_no_id_of(record: Record, answer: Asked) -> bool:
+    """What it was asked for by is but what a ping named: no node's id, or another record's node."""
+    return answer.malformed or any(is_anothers(node, record) for node in answer.nodes)
+
+
+def _found(
+    record: Record, node: CloudNode, answer: Asked, snapshot: Snapshot, settings: Settings
+) -> Verdict:
+    ours = node.tags.record == record.uuid and node.tags.pool == settings.pool
+    reason = Reason.LISTING_SHORT if ours else Reason.UNTAGGED
+    age_s = snapshot.now - answer.at
+    measures = {"age_s": age_s, "attempt": answer.times, "node": node.id, "state": node.state.value}
+    return Verdict(Kind.KEEP, reason, record.uuid, measures)
+
+
+def _is_of(node: CloudNode, record: Record, node_id: str | None) -> bool:
+    if node.is_absent:
+        return False
+    if node.id == node_id and not is_anothers(node, record):
+        return True
+    return node.tags.record == record.uuid and node.tags.incarnation in (None, record.incarnation)
+
+
+def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
+    """Whether its pings are no sign of life any more: denied for longer than the window (P6)."""
+    if verdict is None or verdict.reason is not Reason.PINGING_UNLISTED:
+        return False
+    denied_s = (verdict.measures or {}).get("denied_s", 0.0)
+    return bool(denied_s > settings.node_stale_after)
+
+
+def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Absent in enough complete listings, for `settle`, and not heard since the first of them.
+
+    In a node's first `visible_after` no listing need show it: that time settles nothing.
+    """
+    history, now = snapshot.history, snapshot.now
+    absence, clock, stamp = history.absence.get(record.uuid), history.clock, record.last_ping_at
+    if history.records is None or absence is None or absence.incarnation != record.incarnation:
+        return False
+    if absence.listings < settings.absent_listings:
+        return False
+    since = absence.first_at
+    if stamp is not None:
+        if clock is None:
+            return False
+        heard_s = heard_ago(record, stamp, clock, history, now)
+        if heard_s < now - absence.first_at:
+            return False
+        first = stamp if record.first_ping_at is None else record.first_ping_at
+        born_at = now - max(heard_s, clock.age(first, now))
+        since = max(since, born_at + settings.visible_after)
+    settled_at = since + settings.settle
+    return absence.last_at >= settled_at and history.records.started_at >= settled_at
+
+
+def heard_ago(
+    record: Record, stamp: float, clock: StoreClock, history: History, at: float
+) -> float:
+    """How long before `at` the newest ping came that we saw of the record's life, never too long.
+
+    `stamp` is the newest ping that the record itself shows: an older one in a late listing.
+    """
+    heard = history.heard.get(record.uuid)
+    if heard is None or heard.incarnation != record.incarnation:
+        return clock.age(stamp, at)
+    return at - came_at(heard, clock)

@@ -1,0 +1,1 @@
+"""What operators order: commands, names of things, the backlog."""

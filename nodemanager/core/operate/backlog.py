@@ -1,0 +1,196 @@
+"""What a backlog plan proposes, and what becomes of each of its items when it is applied (S5, D11).
+
+An operator reads the plan, edits it, and gives it back, perhaps days later. Each item names the
+very version of what was judged: it is held against the newest decision, and is let go only where
+nothing changed. Letting go frees nothing: the record is then judged, looked at and written like
+any other (C0-C12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.signs import newest_sign
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.rate_limits import name_of
+
+
+class Deed(StrEnum):
+    """What is done with an item."""
+
+    CLEAN = "clean"
+    ADOPT = "adopt"
+
+
+class Stand(StrEnum):
+    """How an item stands at one moment."""
+
+    HELD = "held"
+    UNDER_WAY = "under_way"
+    WAITS = "waits"
+    DONE = "done"
+    CHANGED = "changed"
+
+
+PASSING = frozenset(
+    {
+        Reason.BREAKER_OPEN,
+        Reason.NO_LEASE,
+        Reason.READ_ONLY,
+        Reason.PAUSED,
+        Reason.POLL_STALE,
+        Reason.LISTING_SHORT,
+        Reason.CLOCK_UNKNOWN,
+        Reason.NO_LISTING_ORDER,
+        Reason.NOT_SETTLED,
+        Reason.CHANGED_SINCE_LISTING,
+        Reason.IN_FLIGHT,
+        Reason.EVIDENCE_MISSING,
+        Reason.ORDER_EXPIRED,
+        Reason.STOPPING,
+    }
+)
+"""Reasons that say nothing of the item itself: it waits until they are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a plan: `id` is a record's uuid or a node's id, `version` what was judged.
+
+    `record` is the record that a node to adopt is to be paired with, empty where none is named.
+    """
+
+    deed: Deed
+    id: str
+    version: str
+    record: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.deed.value} {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an item stands, why, and what was measured."""
+
+    stand: Stand
+    reason: Reason
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One decision by the ids of what was judged."""
+
+    snapshot: Snapshot
+    records: Mapping[str, Record]
+    verdicts: Mapping[str, Verdict]
+    pairs: Pairs
+
+
+def standing_of(item: Item, seen: Picture) -> Standing:
+    """How a record stands that a plan wanted cleaned at that version."""
+    record = seen.records.get(item.id)
+    flight = seen.snapshot.record_flights.get(item.id)
+    if flight is not None:
+        # Our own fence moves the version, too (C12): it is judged when this is over.
+        return Standing(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
+    if record is None:
+        return Standing(Stand.CHANGED, Reason.RECORD_GONE)
+    if record.version != item.version:
+        if not record.holds_anything and not record.problems:
+            return Standing(Stand.DONE, Reason.HOLDS_NOTHING)
+        measures = {"version": record.version, "judged": item.version}
+        return Standing(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+    verdict = seen.verdicts[item.id]
+    measures = dict(verdict.measures or {})
+    if verdict.kind in (Kind.CLEAN, Kind.DEFER):
+        return Standing(Stand.UNDER_WAY, verdict.reason, measures)
+    if verdict.reason is Reason.BACKLOG_HELD:
+        return Standing(Stand.HELD, verdict.reason, measures)
+    if verdict.reason is Reason.HOLDS_NOTHING:
+        return Standing(Stand.DONE, verdict.reason, measures)
+    stand = Stand.WAITS if verdict.reason in PASSING else Stand.CHANGED
+    return Standing(stand, verdict.reason, measures)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One line of a plan, with the evidence. Times are epoch seconds of the store.
+
+    One that is not `chosen` is shown, and left out until an operator chooses it. `asked` is the
+    cloud's newest answer by id or tag, None where it was not asked; the last look asks again.
+    """
+
+    item: Item
+    chosen: bool
+    standing: Standing
+    slot: int | None = None
+    hostname: str | None = None
+    instance_id: str | None = None
+    claimed_by: str | None = None
+    last_sign_at: float | None = None
+    asked: str | None = None
+    name: str | None = None
+    state: str | None = None
+    created_at: float | None = None
+    then: str | None = None
+    """What becomes of a node once it is adopted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What an operator is asked to decide. `freeing` is how many records need no decision."""
+
+    candidates: tuple[Candidate, ...]
+    freeing: int = 0
+
+
+def proposal(seen: Picture) -> Proposal:
+    """What is held back, the longest quiet first; then what nothing can be asked of (C11, S5)."""
+    held = [*_held_back(seen)]
+    freeing = sum(verdict.kind in (Kind.CLEAN, Kind.DEFER) for verdict in seen.verdicts.values())
+    held.sort(key=lambda one: (not one.chosen, one.last_sign_at or 0.0, one.item.id))
+    return Proposal(tuple(held), freeing)
+
+
+def _held_back(seen: Picture) -> Iterator[Candidate]:
+    backlog = seen.snapshot.backlog
+    for uuid, record in seen.records.items():
+        verdict = seen.verdicts[uuid]
+        held = verdict.reason is Reason.BACKLOG_HELD or name_of(record) in backlog
+        if not held and verdict.reason is not Reason.UNVERIFIABLE:
+            continue
+        item = Item(Deed.CLEAN, uuid, record.version)
+        standing = standing_of(item, seen)
+        if standing.stand in (Stand.UNDER_WAY, Stand.DONE):
+            continue
+        yield Candidate(
+            item,
+            standing.stand is not Stand.CHANGED,
+            standing,
+            slot=record.slot_number,
+            hostname=record.hostname,
+            instance_id=record.instance_id,
+            claimed_by=record.claim.manager if record.claim is not None else None,
+            last_sign_at=newest_sign(record),
+            asked=_answer(record, seen),
+        )
+
+
+def _answer(record: Record, seen: Picture) -> str | None:
+    asked = seen.snapshot.history.asked
+    found = asked.get(record.instance_id or "") or asked.get(record.uuid)
+    if found is None:
+        return None
+    if not found.nodes:
+        return "no such node"
+    return ",".join(sorted({node.state.value for node in found.nodes}))

@@ -1,0 +1,251 @@
+"""An operator's plan as it is applied: so many items a minute, each held against the newest
+decision (S5).
+
+A run is folded over decisions like everything else in core. It lets an item go, or tells why not;
+what is let go is judged with all the other records from then on. Nothing here frees anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from nodemanager.core.execute.adoption import standing_of_node
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, Standing, standing_of
+
+TICK_S = 5.0
+"""Items are let go at most this often, several at a time where the rate wants more."""
+FASTEST = 600.0
+"""Items a minute at most."""
+
+
+class Where(StrEnum):
+    """How far one item of a run has come. All but the first two are the end of it."""
+
+    WAITING = "waiting"
+    LET_GO = "let_go"
+    DONE = "done"
+    ALREADY = "already"
+    SKIPPED = "skipped"
+    STOPPED = "stopped"
+
+
+OPEN = frozenset({Where.WAITING, Where.LET_GO})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where one item is, and why it waits, was skipped, or was done."""
+
+    where: Where = Where.WAITING
+    reason: Reason | None = None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator wants applied. The plan it is from names pool, store and account (L5).
+
+    `rate` is items a minute.
+    """
+
+    by: str
+    rate: float
+    pool: str
+    store: str
+    account: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A plan under way, or the last one. `begun_at` and `ended_at` are epoch seconds.
+
+    `credit` is how many items may be let go now, as of `credited_at` (CLOCK_BOOTTIME).
+    """
+
+    id: str
+    by: str
+    rate: float
+    begun_at: float
+    items: tuple[Item, ...]
+    steps: Mapping[str, Step]
+    credit: float = 1.0
+    credited_at: float | None = None
+    ended_at: float | None = None
+    stopped: bool = False
+    waits_for: Reason | None = None
+    """What forbids every free at this moment."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.ended_at is None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many items are where."""
+        counted = Counter(step.where.value for step in self.steps.values())
+        return {where.value: counted.get(where.value, 0) for where in Where}
+
+    def done(self, deed: Deed) -> int:
+        """How many items of that kind were carried out."""
+        return sum(
+            self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
+        )
+
+    @property
+    def tick_s(self) -> float:
+        """Seconds until it is worth looking again."""
+        return max(TICK_S, 60.0 / self.rate)
+
+    def has(self, items: tuple[Item, ...]) -> bool:
+        """Whether all of these are in it, at the same versions."""
+        return set(items) <= set(self.items)
+
+
+def refusal(
+    order: Order, *, pool: str, store: str | None, account: str | None, dry_run: bool
+) -> str | None:
+    """Why an order is not for this manager, in words that say what to do; None where it is."""
+    if dry_run:
+        return (
+            "this daemon runs with --dry-run: it writes nothing; start it without, and apply then"
+        )
+    if order.pool != pool:
+        return f"the plan was made for pool {order.pool}, and this manager serves {pool}"
+    if store is None or account is None:
+        return "the daemon has not reached cloud and store yet; try again after its first polls"
+    if order.store != store:
+        return f"the plan was made from store {order.store}, and the store is {store} now (L5)"
+    if order.account != account:
+        return f"the plan was made from {order.account}, and the cloud is {account} now (L5)"
+    return None
+
+
+def begun(order: Order, id: str, seen: Picture, settings: Settings) -> Run:
+    """The run of an order; what is done or changed already is told at once."""
+    items = tuple({item.key: item for item in order.items}.values())
+    run = Run(
+        id,
+        order.by,
+        order.rate,
+        seen.snapshot.wall,
+        items,
+        {item.key: Step() for item in items},
+    )
+    return after_plan(run, seen, settings)
+
+
+def resumed(run: Run) -> Run:
+    """The run as a former process left it: what it was owed by time is forgotten."""
+    return replace(run, credit=1.0, credited_at=None)
+
+
+def let_go(run: Run | None) -> frozenset[str]:
+    """The records that are no longer held back, each as `uuid@version`."""
+    if run is None:
+        return frozenset()
+    gone = (Where.LET_GO, Where.DONE)
+    return frozenset(
+        f"{item.id}@{item.version}"
+        for item in run.items
+        if item.deed is Deed.CLEAN and run.steps[item.key].where in gone
+    )
+
+
+def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
+    """The run after one decision: each open item held against it, then the next ones let go."""
+    if not run.is_open:
+        return run
+    block = standing_block(seen.snapshot, settings)
+    steps = dict(run.steps)
+    held: list[Item] = []
+    for item in run.items:
+        step = steps[item.key]
+        if step.where in OPEN:
+            standing = _standing(item, seen, settings)
+            steps[item.key] = step = _step(step, standing)
+            if step.where is Where.WAITING and standing.stand is Stand.HELD:
+                held.append(item)
+    credit = _credit(run, seen.snapshot.now)
+    for item in held if block is None else ():
+        if credit < 1.0:
+            break
+        credit -= 1.0
+        steps[item.key] = Step(Where.LET_GO)
+    run = replace(
+        run,
+        steps=steps,
+        credit=credit,
+        credited_at=seen.snapshot.now,
+        waits_for=None if block is None else block[0],
+    )
+    return _ended(run, seen.snapshot.wall)
+
+
+def _standing(item: Item, seen: Picture, settings: Settings) -> Standing:
+    if item.deed is Deed.ADOPT:
+        return standing_of_node(item, seen, settings.pool)
+    return standing_of(item, seen)
+
+
+def due_adoptions(run: Run | None) -> tuple[Item, ...]:
+    """The nodes that are let go, and not adopted yet."""
+    if run is None or not run.is_open:
+        return ()
+    return tuple(
+        item
+        for item in run.items
+        if item.deed is Deed.ADOPT and run.steps[item.key].where is Where.LET_GO
+    )
+
+
+def after_outcome(run: Run, key: str, step: Step, wall: float) -> Run:
+    """The run after one of its items was written, or left alone at the last look."""
+    if not run.is_open or key not in run.steps or run.steps[key].where not in OPEN:
+        return run
+    return _ended(replace(run, steps={**run.steps, key: step}), wall)
+
+
+def stopped(run: Run, wall: float) -> Run:
+    """Nothing more is let go; what was, and is not done yet, is held back again."""
+    if not run.is_open:
+        return run
+    steps = {
+        key: replace(step, where=Where.STOPPED) if step.where in OPEN else step
+        for key, step in run.steps.items()
+    }
+    return _ended(replace(run, steps=steps, stopped=True), wall)
+
+
+def _step(step: Step, standing: Standing) -> Step:
+    match standing.stand:
+        case Stand.CHANGED:
+            return Step(Where.SKIPPED, standing.reason, standing.measures)
+        case Stand.DONE:
+            was_ours = step.where is Where.LET_GO
+            return Step(Where.DONE if was_ours else Where.ALREADY, standing.reason)
+        case Stand.UNDER_WAY:
+            return Step(Where.LET_GO, standing.reason)
+        case Stand.HELD | Stand.WAITS:
+            return Step(step.where, standing.reason)
+
+
+def _credit(run: Run, now: float) -> float:
+    """No more than a tick is worth is ever saved up: after a pause the rate is what it was."""
+    if run.credited_at is None:
+        return run.credit
+    most = max(1.0, run.rate * TICK_S / 60.0)
+    return min(most, run.credit + (now - run.credited_at) * run.rate / 60.0)
+
+
+def _ended(run: Run, wall: float) -> Run:
+    if any(step.where in OPEN for step in run.steps.values()):
+        return run
+    return replace(run, ended_at=wall, waits_for=None)

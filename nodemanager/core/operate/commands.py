@@ -1,0 +1,409 @@
+"""What becomes of an operator's command: whom it names, and what the next plan makes of it (O1-O4).
+
+No rule is judged in here: the plan's verdict is read, and the rule behind its reason is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.judge.overrides import BY_HAND
+from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import FREED_KEPT_S
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.observe.history import freed_since_listed
+from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+class Verb(StrEnum):
+    """What an operator may tell the daemon."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    DRAIN = "drain"
+    RUN = "run"
+    KILL = "kill"
+    CLEAN = "clean"
+    PAUSE = "pause"
+    RESUME = "resume"
+    BREAKER_RESET = "breaker_reset"
+
+
+class Result(StrEnum):
+    """What became of a command. DONE and ALREADY are successes; only DONE changed anything."""
+
+    DONE = "done"
+    ALREADY = "already"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+    UNDER_WAY = "under_way"
+
+
+SENT_AWAY_S = 3600.0
+"""So long a hostname or slot means, to an operator, the node that they sent away by it (O3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What an operator said. `forced` are the rules that they break by name (O3).
+
+    `unlisted` lets a hold be put on what no listing shows.
+    """
+
+    verb: Verb
+    by: str
+    reason: str = ""
+    id: str | None = None
+    forced: tuple[str, ...] = ()
+    unlisted: bool = False
+
+
+def lacks_reason(command: Command) -> str | None:
+    """What is only done for a reason, and none was given; None where nothing is missing."""
+    if command.reason:
+        return None
+    if command.verb in (Verb.KILL, Verb.PAUSE):
+        return f"a {command.verb.value} needs a reason"
+    if command.forced:
+        return "a clean that breaks a rule needs a reason"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a command: `text` is for a reader, the rest for a program.
+
+    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, with what was
+    measured; `nearest` is a known id like the one that was given.
+    """
+
+    result: Result
+    text: str
+    record: str | None = None
+    node: str | None = None
+    reason: Reason | None = None
+    rule: str | None = None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    nearest: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.result in (Result.DONE, Result.ALREADY)
+
+
+RULES: Mapping[Reason, str] = {
+    Reason.OTHER_POOL: "T3",
+    Reason.UNCLAIMED_POOL: "T3",
+    Reason.UNREADABLE: "P3",
+    Reason.PAIRED: "C4",
+    Reason.NODE_LISTED: "C4",
+    Reason.NODE_EXPECTED: "P4",
+    Reason.WITHIN_WINDOW: "C3",
+    Reason.CLAIM_WITHIN_WINDOW: "C21",
+    Reason.BUSY: "C2",
+    Reason.IDLE: "C2",
+    Reason.NOT_SETTLED: "C5",
+    Reason.NO_LISTING_ORDER: "C6",
+    Reason.CHANGED_SINCE_LISTING: "C6",
+    Reason.POLL_STALE: "C7",
+    Reason.CLOCK_UNKNOWN: "T1",
+    Reason.IN_FLIGHT: "C8",
+    Reason.HELD: "C9",
+    Reason.BREAKER_OPEN: "B2",
+    Reason.NO_LEASE: "L6",
+    Reason.READ_ONLY: "L5",
+    Reason.NOT_AUTHORISED: "L2",
+    Reason.CAP_REACHED: "C10",
+    Reason.AMBIGUOUS: "P2",
+    Reason.PINGING_UNLISTED: "P6",
+    Reason.LISTING_SHORT: "P6",
+    Reason.IMPOSSIBLE: "L4",
+    Reason.FENCED: "C12",
+    Reason.BACKLOG_HELD: "S5",
+    Reason.PAUSED: "O4",
+    Reason.CHANGED_SINCE_PLAN: "C11",
+    Reason.NODE_ALIVE: "C11",
+    Reason.UNVERIFIABLE: "C11",
+    Reason.ORDER_EXPIRED: "C11",
+    Reason.DENIED_TOO_EARLY: "C11",
+    Reason.EVIDENCE_MISSING: "L1",
+    Reason.UNTAGGED: "D11",
+    Reason.FOREIGN_NODE: "T3",
+    Reason.THROTTLED: "D6",
+    Reason.TOO_MANY_IMPOSSIBLE: "L4",
+    Reason.NO_LISTING: "L1",
+    Reason.NEVER_FORCED: "O3",
+    Reason.DRY_RUN: "S3",
+}
+"""The rule behind a reason that forbids what an operator wanted; its docs row names it, too."""
+
+_CLEAR: Mapping[Reason, str] = {
+    Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
+    Reason.PAUSED: "`nodemanager resume` ends that.",
+    Reason.BREAKER_OPEN: "`nodemanager breaker reset` closes it, once you have looked.",
+    Reason.AMBIGUOUS: "Look at both, and take the tags off the one that is not ours.",
+    Reason.CHANGED_SINCE_LISTING: "Try again after the next poll.",
+    Reason.NO_LISTING_ORDER: "Try again after the next poll.",
+    Reason.CAP_REACHED: "Try again after the next poll.",
+}
+"""What to do about a refusal, where its doc does not say."""
+
+_WAITING = frozenset(
+    {Reason.SHUTDOWN_CAP, Reason.IN_FLIGHT, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING}
+)
+"""A kill that has its turn a little later."""
+
+_REFUSE_DRAIN = frozenset(
+    {
+        Reason.UNTAGGED,
+        Reason.FOREIGN_NODE,
+        Reason.HELD,
+        Reason.UNREADABLE,
+        Reason.AMBIGUOUS,
+        Reason.IMPOSSIBLE,
+        Reason.NODE_EXPECTED,
+    }
+)
+"""What forbids to shut the node down for as long as it is so; anything else is waited for."""
+
+
+# Whom a command names.
+
+
+def find(given: str, known: Known) -> Named | Reply:
+    """Whom `given` names; else what to answer."""
+    try:
+        return known.find(given)
+    except AmbiguousIdError as error:
+        return Reply(Result.REFUSED, str(error), reason=Reason.AMBIGUOUS_NAME)
+    except UnknownIdError as error:
+        nearest = error.near[0] if error.near else None
+        return Reply(Result.UNKNOWN, str(error), reason=Reason.UNKNOWN_ID, nearest=nearest)
+
+
+def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
+    """The refusal of a `--force` that nothing may break, or nobody stands for (O3)."""
+    if forced and not (mark.by.strip() and mark.reason.strip()):
+        text = "a forced clean must say who orders it and why: give both `by` and a reason"
+        return Reply(Result.REFUSED, text, reason=Reason.NEVER_FORCED, rule="O3")
+    for rule in forced:
+        if rule not in FORCIBLE:
+            text = (
+                f"{rule} may never be broken by hand; these may: {', '.join(FORCIBLE)}. The last "
+                "look at the cloud (C11), the conditional write (C12), breaker, lease and holds "
+                "always stand"
+            )
+            return Reply(Result.REFUSED, text, reason=Reason.NEVER_FORCED, rule="O3")
+    return None
+
+
+# What the plan made of it.
+
+
+def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
+    """The refusal that a verdict comes to: its reason, its rule, and what was measured."""
+    reason, rule = verdict.reason, RULES.get(verdict.reason)
+    measures = dict(verdict.measures or {})
+    behind = f" ({rule})" if rule is not None else ""
+    text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
+    if measures:
+        text += f" [{', '.join(f'{key}={_shown(value)}' for key, value in measures.items())}]"
+    if reason in _CLEAR:
+        text += f" {_CLEAR[reason]}"
+    force = UNVERIFIABLE if reason is Reason.UNVERIFIABLE else rule
+    if verb is Verb.CLEAN and force in FORCIBLE:
+        text += f" `--force {force}` says that this is no sign of life"
+    return Reply(
+        Result.REFUSED,
+        text,
+        record=named.record,
+        node=named.node,
+        reason=reason,
+        rule=rule,
+        measures=measures,
+    )
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def not_planned(made: Plan, id: str) -> Verdict | None:
+    """Why no verdict was taken at all; None where one was."""
+    if made.aborted is None:
+        return None
+    reason, measures = made.aborted
+    return keep(id, reason, **measures)
+
+
+def sent_away(
+    given: str, named: Named | None, gone: Iterable[tuple[ShutdownOrder, float]]
+) -> tuple[ShutdownOrder, float] | None:
+    """The node that an operator sent away just now by that hostname or slot, and when.
+
+    `gone` are the shutdowns that ended lately, oldest first. Another node may have the name by now,
+    and whoever says a drain twice does not mean that one.
+    """
+    found = None
+    for order, at in gone:
+        bore_it = given in (order.hostname, None if order.slot is None else str(order.slot))
+        if order.reason in BY_HAND and bore_it:
+            found = order, at
+    if found is None or (named is not None and named.node == found[0].node_id):
+        return None
+    return found
+
+
+def of_sent_away(
+    verb: Verb, given: str, order: ShutdownOrder, ago_s: float, now: str | None
+) -> Reply:
+    """The answer to a command by a name whose node is gone by `order`; `now` has it."""
+    ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
+    name = given if given == order.hostname else f"slot {given}"
+    text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
+    if verb is Verb.RUN:
+        return Reply(
+            Result.REFUSED,
+            f"too late: {text}",
+            record=order.record,
+            node=order.node_id,
+            reason=Reason.NODE_ABSENT,
+        )
+    if now is not None:
+        text += f"; {name} is {now} now: name that by its id, if it is to go, too"
+    return Reply(Result.ALREADY, text, record=order.record, node=order.node_id)
+
+
+def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
+    """What the plan makes of a node that is marked to be drained; DONE when the mark stands."""
+    verdict = _of_node(named, made, snapshot)
+    if verdict.reason is Reason.NODE_ABSENT:
+        return _gone(named)
+    if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
+        return refused(Verb.DRAIN, verdict, named)
+    node = _node(named)
+    return _done(
+        named,
+        f"{node} is draining: it is shut down as soon as it is idle; `nodemanager undrain {node}` "
+        "undoes that",
+    )
+
+
+def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
+    """What the plan makes of a node that is marked to be killed; DONE when the mark stands."""
+    verdict = _of_node(named, made, snapshot)
+    if verdict.reason is Reason.NODE_ABSENT:
+        return _gone(named)
+    if verdict.kind is Kind.SHUTDOWN:
+        return _done(named, f"{_node(named)} is being shut down, busy or not")
+    if verdict.reason in _WAITING:
+        why = verdict.reason.value.replace("_", " ")
+        return _done(named, f"{_node(named)} is shut down as soon as it may be ({why})")
+    return refused(Verb.KILL, verdict, named)
+
+
+def of_clean(named: Named, made: Plan) -> Reply | None:
+    """What the plan makes of a record to be freed by hand; None when its clean is ordered."""
+    uuid = named.record or named.id
+    verdict = not_planned(made, uuid) or next((one for one in made.records if one.id == uuid), None)
+    if verdict is None:
+        return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named)
+    if verdict.kind is Kind.CLEAN:
+        return None
+    if verdict.reason is Reason.HOLDS_NOTHING or freed_since_listed(uuid, made.history):
+        return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
+    action = (verdict.measures or {}).get("action")
+    if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
+        return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
+    return refused(Verb.CLEAN, verdict, named)
+
+
+def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
+    """The plan's verdict on a node; one that no listing has is absent, or still expected."""
+    node_id = _node(named)
+    views = (view.verdict for view in made.views if view.node.id == node_id)
+    found = not_planned(made, node_id) or next(views, None)
+    if found is not None:
+        return found
+    expected = any(one.node_id == node_id for one in snapshot.expected.values())
+    return keep(node_id, Reason.NODE_EXPECTED if expected else Reason.NODE_ABSENT)
+
+
+def _gone(named: Named) -> Reply:
+    return replace(_done(named, f"{_node(named)} is gone already"), result=Result.ALREADY)
+
+
+def _node(named: Named) -> str:
+    return named.node or named.id
+
+
+def without(named: Named, reason: Reason) -> Reply:
+    """The refusal of a command about a node or record where the named one has none."""
+    text = f"{named.id}: {reason.doc}"
+    return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
+
+
+def too_late(named: Named) -> Reply:
+    """The refusal to undo what was sent already."""
+    text = f"{_node(named)}: its destroy was sent already, and can't be taken back"
+    return Reply(
+        Result.REFUSED,
+        text,
+        record=named.record,
+        node=named.node,
+        reason=Reason.SHUTTING_DOWN,
+    )
+
+
+def gone_before(named: Named) -> Reply:
+    """The refusal to undo what was done already."""
+    text = f"{_node(named)}: too late: it is gone"
+    return replace(without(named, Reason.NODE_ABSENT), text=text)
+
+
+def not_listed_yet(given: str) -> Reply:
+    """The refusal of a command before there is a listing of everything."""
+    text = f"{given}: {Reason.NO_LISTING.doc} Try again in a moment"
+    return Reply(Result.REFUSED, text, reason=Reason.NO_LISTING, rule=RULES[Reason.NO_LISTING])
+
+
+def failed(named: Named, text: str) -> Reply:
+    return replace(_done(named, text), result=Result.FAILED)
+
+
+def _done(named: Named, text: str) -> Reply:
+    return Reply(Result.DONE, text, record=named.record, node=named.node)
+
+
+# What stands.
+
+
+def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
+    """The marked nodes that are no more: terminated, gone by our own doing, or long unlisted.
+
+    One that a listing just lacks keeps its mark: the listing may be short.
+    """
+    cloud, present = snapshot.history.cloud, snapshot.history.present
+    if cloud is None or not marks:
+        return frozenset()
+    over = {node.id for node in cloud.items if node.is_absent} | snapshot.gone.keys()
+    over |= {
+        id
+        for id, mark in marks.items()
+        if id not in present and snapshot.wall - mark.at > FREED_KEPT_S
+    }
+    return frozenset(over & marks.keys())
+
+
+def since(mark: Mark, stamp: str) -> str:
+    """How a mark is told of: by whom, since when (`stamp`), and why."""
+    why = f": {mark.reason}" if mark.reason else ""
+    return f"by {mark.by or 'somebody'} since {stamp}{why}"

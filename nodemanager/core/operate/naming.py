@@ -1,0 +1,241 @@
+"""Whom an operator means: what they type becomes a node, a record or both in this one place (O9).
+
+They may type a record's uuid, a cloud node's id or name, a hostname, a slot, or the beginning
+of an id that only one has. All commands ask here: those to the daemon, those that ask it, and those
+that read a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.nodes_by_record import is_anothers
+from nodemanager.core.observe.pairing import Pairs
+
+SHORTEST_PREFIX = 4
+"""What is shorter is a slot, or mistyped."""
+MOST_TOLD = 5
+
+
+class UnknownIdError(LookupError):
+    """Nothing goes by that id. `near` are ids that might be meant."""
+
+    def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.near = near
+
+
+class AmbiguousIdError(UnknownIdError):
+    """More than one thing goes by that id: `near` are their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A node, a record, or both where they are each other's. `id` is what is marked."""
+
+    id: str
+    node: str | None = None
+    record: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A node, a record or a pair, and what it goes by.
+
+    `node_is_listed` says that `node` is a node of its own, and not only what a record remembers.
+    `host` and `slot` are the record's, `name` is what the cloud calls the node.
+    """
+
+    record: str | None = None
+    node: str | None = None
+    node_is_listed: bool = False
+    host: str | None = None
+    slot: int | None = None
+    name: str | None = None
+
+    @property
+    def by_node(self) -> Named:
+        return Named(self.node or self.record or "", self.node, self.record)
+
+    @property
+    def by_record(self) -> Named:
+        return Named(self.record or self.node or "", self.node, self.record)
+
+    def __str__(self) -> str:
+        others = [self.host, None if self.slot is None else f"slot {self.slot}", self.node]
+        told = ", ".join(one for one in others if one is not None and one != self.id)
+        return f"{self.id} ({told})" if told else self.id
+
+    @property
+    def id(self) -> str:
+        return self.record or self.node or ""
+
+    def names(self) -> Iterator[str]:
+        for name in (self.record, self.node, self.host, self.name):
+            if name:
+                yield name
+
+
+def resolve(given: str, things: Sequence[Thing], past: Sequence[Thing] = ()) -> Named:
+    """Whom `given` names among `things`, or else among those of the `past`, newest first.
+
+    An id goes before a hostname, a slot or a node's name, and those before the beginning of an id.
+    Raises AmbiguousIdError and UnknownIdError.
+    """
+    by_id = _by_id(given, things, past)
+    if by_id is not None:
+        return by_id
+    hosts = [one for one in things if given == one.host or given == _shown(one.slot)]
+    named = [one for one in things if given == one.name and one not in hosts]
+    if hosts or named:
+        return _only(given, [*hosts, *named], by_node=not hosts)
+    for one in past:
+        if one.host == given:
+            return one.by_record
+    for these in (things, past):
+        begun = _begun(given, these)
+        if begun:
+            return _only(given, begun, by_node=all(not _begins(one.record, given) for one in begun))
+    raise _unknown(given, (*things, *past))
+
+
+def _by_id(given: str, things: Sequence[Thing], past: Sequence[Thing]) -> Named | None:
+    """A record, a listed node, or one that records or ended lives remember."""
+    for one in things:
+        if one.record == given:
+            return one.by_record
+    for one in things:
+        if one.node == given and one.node_is_listed:
+            return one.by_node
+    remembered = [one.by_node for one in things if one.node == given]
+    if len(remembered) == 1:
+        return remembered[0]
+    for one in past:
+        if one.node == given:
+            return one.by_record
+    return Named(given, given) if remembered else None
+
+
+def _shown(slot: int | None) -> str | None:
+    return None if slot is None else str(slot)
+
+
+def _begun(given: str, things: Iterable[Thing]) -> list[Thing]:
+    if len(given) < SHORTEST_PREFIX or given.isdecimal():
+        return []
+    return [one for one in things if _begins(one.record, given) or _begins(one.node, given)]
+
+
+def _begins(id: str | None, given: str) -> bool:
+    return id is not None and id.startswith(given)
+
+
+def _only(given: str, found: Sequence[Thing], *, by_node: bool) -> Named:
+    if len({one.id for one in found}) == 1:
+        return found[0].by_node if by_node else found[0].by_record
+    ids = tuple(sorted(one.id for one in found))
+    told = ", ".join(str(one) for one in sorted(found, key=lambda one: one.id)[:MOST_TOLD])
+    more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
+    raise AmbiguousIdError(f"{given} may be {told}{more}: say which, by its id", ids)
+
+
+def _unknown(given: str, things: Sequence[Thing]) -> UnknownIdError:
+    near = _near(given, things)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return UnknownIdError(
+        f"nothing goes by {given!r}: give a record's uuid, a node's id or name, a hostname, a slot "
+        f"number, or the beginning of an id{hint}",
+        near,
+    )
+
+
+def _near(given: str, things: Iterable[Thing]) -> tuple[str, ...]:
+    if given.isdecimal():
+        slots = {one.slot for one in things if one.slot is not None}
+        return tuple(
+            f"slot {slot}"
+            for slot in sorted(slots, key=lambda slot: (abs(slot - int(given)), slot))[:MOST_TOLD]
+        )
+    names = list(dict.fromkeys(name for one in things for name in one.names()))
+    near = get_close_matches(given, names, MOST_TOLD, 0.6)
+    near += [one for one in names if given and (given in one or one in given)]
+    return tuple(dict.fromkeys(near))[:MOST_TOLD]
+
+
+# What a daemon knows.
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that an operator may name, as the newest listings and the daemon's books have it.
+
+    `others` are ids that may be held and are neither: leftovers, nodes expected or marked.
+    """
+
+    history: History
+    pairs: Pairs
+    others: frozenset[str] = frozenset()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an id that is not there is unknown, and not just not listed yet."""
+        return self.history.cloud is not None and self.history.records is not None
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return self.history.records.items if self.history.records is not None else ()
+
+    @property
+    def nodes(self) -> tuple[CloudNode, ...]:
+        return self.history.cloud.items if self.history.cloud is not None else ()
+
+    def find(self, given: str) -> Named:
+        """Whom `given` names. Raises AmbiguousIdError and UnknownIdError."""
+        return resolve(given, tuple(self._things()), tuple(self._past()))
+
+    def _things(self) -> Iterator[Thing]:
+        remembering: dict[str, list[Record]] = {}
+        for record in self.records:
+            if record.instance_id is not None:
+                remembering.setdefault(record.instance_id, []).append(record)
+        told: set[str] = set()
+        for node in {one.id: one for one in self.nodes}.values():
+            mine = self._record_of(node, remembering.get(node.id, ()))
+            name = None if node.is_absent else node.name
+            if mine is None or mine.uuid in told:
+                yield Thing(None, node.id, True, name=name)
+            else:
+                told.add(mine.uuid)
+                yield Thing(mine.uuid, node.id, True, mine.hostname, mine.slot_number, name)
+        listed = {one.id for one in self.nodes}
+        for record in self.records:
+            if record.uuid not in told:
+                yield Thing(
+                    record.uuid,
+                    None if record.instance_id in listed else record.instance_id,
+                    host=record.hostname,
+                    slot=record.slot_number,
+                )
+        known = {*remembering, *listed, *(one.uuid for one in self.records)}
+        for id in sorted(self.others - known):
+            yield Thing(node=id, node_is_listed=True)
+
+    def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
+        """Its pair, or else the only record of those naming it whose own it may be (P1a)."""
+        mine = self.pairs.record_of.get(node.id)
+        if mine is not None:
+            return mine
+        found = [one for one in naming if not is_anothers(node, one)]
+        return found[0] if len(found) == 1 else None
+
+    def _past(self) -> Iterator[Thing]:
+        """Lives that we ended, the newest first; a record used again is no longer theirs."""
+        free = {record.uuid for record in self.records if not record.holds_anything}
+        for life in sorted(self.history.freed.values(), key=lambda one: -one.freed_at):
+            record = life.record if life.record in free else None
+            if record is not None or life.node_id is not None:
+                yield Thing(record, life.node_id, host=life.hostname, slot=life.slot)

@@ -1,0 +1,1 @@
+"""What one snapshot calls for: every verdict, and the actions in their order."""

@@ -1,0 +1,52 @@
+"""How many nodes do what: what the cycle's summary line and the status page count."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from nodemanager.core.judge.node_view import BAD, OUTSIDE, NodeView
+from nodemanager.core.judge.overrides import of_node
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import WorkerState
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+def place_of(view: NodeView) -> str | None:
+    """Where a node is counted and listed: what it does; None for one that is only seen."""
+    return _place(view.verdict.reason, view.state, view.record is None)
+
+
+def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
+    if reason in OUTSIDE:
+        return None
+    if reason is Reason.SHUTTING_DOWN:
+        return "shutdown"
+    if reason is Reason.BOOTING:
+        return "booting"
+    return "unpaired" if unpaired else state.value
+
+
+def cycle_counts(
+    views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
+) -> dict[str, int]:
+    """Nodes by what they do, and records, each under its name in the summary."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
+    for (reason, state, unpaired), count in kinds.items():
+        place = _place(reason, state, unpaired)
+        if place is None:
+            continue
+        counts["nodes"] += count
+        counts[f"nodes_{place}"] += count
+        counts["nodes_paired"] += 0 if unpaired else count
+        counts["nodes_bad"] += count if reason in BAD else 0
+    ordered = {**snapshot.drains, **snapshot.kills}
+    if ordered:
+        counts["nodes_draining"] = sum(
+            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
+            for view in views
+        )
+    counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
+    counts["records"] = len(verdicts)
+    return dict(counts)

@@ -1,0 +1,123 @@
+"""Which records are freed or deleted in this cycle, and which wait (SAFETY.md C10, S5).
+
+Of those that may be freed: the cap, the backlog of before our time, and whose turn it is.
+"""
+
+from __future__ import annotations
+
+from nodemanager.core.execute.prune import PruneOrder, prune_orders
+from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.model.orders import CleanOrder, order_clean
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.unlisted import Unlisted
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.rate_limits import name_of
+
+Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
+"""Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
+
+
+def judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
+    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
+
+    Those whose clean came to nothing wait behind the others, or they would take every turn.
+    """
+    snapshot, settings = judge.snapshot, judge.settings
+    assert snapshot.history.records is not None
+    verdicts: list[Verdict] = []
+    due: list[Due] = []
+    calls_for_clean = Kind.CLEAN
+    for record in snapshot.history.records.items:
+        if impossible and record.uuid in impossible:
+            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
+            continue
+        verdict = judge.judge(record)
+        if verdict.kind is calls_for_clean:
+            quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
+            turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            if record.uuid in snapshot.by_hand:
+                turn = (float("-inf"), turn[1])
+            due.append((turn, record.uuid, len(verdicts), record))
+        verdicts.append(verdict)
+    due.sort(key=lambda entry: entry[:2])
+    backlog = _backlog(due, snapshot, settings)
+    if backlog:
+        due = _hold_back(backlog, due, verdicts, snapshot)
+    taken = _taken(snapshot)
+    room = max(0, settings.max_cleans_per_cycle - taken)
+    for _, uuid, index, _ in due[room:]:
+        measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
+        verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
+    cleans = tuple(
+        order_clean(record, verdicts[index], snapshot, settings, place)
+        for place, (_, _, index, record) in enumerate(due[:room], taken)
+    )
+    return verdicts, cleans, len(due[room:]), backlog
+
+
+Due = tuple[tuple[float, float], str, int, Record]
+
+
+def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
+    if not settings.hold_backlog:
+        return frozenset()
+    if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
+        return frozenset(name_of(record) for _, _, _, record in due)
+    return snapshot.backlog - snapshot.let_go
+
+
+def _hold_back(
+    backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
+) -> list[Due]:
+    """Those still due: the others are kept, unless an operator ordered them by name (S5)."""
+    forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
+    left = []
+    for entry in due:
+        _, uuid, index, record = entry
+        if uuid in forced or name_of(record) not in backlog:
+            left.append(entry)
+            continue
+        cause = verdicts[index].reason.value
+        measures = {**(verdicts[index].measures or {}), "cause": cause}
+        verdicts[index] = Verdict(Kind.KEEP, Reason.BACKLOG_HELD, uuid, measures)
+    return left
+
+
+def _taken(snapshot: Snapshot) -> int:
+    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
+    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
+    return snapshot.cleaned_lately + under_way
+
+
+CAPPED = frozenset({"clean", "prune"})
+
+
+def to_prune(
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted,
+    kept: frozenset[str],
+    cleans: tuple[CleanOrder, ...],
+) -> tuple[PruneOrder, ...]:
+    """What is deleted with what the cleans leave of the cycle's cap (C10), but for those `kept`."""
+    if settings.prune_after is None or unlisted.short:
+        return ()
+    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
+    return prune_orders(snapshot, settings, kept, room)
+
+
+def with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
+    """The verdicts with those of what is deleted in place of what was said of it."""
+    if not prunes:
+        return verdicts
+    called_for = {order.uuid: order for order in prunes}
+    return [
+        Verdict(Kind.PRUNE, order.reason, verdict.id, order.measures)
+        if (order := called_for.get(verdict.id)) is not None
+        else verdict
+        for verdict in verdicts
+    ]

@@ -1,0 +1,489 @@
+"""What one snapshot calls for: a verdict for each node and record, and the actions.
+
+`plan` is pure: the same snapshot and settings give the same plan, whatever the order of the items
+in the listings. It is the only place where the parts of the deciding come together, and the same
+predicates feed the action, the log line, the metric and the simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from nodemanager.core.execute.bind import BindOrder, bind_orders
+from nodemanager.core.execute.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.execute.drain import DrainOrder, drain_orders
+from nodemanager.core.execute.prune import PruneOrder
+from nodemanager.core.execute.unacknowledged import left_fences
+from nodemanager.core.judge import false_clean
+from nodemanager.core.judge.idle import AS_IDLE, doubt
+from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.judge.nodes import NodeJudge
+from nodemanager.core.judge.overrides import of_node
+from nodemanager.core.judge.preconditions import Block, standing_block
+from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.changed import changed
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ASK_LIMIT, Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import FreedLife, Record, Size
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.consistency import Impossible, find_impossible
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.nodes_by_record import each_once
+from nodemanager.core.observe.pairing import Pairs, pair
+from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim
+from nodemanager.core.observe.signs import idle_words
+from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
+from nodemanager.core.operate.backlog import Picture
+from nodemanager.core.plan.counts import cycle_counts
+from nodemanager.core.plan.demand import (
+    Market,
+    Wants,
+    count_listed_claims,
+    count_locked,
+    is_locked,
+    pending_claims,
+)
+from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.slots import Slots, count_slots
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class BootOrder:
+    """One node to boot, on a cleaned record or, without one, on a new one (U1)."""
+
+    size: Size
+    reason: Reason
+    plan_id: str
+    record: Record | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one snapshot calls for.
+
+    `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
+    snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
+    ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
+    be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
+    `binds` are claims to be told their node (P1a).
+    """
+
+    plan_id: str
+    history: History
+    breaker: Breaker
+    pairs: Pairs
+    records: tuple[Verdict, ...] = ()
+    views: tuple[NodeView, ...] = ()
+    boots: tuple[BootOrder, ...] = ()
+    shutdowns: tuple[ShutdownOrder, ...] = ()
+    drains: tuple[DrainOrder, ...] = ()
+    cleans: tuple[CleanOrder, ...] = ()
+    lifts: tuple[CleanOrder, ...] = ()
+    prunes: tuple[PruneOrder, ...] = ()
+    ask: tuple[str, ...] = ()
+    ask_tagged: tuple[str, ...] = ()
+    unlisted: Unlisted = NOTHING
+    restores: tuple[FreedLife, ...] = ()
+    binds: tuple[BindOrder, ...] = ()
+    not_restored: tuple[Verdict, ...] = ()
+    wants: Wants | None = None
+    slots: Slots | None = None
+    impossible: Impossible | None = None
+    aborted: tuple[Reason, Mapping[str, object]] | None = None
+    deferred: int = 0
+    backlog: frozenset[str] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    paused: Mark | None = None
+
+
+HANDLED = frozenset(
+    {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
+)
+"""Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
+
+UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
+"""Nodes that D9 counts nothing of: we never destroy them."""
+
+
+def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
+    """Decide. `new_records` says that the record listing came since the last plan (D7)."""
+    history = snapshot.history
+    if history.cloud is None or history.records is None:
+        missing = "cloud" if history.cloud is None else "records"
+        return _no_plan(snapshot, (Reason.NO_LISTING, {"source": missing}), None)
+    impossible = find_impossible(history)
+    if impossible.too_many:
+        measures = {"items": len(impossible.ids), "listed": impossible.listed}
+        snapshot = _with(snapshot, _doubted(history, settings))
+        return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
+    return _planned(snapshot, adopting(history, settings), impossible, new_records=new_records)
+
+
+def _planned(
+    snapshot: Snapshot, settings: Settings, impossible: Impossible, *, new_records: bool
+) -> Plan:
+    """The plan of a snapshot that may be decided on."""
+    history = snapshot.history
+    unique, adopts = settings.ids_unique, settings.adopt_unclaimed
+    pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
+    unpaired = _unpaired(history, pairs, settings)
+    history = histories.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
+    snapshot = _with(snapshot, history)
+    views = _viewed(snapshot, settings, pairs)
+    unlisted = look_for_unlisted(snapshot, settings)
+    unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
+    silent = [*views, *(view for view in unheard if view.bad)]
+    snapshot = _after_silence(snapshot, settings, silent)
+    judge = RecordJudge(snapshot, settings, pairs, unlisted)
+    snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
+    records = snapshot.history.records.items if snapshot.history.records else ()
+    slots = count_slots(records, verdicts, snapshot, settings)
+    pending = pending_claims(records, snapshot, settings, pairs, unlisted)
+    locked = count_locked(records, snapshot, settings)
+    locked += count_listed_claims(records, pending, settings)
+    market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
+    wants = market.trade()
+    snapshot = _after_unwanted(snapshot, views, wants)
+    shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
+    restores, not_restored = _restores(snapshot, settings)
+    boots = _boots(snapshot, settings, wants, impossible.ids)
+    reused = {boot.record.uuid for boot in boots if boot.record is not None}
+    prunes = to_prune(snapshot, settings, unlisted, impossible.ids | reused, cleans)
+    verdicts = with_prunes(verdicts, prunes)
+    return Plan(
+        plan_id=snapshot.plan_id,
+        history=_to_go_on_from(snapshot),
+        breaker=snapshot.breaker,
+        pairs=pairs,
+        records=tuple(verdicts),
+        views=tuple(views),
+        boots=boots,
+        shutdowns=shutdowns,
+        drains=tuple(drain_orders(views, snapshot, settings)),
+        cleans=cleans,
+        lifts=left_fences(snapshot, settings, impossible.ids),
+        prunes=prunes,
+        ask=_in_turn(
+            breakers.to_ask(snapshot.breaker, snapshot.history),
+            false_clean.to_ask(snapshot, settings, pairs),
+            unlisted.ask,
+        ),
+        ask_tagged=_in_turn(false_clean.to_ask_tagged(snapshot, settings), unlisted.ask_tagged),
+        unlisted=unlisted,
+        restores=restores,
+        binds=bind_orders(snapshot, settings, pairs),
+        not_restored=not_restored,
+        wants=wants,
+        slots=slots,
+        impossible=impossible,
+        deferred=deferred,
+        backlog=backlog,
+        counts=cycle_counts(views, verdicts, pending, snapshot),
+        paused=snapshot.paused,
+    )
+
+
+def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeView]:
+    """Each listed node once, before demand, caps and breakers have had their say."""
+    judge, history = NodeJudge(snapshot, settings, pairs), snapshot.history
+    assert history.cloud is not None
+    return [judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
+
+
+def _unheard(
+    snapshot: Snapshot, settings: Settings, unlisted: Unlisted, impossible: frozenset[str]
+) -> list[NodeView]:
+    """Nodes that no listing shows and nobody hears, judged as if they were listed (D13)."""
+    listing = snapshot.history.records
+    if not unlisted.unheard or listing is None:
+        return []
+    own = {
+        node.id: record
+        for record in listing.items
+        if record.uuid not in impossible and (node := unlisted.unheard.get(record.uuid)) is not None
+    }
+    judge = NodeJudge(snapshot, settings, Pairs(own, {}, {}))
+    sizes = Sizes(settings.sizes)
+    views = [judge.view(node) for node in unlisted.unheard.values() if node.id in own]
+    for view in views:
+        view.size = sizes.called(view.node, view.record)
+    return views
+
+
+def _in_turn(*asking: Iterable[str]) -> tuple[str, ...]:
+    """The first of all these, each once: so many as may be asked for in a cycle."""
+    return tuple(dict.fromkeys(chain.from_iterable(asking)))[:ASK_LIMIT]
+
+
+def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) -> Snapshot:
+    """The snapshot with what was folded in since; the same one where nothing was."""
+    breaker = snapshot.breaker if breaker is None else breaker
+    if history is snapshot.history and breaker is snapshot.breaker:
+        return snapshot
+    return changed(snapshot, history=history, breaker=breaker)
+
+
+def _to_go_on_from(snapshot: Snapshot) -> History:
+    """A listing that is not believed proves no absence: C5 counts anew once one is (L3)."""
+    if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
+        return snapshot.history
+    return changed(snapshot.history, absence={})
+
+
+def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
+    # Only what is gone on from forgets the absences of a suspect listing.
+    history = changed(made.history, absence=snapshot.history.absence)
+    return changed(snapshot, history=history, breaker=made.breaker)
+
+
+def adopting(history: History, settings: Settings) -> Settings:
+    """T3: by default records that name no pool are ours while no record names another."""
+    if settings.adopt_unclaimed is not None or history.records is None:
+        return settings
+    adopts = adopts_unclaimed(history.records.items, settings)
+    return changed(settings, adopt_unclaimed=adopts)
+
+
+def _no_plan(
+    snapshot: Snapshot,
+    aborted: tuple[Reason, Mapping[str, object]],
+    impossible: Impossible | None,
+) -> Plan:
+    return Plan(
+        plan_id=snapshot.plan_id,
+        history=snapshot.history,
+        breaker=snapshot.breaker,
+        pairs=Pairs({}, {}, {}),
+        impossible=impossible,
+        aborted=aborted,
+        ask=breakers.to_ask(snapshot.breaker, snapshot.history),
+        paused=snapshot.paused,
+    )
+
+
+def _doubted(history: History, settings: Settings) -> History:
+    """The history after listings that are not believed: they start a count anew, and end none.
+
+    A node may have been paired (D7) or wanted (D12) in between, which no plan will have seen.
+    """
+    settings = adopting(history, settings)
+    unique, adopts = settings.ids_unique, settings.adopt_unclaimed
+    pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
+    unpaired = set(_unpaired(history, pairs, settings))
+    still = {one: since for one, since in history.unpaired.items() if one in unpaired}
+    return changed(history, unpaired=still, unwanted={}, over_max=frozenset())
+
+
+def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
+    return [
+        node.id
+        for node in history.present.values()
+        if node.id not in pairs.record_of
+        and node.id not in pairs.ambiguous
+        and node.tags.pool == settings.pool
+    ]
+
+
+def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> Snapshot:
+    """D9: count who turned silent, down or unpaired, and open or close the breaker on it.
+
+    A node that we are destroying for it is no better yet; one that we may never destroy says
+    nothing of the others.
+    """
+    ours = [
+        view
+        for view in views
+        if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
+    ]
+    turned = snapshot.history.turned
+    bad = frozenset(
+        view.node.id
+        for view in ours
+        if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
+    )
+    history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
+    left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
+    population = len(ours) + len(left)
+    breaker = breakers.after_silence(
+        snapshot.breaker, history, bad, population, snapshot.now, settings
+    )
+    return _with(snapshot, history, breaker)
+
+
+def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
+    """B1: too many records that became eligible at once open the breaker, before one is freed.
+
+    What was leaked before our time is an operator's decision, who was told of it (S5).
+    """
+    snapshot, settings = judge.snapshot, judge.settings
+    records = snapshot.history.records
+    items = records.items if records is not None else ()
+    eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
+    known: Iterable[str] = ()
+    if snapshot.first_clean and not settings.hold_backlog:
+        known = [name_of(one) for one in eligible]
+    elif records is not None and (backlog or snapshot.backlog):
+        known = backlog | snapshot.backlog
+    history = eligible_seen(snapshot, eligible, known)
+    breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)
+    return _with(snapshot, history, breaker)
+
+
+def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
+    """D12: who demand wants no more, or an operator, and since when."""
+    drains = snapshot.drains
+    drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
+    unwanted = wants.unwanted | frozenset(drained)
+    history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
+    return _with(snapshot, history)
+
+
+def _restores(
+    snapshot: Snapshot, settings: Settings
+) -> tuple[tuple[FreedLife, ...], tuple[Verdict, ...]]:
+    """The lives freed by mistake that may be given back now, and why the others can't be (U8)."""
+    restores, not_restored = [], []
+    for life in false_clean.open_lives(snapshot.breaker):
+        verdict = false_clean.judge_restore(life, snapshot, settings)
+        if verdict.kind is Kind.RESTORE:
+            restores.append(life)
+        elif verdict.reason in false_clean.LASTING:
+            not_restored.append(verdict)
+    return tuple(restores), tuple(not_restored)
+
+
+def _judged_records(judge: RecordJudge, impossible: frozenset[str]) -> tuple[Snapshot, Judged]:
+    """The records judged, once more where that itself opened the breaker (B1)."""
+    made = judge_records(judge, impossible)
+    snapshot = _after_eligible(judge, backlog=made[3])
+    if snapshot.breaker.generation != judge.snapshot.breaker.generation:
+        judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted)
+        made = judge_records(judge, impossible)
+    return snapshot, made
+
+
+def _shutdowns(
+    snapshot: Snapshot,
+    settings: Settings,
+    views: list[NodeView],
+    wants: Wants,
+    impossible: frozenset[str],
+) -> tuple[ShutdownOrder, ...]:
+    """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
+    surplus, goes = wants.surplus, Kind.SHUTDOWN
+    asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
+    if not asking:
+        return ()
+    block = standing_block(snapshot, settings)
+    wanting: list[NodeView] = []
+    for view in asking:
+        node_id = view.node.id
+        if node_id in surplus:
+            words = idle_words(view.record, snapshot.history) if view.record is not None else 0
+            measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
+            view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
+        forbidden = _forbidden(view, block, impossible, snapshot, settings)
+        if forbidden is None:
+            wanting.append(view)
+        else:
+            view.verdict = forbidden
+    wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
+    destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    destroying += snapshot.destroyed_lately
+    room = max(0, settings.max_shutdowns_per_cycle - destroying)
+    orders: list[ShutdownOrder] = []
+    for view in wanting:
+        capped = view.verdict.reason is not Reason.IDLE_BEYOND_DEMAND
+        if capped and room <= 0:
+            measures = {**(view.verdict.measures or {}), "limit": settings.max_shutdowns_per_cycle}
+            view.verdict = Verdict(Kind.KEEP, Reason.SHUTDOWN_CAP, view.node.id, measures)
+            continue
+        room -= capped
+        orders.append(order_shutdown(view, snapshot))
+    return tuple(orders)
+
+
+def _forbidden(
+    view: NodeView,
+    block: Block | None,
+    impossible: frozenset[str],
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """What forbids the shutdown that the view calls for, and is not about how many go."""
+    node_id, record = view.node.id, view.record
+    if node_id in impossible:
+        return keep(node_id, Reason.IMPOSSIBLE)
+    if block is not None:
+        measures = {**(view.verdict.measures or {}), **block[1]}
+        return Verdict(Kind.KEEP, block[0], node_id, measures)
+    if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
+        return keep(node_id, Reason.IN_FLIGHT)
+    if view.verdict.reason in AS_IDLE and record is not None:
+        return doubt(node_id, record, snapshot, settings)
+    return None
+
+
+def _boots(
+    snapshot: Snapshot, settings: Settings, wants: Wants, impossible: frozenset[str]
+) -> tuple[BootOrder, ...]:
+    """Granted boots, each with a cleaned record to use again where there is one (U1-U3)."""
+    if not wants.boots:
+        return ()
+    assert snapshot.history.records is not None
+    # One that was freed by mistake is kept for its node.
+    kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
+    reusable = sorted(
+        (
+            record
+            for record in snapshot.history.records.items
+            if record.uuid not in kept and _is_reusable(record, snapshot, settings)
+        ),
+        key=lambda record: record.uuid,
+    )
+    orders = []
+    for index, (size, reason) in enumerate(wants.boots):
+        record = reusable[index] if index < len(reusable) else None
+        orders.append(BootOrder(size, reason, snapshot.plan_id, record))
+    return tuple(orders)
+
+
+def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    if record.holds_anything or record.problems or record.held:
+        return False
+    if not is_ours_to_claim(record, settings):
+        return False
+    uuid = record.uuid
+    if uuid in snapshot.record_flights or uuid in snapshot.holds:
+        return False
+    listing = snapshot.history.records
+    if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
+        return False
+    if uuid in snapshot.history.bearers:
+        # A node with an older incarnation still carries its uuid: two would answer to one tag.
+        return False
+    return not is_locked(record, snapshot, settings)
+
+
+def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
+    """None for a decision that could not be taken."""
+    listing = made.history.records
+    if made.aborted is not None or listing is None:
+        return None
+    return Picture(
+        snapshot,
+        {record.uuid: record for record in listing.items},
+        {verdict.id: verdict for verdict in made.records},
+        made.pairs,
+    )

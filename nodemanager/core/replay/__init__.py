@@ -1,0 +1,1 @@
+"""The recorded past, folded again: as it was, and under other settings."""

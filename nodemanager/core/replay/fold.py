@@ -1,0 +1,214 @@
+"""One state, one fold: what the daemon knows, and what each fact and decision does to it.
+
+A replay folds the recorded facts under the recorded settings with the same functions, and so comes
+to the recorded verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core.judge import false_clean
+from nodemanager.core.judge.false_clean import FalseClean, Folded
+from nodemanager.core.model.facts import (
+    BreakerSet,
+    CloudPollBegun,
+    CloudSeen,
+    DemandSeen,
+    Fact,
+    LatePinged,
+    LivesFreed,
+    NodesAnswered,
+    NodesExplained,
+    RecordsExplained,
+    RecordsSeen,
+    SettingsTaken,
+    StoreClockKept,
+    TagsAnswered,
+)
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Job, Listing
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.breaker import Breaker
+
+
+@dataclass(frozen=True)
+class State:
+    """What is folded over the facts. `new_records` says that a record listing is new (D7)."""
+
+    history: History = field(default_factory=History)
+    breaker: Breaker = field(default_factory=Breaker)
+    demand: tuple[Job, ...] | None = ()
+    demand_at: float | None = None
+    slots: int | None = None
+    new_records: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a stretch of facts and decisions starts from; `at` CLOCK_BOOTTIME, `wall` epoch."""
+
+    pool: str
+    settings: Settings
+    at: float
+    wall: float
+    state: State = field(default_factory=State)
+    run_id: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision as it was taken: all that went in, and the plan that came out."""
+
+    snapshot: Snapshot
+    plan: Plan
+    new_records: bool = False
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A fact is folded in by stages, where more than one may change the breaker: each is told.
+
+    `told` are the false cleans that this stage has found.
+    """
+
+    state: State
+    told: tuple[FalseClean, ...] = ()
+
+
+def after_fact(state: State, fact: Fact, settings: Settings) -> State:
+    """The state once the fact is folded in; an unfolded one (a failed poll) changes nothing."""
+    for stage in stages(state, fact, settings):
+        state = stage.state
+    return state
+
+
+def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
+    """What a fact does to the state, step by step; the last one is the state after it."""
+    match fact:
+        case CloudSeen(listing=nodes):
+            yield from _nodes_seen(state, nodes, settings)
+        case RecordsSeen():
+            yield from _records_seen(state, fact, settings)
+        case NodesAnswered():
+            yield from _nodes_answered(state, fact, settings)
+        case TagsAnswered():
+            folded = false_clean.tags_seen(
+                state.breaker,
+                state.history,
+                fact.answers,
+                fact.at,
+                settings,
+                asked_at=fact.asked_at,
+            )
+            yield _stage(state, folded)
+        case LatePinged():
+            folded = false_clean.pings_seen(
+                state.breaker, state.history, fact.pings, fact.at, settings
+            )
+            yield _stage(state, folded)
+        case SettingsTaken():
+            yield Stage(replace(state, history=histories.settings_taken(state.history, settings)))
+        case _:
+            yield Stage(_after(state, fact))
+
+
+def _after(state: State, fact: Fact) -> State:
+    """After a fact that has one stage, and tells of no false clean."""
+    match fact:
+        case CloudPollBegun():
+            return replace(state, history=histories.cloud_poll_started(state.history))
+        case DemandSeen():
+            return replace(state, demand=fact.jobs, demand_at=fact.started_at)
+        case LivesFreed():
+            history = false_clean.lives_freed(state.history, fact.lives, fact.at)
+            return replace(state, history=history)
+        case NodesExplained():
+            return replace(state, history=histories.explained(state.history, fact.node_ids))
+        case RecordsExplained():
+            return replace(state, history=histories.records_explained(state.history, fact.uuids))
+        case BreakerSet():
+            return replace(state, breaker=fact.breaker)
+        case StoreClockKept():
+            return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
+        case _:
+            return state
+
+
+def _stage(state: State, folded: Folded) -> Stage:
+    return Stage(replace(state, breaker=folded.breaker, history=folded.history), folded.told)
+
+
+def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> Iterator[Stage]:
+    if listing.complete:
+        ids = frozenset(node.id for node in listing.items)
+        breaker = breakers.after_listing(
+            state.breaker, state.history, ids, listing.started_at, settings, cloud=True
+        )
+        state = replace(state, breaker=breaker)
+        yield Stage(state)
+    history = histories.cloud_listed(state.history, listing, settings)
+    yield Stage(replace(state, history=history))
+
+
+def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:
+    asked_at = fact.at if fact.asked_at is None else fact.asked_at
+    breaker = breakers.after_answers(
+        state.breaker, fact.answers, asked_at=asked_at, settings=settings
+    )
+    state = replace(state, breaker=breaker)
+    yield Stage(state)
+    folded = false_clean.answers_seen(
+        breaker,
+        state.history,
+        fact.answers,
+        fact.at,
+        settings,
+        fact.malformed,
+        asked_at=fact.asked_at,
+    )
+    yield _stage(state, folded)
+
+
+def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterator[Stage]:
+    history, listing = histories.store_clock_read(state.history, fact.store_time), fact.listing
+    if fact.answered_at is not None:
+        history = histories.store_answered(history, fact.answered_at, settings)
+    state = replace(state, history=history)
+    if listing.complete:
+        ids = frozenset(record.uuid for record in listing.items)
+        breaker = breakers.after_listing(
+            state.breaker, history, ids, listing.started_at, settings, cloud=False
+        )
+        state = replace(state, breaker=breaker)
+        yield Stage(state)
+    folded = false_clean.records_seen(state.breaker, history, listing)
+    yield _stage(state, folded)
+    yield Stage(
+        replace(
+            state,
+            history=histories.records_listed(folded.history, listing, settings),
+            breaker=folded.breaker,
+            slots=fact.slots,
+            new_records=state.new_records or listing.complete,
+        )
+    )
+
+
+def settings_after(settings: Settings, fact: Fact) -> Settings:
+    return fact.settings if isinstance(fact, SettingsTaken) else settings
+
+
+def decide(snapshot: Snapshot, settings: Settings, *, new_records: bool) -> Plan:
+    """The plan of a snapshot: the very function that the daemon decides by."""
+    return plan(snapshot, settings, new_records=new_records)
+
+
+def after_decision(state: State, made: Plan) -> State:
+    return replace(state, history=made.history, breaker=made.breaker, new_records=False)

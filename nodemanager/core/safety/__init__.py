@@ -1,0 +1,1 @@
+"""What stops everything, and what checks the daemon: breaker, rate limits, proof."""

@@ -1,0 +1,125 @@
+"""Nodes that never ping, one after the other: their size rests, and then all booting (B5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core.model.sizes import size_name
+from nodemanager.core.model.world import CloudNode, Size
+from nodemanager.core.observe.history import History, Records
+
+SIZE_LOOP = 5
+"""So many nodes of a size in a row that never pinged make it rest (B5)."""
+POOL_LOOP = 10
+"""So many over all sizes leave one probe boot at a time (B5)."""
+LONGEST_REST_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """Nodes in a row that never pinged. `until` is CLOCK_BOOTTIME: nothing is booted before.
+
+    `rests` counts the rests so far, each twice as long as the one before; `spent` is what those
+    nodes cost, as far as prices are known.
+    """
+
+    failed: int = 0
+    rests: int = 0
+    until: float = 0.0
+    spent: float = 0.0
+
+    def failed_again(self, spent: float) -> Streak:
+        return replace(self, failed=self.failed + 1, spent=self.spent + spent)
+
+    def rested(self, at: float, first_s: float) -> Streak:
+        rest_s = min(LONGEST_REST_S, first_s * 2.0 ** min(self.rests, 32))
+        return replace(self, rests=self.rests + 1, until=at + rest_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The streaks, by size's name and over all sizes."""
+
+    sizes: Mapping[str, Streak] = field(default_factory=dict)
+    pool: Streak = Streak()
+
+    @property
+    def probing(self) -> bool:
+        """Whether only probes are booted, one at a time."""
+        return self.pool.failed >= POOL_LOOP
+
+    def resting_until(self, size: str, at: float) -> float | None:
+        """When that size may be booted again, where it may not now."""
+        until = self.sizes.get(size, Streak()).until
+        if self.probing:
+            until = max(until, self.pool.until)
+        return until if until > at else None
+
+
+NONE = Loops()
+
+
+def spent_on(
+    node: CloudNode | None, size: Size | None, wall: float, boot_fail_after: float
+) -> float:
+    """What a node cost that never came up, as far as its price and its age are known."""
+    if size is None:
+        return 0.0
+    lived_s = boot_fail_after
+    if node is not None and node.created_at is not None:
+        lived_s = max(0.0, wall - node.created_at)
+    return (size.price or 0.0) * lived_s / 3600.0
+
+
+def after_failure(
+    loops: Loops, size: str | None, spent: float, at: float, boot_fail_after: float
+) -> Loops:
+    """One more node never pinged. Those booted before a rest began do not make it longer."""
+    sizes = dict(loops.sizes)
+    if size is not None:
+        streak = sizes.get(size, Streak()).failed_again(spent)
+        if streak.failed >= SIZE_LOOP and at >= streak.until:
+            streak = streak.rested(at, boot_fail_after)
+        sizes[size] = streak
+    pool = loops.pool.failed_again(spent)
+    if pool.failed == POOL_LOOP:
+        pool = pool.rested(at, boot_fail_after)
+    return Loops(sizes, pool)
+
+
+def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
+    """A boot was sent: while probing, the next one waits twice as long (B5)."""
+    if not loops.probing:
+        return loops
+    return replace(loops, pool=loops.pool.rested(at, boot_fail_after))
+
+
+def after_first_ping(loops: Loops, size: str | None) -> Loops:
+    """A node came up: what it stands for is no loop any more."""
+    sizes = {name: streak for name, streak in loops.sizes.items() if name != size}
+    return Loops(sizes)
+
+
+def first_pings(
+    history: History, listing: Records, claimed_sizes: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    """Records that the listing shows pinged for the first time, and the size of their node.
+
+    `history` is without that listing. A record whose claim we sent, or that was listed as
+    unpinged with this claim.
+    """
+    for record in listing.items:
+        uuid = record.uuid
+        if record.last_ping_at is None or record.claim is None:
+            continue
+        heard = history.heard.get(uuid)
+        waited = (
+            heard is not None
+            and heard.incarnation == record.incarnation
+            and heard.last_ping_at is None
+        )
+        if waited or uuid in claimed_sizes:
+            nodes = history.bearers.get(uuid, ())
+            known = size_name(nodes[0], record) if nodes else record.claim.size
+            yield uuid, claimed_sizes.get(uuid) or known

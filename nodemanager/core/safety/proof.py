@@ -1,0 +1,453 @@
+"""Was a clean right? Taken from its journal entry alone, after its outcome (SAFETY.md C0-C12).
+
+Nothing in here is shared with what decides: not a window, not an age, not a match of a node with a
+record. What both get wrong they must get wrong twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Terms, Windows
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    FreedLife,
+    Guarantee,
+    Record,
+    WorkerState,
+)
+from nodemanager.core.observe.history import Records
+from nodemanager.core.observe.store_clock import StoreClock
+
+UNPROVEN = "proof"
+"""In the place of a rule's id: the journal has no proof of the clean."""
+CLAIM_MARGIN_S = 120.0
+_SEEN_AGAIN_S = 60.0
+_AGREEING_READINGS = 3
+_BREAKABLE = frozenset({"C2", "C3", "C5"})
+"""What an operator may break by name, who and why beside it (O3); no other rule."""
+_BLIND = "unverifiable"
+"""How they say that nothing is known to ask the cloud by but the record's own tag (C11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that the evidence does not bear out; `rule` is its id."""
+
+    rule: str
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def unproven(why: str) -> Violation:
+    return Violation(UNPROVEN, {"detail": why})
+
+
+def violations(order: CleanOrder, look: Look, before: Record) -> tuple[Violation, ...]:
+    """Every rule that this clean broke, as far as its evidence tells; none for a clean one.
+
+    `before` is the pre-image. C20 and U6 take the place of C2 to C7 after a shutdown of ours and a
+    refused create.
+    """
+    if order.uuid != before.uuid:
+        return (unproven(f"the pre-image is of {before.uuid}"),)
+    found = [*_always(order, look, before)]
+    if order.reason is Reason.AFTER_SHUTDOWN:
+        found += _after_shutdown(order, look, before)
+    elif order.reason is Reason.CREATE_REFUSED:
+        found += _create_refused(order, look, before)
+    elif order.grounds is None:
+        found.append(unproven("the plan's grounds are not there"))
+    elif order.reason is Reason.PINGER_DENIED:
+        found += _pings_in_vain(order.grounds, look, before)
+    else:
+        found += _stale(order, order.grounds, look, before)
+    broken = _broken_by_name(order)
+    return tuple(one for one in found if one.rule not in broken)
+
+
+def _broken_by_name(order: CleanOrder) -> frozenset[str]:
+    """The rules that an operator broke knowingly: those are no broken invariants (O3)."""
+    hand = order.hand
+    if hand is None or not hand.by or not hand.reason:
+        return frozenset()
+    broken = _BREAKABLE & frozenset(hand.forced)
+    # The window of a claim that never pinged is C21's, and its node may be on its way.
+    on_its_way = order.grounds is not None and _is_unpinged(order.grounds.signs)
+    return broken - {"C3"} if on_its_way else broken
+
+
+# What holds for every clean: C0, C1, C8-C12.
+
+
+def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    grounds, terms = order.grounds, look.terms
+    named = {before.pool} if before.claim is None else {before.pool, before.claim.pool}
+    named.discard(None)
+    adopts = terms.adopt if grounds is None else grounds.adopt
+    if named - {terms.pool} or (not named and adopts is False):
+        yield Violation("C0", {"pool": before.pool})
+    fields = (before.slot_number, before.hostname, before.ip_address)
+    pings = (before.first_ping_at, before.last_ping_at)
+    if before.claim is None and all(one is None for one in (*fields, *pings)):
+        yield Violation("C1", {"version": before.version})
+    flights = look.flights + (() if grounds is None else grounds.flights)
+    if flights:
+        yield Violation("C8", {"action": flights[0]})
+    holds = look.holds + (() if grounds is None else grounds.holds)
+    if holds or before.held:
+        yield Violation("C9", {"held_by": ", ".join(holds)})
+    if look.breaker is not None or look.generation != order.breaker_generation:
+        yield Violation("C10", {"breaker": look.breaker or "closed since the plan"})
+    elif not look.lease or look.read_only is not None:
+        yield Violation("C10", {"detail": look.read_only or "no lease"})
+    elif grounds is not None and not grounds.place < _planned(grounds, look).cap:
+        limit = _planned(grounds, look).cap
+        yield Violation("C10", {"count": grounds.place + 1, "limit": limit})
+    yield from _last_look(order, look, before)
+    yield from _write(order, look, before)
+
+
+def _planned(grounds: Grounds, look: Look) -> Windows | Terms:
+    """What the grounds are held against: a reload binds no clean in flight (S6)."""
+    return grounds.windows or look.terms
+
+
+def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    """C11: the record read again and the cloud asked, in time, and neither showed life."""
+    signs = look.signs
+    if look.reading.at > order.not_after:
+        yield Violation("C11", {"late_s": look.reading.at - order.not_after})
+    elif order.version is not None and signs.version != order.version:
+        yield Violation("C11", {"version": signs.version, "judged": order.version})
+    elif signs.incarnation != order.incarnation or before.incarnation != order.incarnation:
+        yield Violation("C11", {"incarnation": before.incarnation, "judged": order.incarnation})
+    elif look.tagged is None:
+        yield Violation("C11", {"detail": "the cloud was not asked"})
+    elif before.claim is None and _nothing_to_ask_by(look, before) and not _is_blind(order):
+        yield Violation("C11", {"detail": "nothing to ask the cloud by"})
+    elif before.instance_id is not None and not look.asked_id:
+        yield Violation("C11", {"detail": "not asked by its instance id"})
+
+
+def _nothing_to_ask_by(look: Look, before: Record) -> bool:
+    return before.instance_id is None or look.malformed
+
+
+def _is_blind(order: CleanOrder) -> bool:
+    hand = order.hand
+    return hand is not None and bool(hand.by and hand.reason) and _BLIND in hand.forced
+
+
+def _write(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    """C12: conditional on the version judged, or behind a fence that stood and hid nothing."""
+    terms, signs = look.terms, look.signs
+    if terms.guarantee is Guarantee.CAS:
+        if before.version != signs.version:
+            yield Violation("C12", {"version": before.version, "judged": signs.version})
+        return
+    stood_s = look.reading.at - order.fenced_at if order.fenced_at is not None else 0.0
+    if not order.fenced or order.fenced_at is None or stood_s < terms.fence_wait:
+        yield Violation("C12", {"age_s": stood_s, "limit_s": terms.fence_wait})
+    elif _pings(signs) != (before.first_ping_at, before.last_ping_at, before.instance_id):
+        yield Violation("C12", {"detail": "it was pinged behind the fence"})
+
+
+def _pings(signs: Signs) -> tuple[float | None, float | None, str | None]:
+    return signs.first_ping_at, signs.last_ping_at, signs.instance_id
+
+
+# What took the node's end as known.
+
+
+def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    """C20: the very node we destroyed, and no other with its uuid."""
+    if before.instance_id not in (None, order.instance_id):
+        yield Violation("C20", {"node": before.instance_id, "judged": order.instance_id})
+    elif before.instance_id is None and order.incarnation is None:
+        yield Violation("C20", {"detail": "nothing says whose it is"})
+    # A listing may have begun before the node was gone; the answers did not.
+    others = tuple(node for node in look.listed if node.id != order.instance_id)
+    for node in (*_answers(look), *others):
+        going = node.id == order.instance_id and node.state is CloudState.STOPPING
+        if node.state is not CloudState.TERMINATED and not going:
+            yield Violation("C20", {"node": node.id, "state": node.state.value})
+            return
+
+
+def _create_refused(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    """U6: a claim that no node came of."""
+    if before.first_ping_at is not None or before.last_ping_at is not None:
+        yield Violation("U6", {"detail": "it was pinged"})
+    for node in (*_answers(look), *look.listed):
+        if node.state is not CloudState.TERMINATED:
+            yield Violation("U6", {"node": node.id, "state": node.state.value})
+            return
+
+
+def _answers(look: Look) -> tuple[CloudNode, ...]:
+    by_id = () if look.by_id is None else (look.by_id,)
+    return (*(look.tagged or ()), *by_id)
+
+
+def needs_destroy(order: CleanOrder) -> str | None:
+    """The node whose destroy by us C20 rests on; None for a clean that rests on none."""
+    return (order.instance_id or "") if order.reason is Reason.AFTER_SHUTDOWN else None
+
+
+def without_destroy(order: CleanOrder) -> Violation:
+    """C20 waives what silence proves, and the journal has no destroy of that node."""
+    return Violation("C20", {"node": order.instance_id, "detail": "no destroy is in the journal"})
+
+
+# What was judged by the cloud's denials alone, though it pings: P6, with C4, C5, C7 and C11.
+
+
+def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    yield from _denied_long_enough(grounds, look, before)
+    yield from _nothing_listed(grounds, look, before)
+    yield from _absence(grounds, look)
+    yield from _fresh_polls(grounds, look)
+    yield from _denial(grounds, look, before)
+
+
+def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    """Denied by its tag, and by its id where it has one, for longer than the window, unbroken."""
+    terms, at, absence = _planned(grounds, look), grounds.reading.at, grounds.absence
+    limit_s = terms.node_stale_after
+    asked = [("tag", grounds.asked_by_tag)]
+    if before.instance_id is not None and not _is_claimed_and_misnamed(grounds, look, before):
+        asked.append(("id", grounds.asked_by_id))
+    for by, answer in asked:
+        since = None if answer is None or answer.malformed else answer.denied_since
+        if answer is None or since is None or absence is None:
+            yield Violation("P6", {"detail": f"not denied by {by}"})
+            return
+        denied_s = at - max(since, absence.first_at)
+        age_s = max(answer.gap_s, at - answer.said_at)
+        if not denied_s > limit_s or age_s > terms.poll_stale_after:
+            yield Violation("P6", {"denied_s": denied_s, "limit_s": limit_s, "age_s": age_s})
+            return
+
+
+def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bool:
+    """Its tag says whose it is; what it pings as is no id, or the node of another record (P1a)."""
+    answer = grounds.asked_by_id
+    others = answer is not None and any(
+        node.tags.record not in (None, before.uuid) for node in answer.nodes
+    )
+    return before.claim is not None and (look.malformed or others)
+
+
+# What was judged by its silence: C2-C7, and C11's time of denial.
+
+
+def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    yield from _word(grounds, look)
+    yield from _trust(grounds, look)
+    readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
+    if not order.fenced:
+        # Behind a fence of ours nothing is stamped any more but by us.
+        readings.append((_quiet(look.signs, look.reading), look.terms))
+    for quiet_s, terms in readings:
+        window_s = terms.node_stale_after
+        if _is_unpinged(grounds.signs):
+            window_s = _claim_window(terms, before)
+        if quiet_s is None or not quiet_s > window_s:
+            yield Violation("C3", {"idle_s": quiet_s, "window_s": window_s})
+            break
+    yield from _nothing_listed(grounds, look, before)
+    yield from _absence(grounds, look)
+    yield from _order_of_listings(order, grounds, look, before)
+    yield from _fresh_polls(grounds, look)
+    yield from _denial(grounds, look, before)
+
+
+def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    """C4."""
+    for node in (*grounds.listed, *grounds.glimpsed_nodes, *look.listed):
+        if _may_be(node, before):
+            yield Violation("C4", {"node": node.id, "state": node.state.value})
+            return
+
+
+def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """C7."""
+    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at, planned_s)
+    polls = [(name, began, look.reading.at, now_s) for name, began in sorted(look.polls.items())]
+    for source, started_at, at, limit_s in (judged_on, *polls):
+        age_s = None if started_at is None else at - started_at
+        if age_s is None or age_s > limit_s:
+            yield Violation("C7", {"source": source, "age_s": age_s, "limit_s": limit_s})
+            return
+
+
+def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """C2: its own word, unless that is old by the stamps or by our watch."""
+    signs, reading = look.signs, look.reading
+    if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
+        return
+    limit_s, clock = look.terms.node_stale_after, reading.clock
+    if signs.last_ping_at is None or clock is None or reading.silent_s > limit_s:
+        return
+    age_s = _age(signs.last_ping_at, reading)
+    # Before a fence or behind it: one that was ahead of the clock counts from its first sighting.
+    same = signs.last_ping_at == grounds.signs.last_ping_at
+    watched_from = grounds.reading.future_at if same else reading.future_at
+    if watched_from is not None:
+        age_s = max(age_s, reading.at - watched_from)
+    if age_s <= limit_s:
+        yield Violation("C2", {"worker_state": signs.worker_state.value, "age_s": age_s})
+
+
+def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """T1: a clock that just jumped, or was not read for long, measures no silence."""
+    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    for reading, limit_s in ((grounds.reading, planned_s), (look.reading, now_s)):
+        clock = reading.clock
+        if clock is None:
+            continue
+        age_s = reading.at - clock.read_at
+        if clock.agreed < _AGREEING_READINGS or age_s > limit_s:
+            yield Violation("T1", {"count": clock.agreed, "age_s": age_s, "limit_s": limit_s})
+            return
+
+
+def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """C5, of this incarnation and no former one."""
+    seen, terms = grounds.absence, _planned(grounds, look)
+    listings = seen.listings if seen is not None else 0
+    lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
+    if seen is not None and seen.incarnation != grounds.signs.incarnation:
+        listings = 0
+    if seen is not None and seen.gap_s > terms.poll_stale_after:
+        # Those before the gap count no more.
+        listings = 0
+    if listings < terms.absent_listings or lasted_s < terms.settle:
+        yield Violation("C5", {"absent_listings": listings, "absent_s": lasted_s})
+
+
+def _order_of_listings(
+    order: CleanOrder, grounds: Grounds, look: Look, before: Record
+) -> Iterator[Violation]:
+    """C6: the records, then the cloud, and no other version since."""
+    signs = grounds.signs
+    if grounds.base_ended_at is None or grounds.cloud_started_at is None:
+        yield Violation("C6", {"detail": "a listing is missing"})
+    elif grounds.base_ended_at >= grounds.cloud_started_at:
+        late_s = grounds.base_ended_at - grounds.cloud_started_at
+        yield Violation("C6", {"detail": "the cloud was listed first", "late_s": late_s})
+    elif grounds.base_version != signs.version or grounds.vetoed:
+        yield Violation("C6", {"version": grounds.base_version, "judged": signs.version})
+    elif grounds.glimpsed not in (None, signs.version):
+        yield Violation("C6", {"version": grounds.glimpsed, "judged": signs.version})
+    elif look.terms.guarantee is Guarantee.CAS and before.version != signs.version:
+        yield Violation("C6", {"version": before.version, "judged": signs.version})
+    elif _pings(signs) != (before.first_ping_at, before.last_ping_at, before.instance_id):
+        yield Violation("C6", {"detail": "it was pinged since it was judged"})
+
+
+def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
+    """C11: no answer showed life, and "no such node" came late enough to count."""
+    for node in _answers(look):
+        if _may_be(node, before):
+            yield Violation("C11", {"node": node.id, "state": node.state.value})
+            return
+    # All ages are those when the cloud was asked: it may have denied at once.
+    asked_at = look.reading.at if look.asked_at is None else look.asked_at
+    denied = replace(look.reading, at=asked_at)
+    # The plan's signs: a fence stamps the record anew.
+    quiet_s = _quiet(grounds.signs, replace(denied, future_at=grounds.reading.future_at)) or 0.0
+    first, limit_s = before.first_ping_at, look.terms.visible_after
+    if first is None:
+        since_s, limit_s = quiet_s, _claim_window(look.terms, before)
+    else:
+        since_s = _age(first, denied) if denied.clock is not None else 0.0
+        if since_s < 0.0:
+            # It was denied when last looked at; behind a fence the older word tells.
+            since_s = max(quiet_s, _quiet(look.signs, denied) or 0.0)
+    if not since_s > limit_s:
+        yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
+
+
+def _may_be(node: CloudNode, record: Record) -> bool:
+    """Whether a node in any state but terminated may be the record's own."""
+    if node.state is CloudState.TERMINATED:
+        return False
+    if node.tags.record != record.uuid:
+        # What a ping named does not count where both have tags that say otherwise (P1a).
+        tagged = node.tags.record is not None and record.claim is not None
+        return node.id == record.instance_id and not tagged
+    if node.id == record.instance_id:
+        return True
+    theirs, ours = node.tags.incarnation, record.incarnation
+    return theirs is None or ours is None or theirs == ours
+
+
+def _is_unpinged(signs: Signs) -> bool:
+    pinged = signs.first_ping_at is not None or signs.last_ping_at is not None
+    return signs.claimed_at is not None and not pinged
+
+
+def _claim_window(terms: Windows | Terms, before: Record) -> float:
+    """C21; a claim that says how long it stands is held to that (S6)."""
+    if before.claim is not None and before.claim.window is not None:
+        return before.claim.window
+    window_s = terms.boot_fail_after + CLAIM_MARGIN_S + terms.visible_after
+    return window_s if terms.claim_expiry else max(window_s, terms.node_stale_after)
+
+
+def _quiet(signs: Signs, reading: Reading) -> float | None:
+    """C3, never too long: by the youngest of all signs, or by our watch of a stamp from ahead."""
+    if reading.clock is None or signs.modified_at is None:
+        return None
+    stamps = (signs.modified_at, signs.last_ping_at, signs.claimed_at)
+    dated = [stamp for stamp in stamps if stamp is not None]
+    quiet_s = _age(max(dated), reading)
+    if reading.clock.steps:
+        # A stamp from before a step back may be the greater, and the older.
+        ours = [stamp for stamp in (signs.modified_at, signs.last_ping_at) if stamp is not None]
+        quiet_s = min(quiet_s, *(_age(stamp, reading) for stamp in ours))
+    watched_s = None if reading.future_at is None else reading.at - reading.future_at
+    return quiet_s if watched_s is None else max(quiet_s, watched_s)
+
+
+def _age(stamp: float, reading: Reading) -> float:
+    """Seconds since `stamp` by the store's clock, its error and its steps taken off (T1)."""
+    clock = reading.clock
+    assert clock is not None
+    shown = reading.at + clock.offset
+    stepped_s = sum(size for until, size in clock.steps if stamp < until)
+    return min(shown - stamp - clock.error_s - stepped_s, reading.at - clock.known_since)
+
+
+# Afterwards.
+
+
+def listed_again(
+    freed: Mapping[str, FreedLife], told: Iterable[str], listing: Records, clock: StoreClock | None
+) -> Mapping[str, FreedLife]:
+    """Freed lives that a complete record listing shows on their record, written a minute later.
+
+    A listing may be late, and show what was before: there the record's stamp is from before. Those
+    that were told as false cleans are left out: they are given back (U8).
+    """
+    if not listing.complete or not freed or clock is None:
+        return {}
+    known = frozenset(told)
+    found = {}
+    for record in listing.items:
+        life = freed.get(f"{record.uuid}/{record.incarnation}") if record.claim else None
+        if life is None or life.key in known:
+            continue
+        if record.modified_at is None:
+            continue
+        freed_at = clock.offset + life.freed_at
+        if record.modified_at - freed_at > _SEEN_AGAIN_S + clock.error_s:
+            found[life.key] = life
+    return found
