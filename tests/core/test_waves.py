@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.observe.history import History, turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
 from tests.core.build import node
@@ -199,3 +201,13 @@ def test_who_falls_silent_while_it_is_open_keeps_it_open_however_long_ago_b3_d9(
     say(made, WorkerState.BUSY, {"r7", "r8"})
     assert not made.breaker.is_open
     assert set(made.destroyed) == {"i-r7", "i-r8"}
+
+
+def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d9() -> None:
+    """The listing that shows it shows others that fell silent with it: they are one wave."""
+    settings = Settings(pool="main", node_stale_after=300.0)
+    hidden = frozenset({"i-1"})
+    history = turned_bad(History(), hidden, 100.0, settings, unlisted=hidden)
+    history = turned_bad(history, hidden, 500.0, settings, unlisted=hidden)
+    history = turned_bad(history, {"i-1", "i-2"}, 510.0, settings)
+    assert history.turned == {"i-1": 500.0, "i-2": 510.0}

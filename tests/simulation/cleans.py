@@ -138,7 +138,12 @@ class CleanRules:
         if manager is not None and after is not None and what == "fence":
             # A late one behind the first changes nothing: the node was locked out before.
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
-            given = self.orders.get((manager.name, after.uuid), [])
+            # Of a later life than the plan judged it is no clean of the plan: a create was refused.
+            given = [
+                one
+                for one in self.orders.get((manager.name, after.uuid), [])
+                if one.record.incarnation == after.incarnation
+            ]
             waits = any(call[1] == after.uuid for call in manager.process.calls)
             if waits and given and self.world.engine.now - given[-1].at <= ORDER_LIVES_S:
                 # It is of the cycle of its first write (C10); a late one is of none.

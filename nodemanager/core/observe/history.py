@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.changed import changed
@@ -524,11 +525,18 @@ def pairing_seen(
     return history if result == history.unpaired else changed(history, unpaired=result)
 
 
-def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Settings) -> History:
+def turned_bad(
+    history: History,
+    bad_now: Iterable[str],
+    at: float,
+    settings: Settings,
+    unlisted: AbstractSet[str] = frozenset(),
+) -> History:
     """Fold in which nodes are silent, down or unpaired, each since when (D9).
 
     One that recovers is dropped; one that left the list after it turned bad, destroyed by us or
-    not, stays for the window.
+    not, stays for the window. While no listing shows a bad one (`unlisted`), it turns bad anew: the
+    listing that shows it may show others that fell silent with it.
     """
     bad = set(bad_now)
     turned = {
@@ -539,6 +547,7 @@ def turned_bad(history: History, bad_now: Iterable[str], at: float, settings: Se
     }
     for node_id in bad:
         turned.setdefault(node_id, at)
+    turned |= dict.fromkeys(bad & unlisted, at)
     return history if turned == history.turned else changed(history, turned=turned)
 
 

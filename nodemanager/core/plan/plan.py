@@ -142,8 +142,7 @@ def _planned(
     views = _viewed(snapshot, settings, pairs)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
-    silent = [*views, *(view for view in unheard if view.bad)]
-    snapshot = _after_silence(snapshot, settings, silent)
+    snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
     judge = RecordJudge(snapshot, settings, pairs, unlisted)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
     records = snapshot.history.records.items if snapshot.history.records else ()
@@ -295,7 +294,9 @@ def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
     ]
 
 
-def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> Snapshot:
+def _after_silence(
+    snapshot: Snapshot, settings: Settings, views: list[NodeView], unheard: list[NodeView]
+) -> Snapshot:
     """D9: count who turned silent, down or unpaired, and open or close the breaker on it.
 
     A node that we are destroying for it is no better yet; one that we may never destroy says
@@ -303,7 +304,7 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
     """
     ours = [
         view
-        for view in views
+        for view in (*views, *unheard)
         if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
     ]
     turned = snapshot.history.turned
@@ -312,7 +313,8 @@ def _after_silence(snapshot: Snapshot, settings: Settings, views: list[NodeView]
         for view in ours
         if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     )
-    history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings)
+    unlisted = frozenset(view.node.id for view in unheard)
+    history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
     population = len(ours) + len(left)
     breaker = breakers.after_silence(
