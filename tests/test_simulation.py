@@ -48,9 +48,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(170000133, "PROGRESS", id="a-destroy-written-down-and-never-sent"),
         pytest.param(170000223, "U8", id="a-twin-without-tags-whose-pings-are-refused"),
         pytest.param(170005405, "U3", id="a-late-claim-on-a-record-that-was-pinged-back"),
-        pytest.param(
-            210000221, "D9", id="two-hung-nodes-one-of-them-known-before-both-are-listed"
-        ),
+        pytest.param(210000221, "D9", id="two-hung-nodes-one-of-them-known-before-both-are-listed"),
+        pytest.param(210001836, "U10", id="a-former-lifes-node-listed-while-its-record-is-claimed"),
         pytest.param(210000830, "C10", id="a-refused-creates-fence-soon-after-a-clean"),
         pytest.param(190000391, "C9", id="an-unlisted-node-whose-hold-was-taken-off"),
         pytest.param(173000181, "C10", id="a-fence-that-landed-when-nobody-waited-for-it"),

@@ -782,6 +782,28 @@ def test_nodes_to_be_beyond_the_limits_are_known_once_a_node_is_listed_again_u10
     assert made.booted == []
 
 
+@pytest.mark.parametrize(
+    ("life", "too_many"),
+    [
+        pytest.param(1, 0, id="its-own-node"),
+        pytest.param(2, 1, id="beside-a-former-lifes"),
+    ],
+)
+def test_a_former_lifes_node_is_not_the_one_that_a_set_up_makes_u6_u10(
+    life: int, too_many: int
+) -> None:
+    """It is listed late, and bears the record that the set-up claimed: they are two nodes."""
+    made = world(max_nodes=1)
+    made.records.append(cleaned("r1", at=made.ago(0.0)))
+    made.add_node("r1", life=1)
+    flight = Flight("setup", 0.0, incarnation_of("r1", life))
+    made.flags |= {"record_flights": {"r1": flight}}
+    made.round()
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert made.last.wants.too_many == too_many
+
+
 def test_the_dearest_node_to_be_goes_first_for_the_price_u10() -> None:
     made = world(max_nodes=9, max_total_price=1.1)
     made.add_record("r1")

@@ -132,6 +132,6 @@ def test_a_claim_of_ours_counts_while_a_listing_shows_what_was_before_it_c8_u6()
 
     kept = still_recent(recent, history, now + 500.0)
     assert kept.touched == {"r1": history.records.started_at}
-    assert kept.by_record(None) == {"r1": Flight("setup", now)}
+    assert kept.by_record(None) == {"r1": Flight("setup", now, "another")}
     assert still_recent(kept, history, now + 501.0).claims.keys() == {"r2"}
     assert still_recent(after_freed(recent, "r1"), history, now).touched == {}

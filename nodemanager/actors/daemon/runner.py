@@ -261,7 +261,9 @@ class Runner:
             about = self._about(key, state)
             kind = self._workflows[key.action].flight(state)
             if about.record is not None:
-                records[about.record] = Flight(kind.partition(":")[0], since)
+                claim = state.order.claim if key.action is Action.SETUP else None
+                incarnation = None if claim is None else claim.incarnation
+                records[about.record] = Flight(kind.partition(":")[0], since, incarnation)
             if about.node is not None:
                 nodes[about.node] = Flight(kind, since)
         return records, nodes

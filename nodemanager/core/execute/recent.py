@@ -68,7 +68,7 @@ def still_recent(recent: Recent, history: History, now: float) -> Recent:
     return Recent(
         landed={
             **{id: landed for id, landed in recent.landed.items() if landed[1] >= shown},
-            **{id: (Flight("setup", claims[id].at), listing.started_at) for id in before},
+            **{id: (_of_claim(claims[id]), listing.started_at) for id in before},
         },
         doubtful=tuple((size, at) for size, at in recent.doubtful if at >= shown),
         cleaned_at=tuple(at for at in recent.cleaned_at if at >= shown),
@@ -81,6 +81,10 @@ def still_recent(recent: Recent, history: History, now: float) -> Recent:
         skipped={uuid: at for uuid, at in recent.skipped.items() if uuid in history.heard},
         claims=claims,
     )
+
+
+def _of_claim(claim: OwnClaim) -> Flight:
+    return Flight("setup", claim.at, claim.incarnation)
 
 
 def _shown(claims: Mapping[str, OwnClaim], listing: Records) -> set[str]:
@@ -136,7 +140,8 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
         # A node to be until it is listed with the claim (U6).
         if about.record is None:
             return replace(recent, doubtful=(*recent.doubtful, (end.order.size.name, now)))
-        return _landed(recent, about.record, since, now)
+        landed = Flight("setup", since, end.order.claim.incarnation)
+        return replace(recent, landed={**recent.landed, about.record: (landed, now)})
     return recent
 
 
@@ -150,11 +155,8 @@ def _after_clean(recent: Recent, end: End, now: float) -> Recent:
         return recent
     if end.order.reason is Reason.CREATE_REFUSED:
         # A claim counts as a node to be until it is seen to be released (U6).
-        return _landed(recent, uuid, end.since, now)
+        landed = Flight("setup", end.since, end.order.incarnation)
+        return replace(recent, landed={**recent.landed, uuid: (landed, now)})
     if end.order.not_after != NEVER and not end.order.fenced:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))
     return recent
-
-
-def _landed(recent: Recent, uuid: str, since: float, now: float) -> Recent:
-    return replace(recent, landed={**recent.landed, uuid: (Flight("setup", since), now)})

@@ -18,7 +18,7 @@ from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Record, Size, WorkerState
-from nodemanager.core.observe.nodes_by_record import node_of
+from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.signs import quiet_for
@@ -128,18 +128,24 @@ def pending_claims(
         uuid
         for uuid, expected in snapshot.expected.items()
         if expected.node_id not in history.present
-        and uuid not in history.bearers
+        and not _is_borne(uuid, expected.incarnation, bearers)
         and snapshot.now - expected.since <= settings.boot_fail_after
     }
     pending.update(
         uuid
         for uuid, flight in snapshot.record_flights.items()
-        if flight.kind == "setup" and uuid not in history.bearers
+        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
     )
     pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
     if records:
         pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
+
+
+def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
+    """Whether a listed node may be that of this life: a former life's is another node."""
+    lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
+    return any(incarnation is None or life in (None, incarnation) for life in lives)
 
 
 def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:

@@ -14,10 +14,14 @@ from nodemanager.core.safety.breaker import Breaker
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Something of ours under way: `kind` is setup, shutdown or clean; `since` is boottime."""
+    """Something of ours under way: `kind` is setup, shutdown or clean; `since` is boottime.
+
+    `incarnation` is that of a set-up's claim.
+    """
 
     kind: str
     since: float
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
