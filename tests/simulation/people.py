@@ -184,8 +184,9 @@ class People:
 
     def _edited(self, item: Item) -> Item:
         """The plan is a file: now and then somebody names another record in it."""
-        if item.deed is Deed.ADOPT and self.random.random() < 0.15:
-            return replace(item, record=self.random.choice(sorted(self.world.registry.rows)))
+        rows = sorted(self.world.registry.rows)
+        if item.deed is Deed.ADOPT and self.random.random() < 0.15 and rows:
+            return replace(item, record=self.random.choice(rows))
         return item
 
     # The end.
