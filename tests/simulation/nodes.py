@@ -386,14 +386,18 @@ class NodeRules:
             one: at for one, at in turned.items() if at > memory.waves.get(one, float("-inf"))
         }
         wave: set[str] = set()
+        until = 0.0
         for begun in turned.values():
             # As the manager saw them turn, which is a poll or two off.
             ended = begun + window - 3 * manager.pool.poll_time
             found = {one for one, at in turned.items() if begun <= at <= ended} - excused
-            wave = max(wave, found, key=len)
+            if len(found) > len(wave):
+                wave, until = found, begun + window
         if not wave & {one.node_id for one in bad}:
             return
         ours = {one.id for one in cloud.items.values() if self._is_ours(one, settings)}
+        # Whoever was made since was none of those of whom so many turned.
+        ours = {one for one in ours if self.world.cloud.instances[one].created_at <= until}
         population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")

@@ -309,8 +309,10 @@ class Truth:
         # Of two that were made on one record, either may be the one that pings.
         bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
         same = {other.id for other in bearers if other.tags == one.tags}
+        # Before a run's first record listing nothing is known that a cloud listing could lack.
+        known_at = min(heard.given_at for heard in ears.records if heard.complete)
         lacking = []
-        for heard in reversed([heard for heard in ears.cloud if heard.given_at <= by]):
+        for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
             if same & heard.items.keys():
                 break
             if heard.complete:
