@@ -293,14 +293,16 @@ def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -
 def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
     """The breaker with its times converted to this boot's clock.
 
-    A breaker that can't be read completely comes from a newer program: it is open until an
-    operator resets it.
+    Between the two boots the wall clock may have been set back: what was kept was so by now, or the
+    breaker would wait for answers from a time to come. A breaker that can't be read completely
+    comes from a newer program: it is open until an operator resets it.
     """
     breaker: Breaker
     try:
         breaker, unknown = known_part(Breaker, data["breaker"])
         if not boot_id or data["boot_id"] != boot_id:
-            breaker = _moved(breaker, (boottime - wall) - (data["boottime"] - data["wall"]))
+            passed_s = max(0.0, wall - data["wall"])
+            breaker = _moved(breaker, boottime - passed_s - data["boottime"])
     except (ValueError, KeyError, TypeError, AttributeError):
         breaker, unknown = Breaker(), ("breaker",)
     if not unknown:

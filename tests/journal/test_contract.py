@@ -335,6 +335,16 @@ def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
     assert booted.boottime() - same_age.opened_at == 100.0 + 300.0
 
 
+def test_where_the_wall_was_set_back_before_another_boot_no_time_of_the_breaker_is_to_come(
+    again: Again, clock: ManualClock
+) -> None:
+    """Else no answer would count until that time, and only an operator could close it (B3)."""
+    opened = Breaker(Cause.CLOUD_COLLAPSED, frozenset({"i-1"}), opened_at=clock.boottime())
+    again().save_breaker(opened)
+    booted = ManualClock(boottime=20.0, wall=clock.wall() - 6000.0)
+    assert again(clock=booted, boot_id="boot-2").breaker().opened_at == 20.0
+
+
 def test_a_journal_that_is_told_to_fail_says_why_and_changes_nothing() -> None:
     from nodemanager.errors import JournalError
 
