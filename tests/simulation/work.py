@@ -77,7 +77,9 @@ class Work:
         seen = read.record if read is not None else None
         word = machine.words.get(seen.last_ping_at) if seen is not None else None
         if word is None:
-            self._hit(one, by, "on no word of its own")
+            # A hung ping that wrote to its record in the end took its word away (A4).
+            if not self.world.is_excused(record or ""):
+                self._hit(one, by, "on no word of its own")
         elif machine.busy_since <= word.sent:
             self._hit(one, by, f"which said that it was {word.state}")
         else:
