@@ -88,7 +88,7 @@ MUTANTS = (
         "U6",
         "a set-up that ended unclear counts no longer before a listing shows it",
         "core/execute/recent.py",
-        "        return _landed(recent, about.record, since, now)",
+        "        return _landed(recent, about.record, flight, now)",
         "        return recent",
         "tests/actors/test_write_ahead.py::"
         "test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",

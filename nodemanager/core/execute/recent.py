@@ -140,8 +140,8 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
         # A node to be until it is listed with the claim (U6).
         if about.record is None:
             return replace(recent, doubtful=(*recent.doubtful, (end.order.size.name, now)))
-        landed = Flight("setup", since, end.order.claim.incarnation)
-        return replace(recent, landed={**recent.landed, about.record: (landed, now)})
+        flight = Flight("setup", since, end.order.claim.incarnation)
+        return _landed(recent, about.record, flight, now)
     return recent
 
 
@@ -155,8 +155,11 @@ def _after_clean(recent: Recent, end: End, now: float) -> Recent:
         return recent
     if end.order.reason is Reason.CREATE_REFUSED:
         # A claim counts as a node to be until it is seen to be released (U6).
-        landed = Flight("setup", end.since, end.order.incarnation)
-        return replace(recent, landed={**recent.landed, uuid: (landed, now)})
+        return _landed(recent, uuid, Flight("setup", end.since, end.order.incarnation), now)
     if end.order.not_after != NEVER and not end.order.fenced:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))
     return recent
+
+
+def _landed(recent: Recent, uuid: str, flight: Flight, now: float) -> Recent:
+    return replace(recent, landed={**recent.landed, uuid: (flight, now)})
