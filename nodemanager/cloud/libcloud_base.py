@@ -48,6 +48,7 @@ def load_driver_class(dotted: str | None, own: type[T], base: type[Any] | None =
     serves = isinstance(found, type) and issubclass(found, base)
     if not serves:
         raise ConfigError([f"{where}: it is no subclass of {base.__module__}.{base.__name__}"])
+    # libcloud has no types: to the checker what `issubclass` found is still Any.
     return found  # type: ignore[no-any-return]
 
 

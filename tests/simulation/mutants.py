@@ -629,8 +629,8 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
         storm=NEVER_LISTED,
         open=(
-            "once its claim has expired, the last look of its clean finds the node, and it ends "
-            "within the bound; `tests/core/test_unlisted.py` notices that nobody asked before"
+            "the last look at its expired claim finds the node, and the node ends within the "
+            "bound; ``tests/core/test_unlisted.py`` notices that nobody asked before"
         ),
     ),
     Mutant(
