@@ -447,7 +447,7 @@ class CleanRules:
             # Also where it had stood still: this it could see.
             wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
         quiet = now - self.newest_sign.get(uuid, 0.0)
-        if ordered.in_vain:
+        if ordered.in_vain or self._ping_hung(manager, read.record, uuid):
             quiet = float("inf")
         if quiet <= ordered.window - EXACT_S - world.clock_lies:
             rule = "C21" if ordered.never_pinged else "C3"
@@ -455,6 +455,14 @@ class CleanRules:
             if hand is None or rule not in hand.forced:
                 wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
+
+    def _ping_hung(self, manager: Manager, read: Record | None, uuid: str) -> bool:
+        """Whether a ping that hung in the server wrote over the fence after the last look (A4).
+
+        Its node sent it before the fence, and no store that can't compare keeps it out.
+        """
+        seen = manager.guarantee is Guarantee.FENCED and read is not None and read.fenced
+        return seen and uuid not in self.fenced_at and self.world.is_excused(uuid, which="A4")
 
     def _fenced(
         self,

@@ -397,7 +397,8 @@ class NodeRules:
             return
         ours = {one.id for one in cloud.items.values() if self._is_ours(one, settings)}
         # Whoever was made since was none of those of whom so many turned.
-        ours = {one for one in ours if self.world.cloud.instances[one].created_at <= until}
+        made = self.world.cloud.instances
+        ours = {one for one in ours if one not in made or made[one].created_at <= until}
         population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
         if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
