@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_a_random_world_replays_to_its_own_verdicts(
     assert made.differing == 0
     again = weigh(made.recorded, made.others[0], made.walls)
     assert (again.moves, again.boots, again.boots_lost) == ((), 0, 0)
+
+
+def test_an_earlier_versions_journal_replays_to_the_verdicts_it_has(tmp_path: Path) -> None:
+    """The incident of conftest, recorded before core and actors were packages.
+
+    A rule that changes on purpose may change its verdicts: then record it anew, and say so.
+    """
+    path = tmp_path / "journal.db"
+    packed = Path(__file__).parent / "recorded" / "incident.db.xz"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    seen = outline(path)
+    made = replay(path, seen, [{}, {"node_stale_after": 900.0, "poll_stale_after": 450.0}])
+    assert (seen.decisions, made.differing) == (187, 0)
+    again, sooner = (weigh(made.recorded, other, made.walls) for other in made.others)
+    assert again.moves == ()
+    assert [round(move.gain_s) for move in sooner.moves] == [900, 900, 900]
 
 
 @pytest.mark.parametrize("seed", range(8, 12))
