@@ -137,8 +137,10 @@ class People:
                 if stood and pool.journal.lost == lost:
                     pool.holds.add(name)
             elif name not in (reply.record, reply.node):
-                # A host's name stands for its record.
-                pool.holds.discard(reply.record or reply.node or name)
+                # A host's name stands for its record, a node's own name for the node.
+                hosts = [one.hostname for one in self.world.registry.records()]
+                ended = reply.record if name in hosts else reply.node
+                pool.holds.discard(ended or reply.record or name)
 
         self._say(pool, "release", Verb.RELEASE, name, hears=told)
 
