@@ -55,6 +55,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(230000591, "B3", id="a-clock-set-back-while-the-manager-rebooted"),
         pytest.param(230002064, "WORK", id="a-hung-ping-said-idle-in-a-busy-nodes-place"),
         pytest.param(260000276, "D9", id="a-wrong-listings-node-was-never-made"),
+        pytest.param(260008352, "D10", id="a-complete-listing-before-forty-partial-ones"),
         pytest.param(260008444, "C9", id="a-hold-released-by-the-nodes-own-name"),
         pytest.param(260006853, "C3", id="a-hung-ping-wrote-over-the-fence-after-the-last-look"),
         pytest.param(210000830, "C10", id="a-refused-creates-fence-soon-after-a-clean"),

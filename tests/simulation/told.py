@@ -83,6 +83,13 @@ class Ears:
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
 
+    def hear(self, source: str, given: Heard) -> None:
+        """Keep the newest listings, and of complete ones the newest, however many came since."""
+        kept: deque[Heard] = getattr(self, source)
+        if len(kept) == KEPT and not any(one.complete for one in (*list(kept)[1:], given)):
+            del kept[1]
+        kept.append(given)
+
     def last_look(
         self, uuid: str, node_id: str | None, by: float
     ) -> tuple[Read | None, Answer | None, Answer | None]:
@@ -215,7 +222,7 @@ class Told:
             self.world.violate("L1", f"{manager} takes another {source} listing than was given")
         else:
             given = replace(heard, given_at=self.world.engine.now)
-            getattr(self.ears[manager], source).append(given)
+            self.ears[manager].hear(source, given)
 
     def _asked(
         self, manager: str, nodes: tuple[CloudNode, ...], *, record: str | None, node_id: str | None
