@@ -54,6 +54,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(220001280, "MAX", id="a-listing-before-a-new-runs-first-records"),
         pytest.param(230000591, "B3", id="a-clock-set-back-while-the-manager-rebooted"),
         pytest.param(230002064, "WORK", id="a-hung-ping-said-idle-in-a-busy-nodes-place"),
+        pytest.param(240001561, "D2", id="a-slow-destroy-of-a-node-ordered-to-go-again"),
         pytest.param(250000152, "PROGRESS", id="a-node-that-ended-and-a-clock-set-back-at-restart"),
         pytest.param(210000830, "C10", id="a-refused-creates-fence-soon-after-a-clean"),
         pytest.param(190000391, "C9", id="an-unlisted-node-whose-hold-was-taken-off"),
