@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags
+from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags, WorkerState
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from tests.simulation import census
 from tests.simulation.choices import RELOADED, reloaded
+from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import Engine, Killed, SimClock
 from tests.simulation.faults import KINDS, Fault
+from tests.simulation.machine import Machine
+from tests.simulation.nodes import NodeRules
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
-from tests.simulation.told import Heard, Told
+from tests.simulation.told import Heard, Read, Told
 from tests.simulation.truth import CREATE_BOUND_S, Truth
+from tests.simulation.work import Work
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
@@ -196,6 +202,75 @@ def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
     ears.cloud.append(Heard(now - 9.0, now - 9.0, True, {}, given_at=now - 9.0))
     ears.cloud.append(Heard(now - 1.0, now - 1.0, True, shown, given_at=now + given_at))
     assert truth._is_evident(node, manager, now) is counts
+
+
+class LateDestroy:
+    """A destroy ordered at 10 s and sent at 20 s; its node is ordered to go again at 30 s.
+
+    It arrives at 40 s.
+    """
+
+    def __init__(self, *reasons: Reason, read_at: float = 15.0) -> None:
+        self.world = world = World("0", draw(0).shape)
+        told = Told(world)
+        self.rules = NodeRules(world, told, CleanRules(world, told, Truth(world, told)))
+        self.work = Work(world, told, self.rules)
+        pool = next(iter(world.pools.values()))
+        manager, begun = world.start(pool), world.engine.now
+        self.by, self.begun, uuid = manager.name, begun, "zzzzz-7ekkf-000000000000001"
+        tags = Tags(pool.name, uuid, "life")
+        self.node = node = world.cloud.start(tags=tags, size="s.1", name="n", by=self.by)
+        listed = {node.id: CloudNode(node.id, "n", CloudState.RUNNING, tags=tags)}
+        record = Record(uuid, "v", worker_state=WorkerState.IDLE)
+        ears = told.ears[self.by]
+        ears.reads[uuid] = [Read(begun + read_at, record)]
+        cloud = Heard(begun, begun, True, listed)
+        records = Heard(begun, begun, True, {uuid: record})
+        for at, reason in zip((10.0, 30.0), reasons, strict=True):
+            world.engine.now = begun + at
+            order = ShutdownOrder(
+                node.id, "n", None, reason, "p", 0, begun + 90.0, None, uuid, "v", "life"
+            )
+            self.rules._shutdown(manager, order, ears, cloud, records, pool.settings)
+
+    def arrives(self) -> set[str]:
+        """The rules that it breaks."""
+        self.world.violations.clear()
+        self.world.weather.sent_at = self.begun + 20.0
+        self.world.engine.now = self.begun + 40.0
+        self.rules.destroyed(self.node, self.by)
+        self.work._destroyed(self.node, self.by)
+        return {one.rule for one in self.world.violations}
+
+
+@pytest.mark.parametrize(
+    ("read_at", "found"),
+    [pytest.param(15.0, False, id="since-its-order"), pytest.param(5.0, True, id="before-it")],
+)
+def test_a_late_destroy_was_looked_at_since_the_order_that_it_was_sent_for_d2(
+    read_at: float, found: bool
+) -> None:
+    late = LateDestroy(Reason.IDLE_BEYOND_DEMAND, Reason.IDLE_BEYOND_DEMAND, read_at=read_at)
+    assert ("D2" in late.arrives()) is found
+
+
+@pytest.mark.parametrize(
+    ("reasons", "found"),
+    [
+        pytest.param((Reason.IDLE_BEYOND_DEMAND, Reason.NODE_DOWN), True, id="as-idle"),
+        pytest.param((Reason.NODE_DOWN, Reason.IDLE_BEYOND_DEMAND), False, id="as-down"),
+    ],
+)
+def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work(
+    reasons: tuple[Reason, ...], found: bool
+) -> None:
+    """WORK: its node is at work since before it was sent, and gave no word of its own."""
+    late = LateDestroy(*reasons)
+    at_work = SimpleNamespace(
+        busy_since=late.begun, heard_at=None, drains_for=lambda _: False, words={}
+    )
+    late.node.machine = cast(Machine, at_work)
+    assert ("WORK" in late.arrives()) is found
 
 
 def test_leftovers_are_written_down_and_released() -> None:

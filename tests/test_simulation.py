@@ -58,6 +58,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(260008352, "D10", id="a-complete-listing-before-forty-partial-ones"),
         pytest.param(260008444, "C9", id="a-hold-released-by-the-nodes-own-name"),
         pytest.param(260006853, "C3", id="a-hung-ping-wrote-over-the-fence-after-the-last-look"),
+        pytest.param(240001561, "D2", id="a-slow-destroy-of-a-node-ordered-to-go-again"),
+        pytest.param(250000152, "PROGRESS", id="a-node-that-ended-and-a-clock-set-back-at-restart"),
         pytest.param(210000830, "C10", id="a-refused-creates-fence-soon-after-a-clean"),
         pytest.param(190000391, "C9", id="an-unlisted-node-whose-hold-was-taken-off"),
         pytest.param(173000181, "C10", id="a-fence-that-landed-when-nobody-waited-for-it"),

@@ -505,6 +505,21 @@ def test_a_node_that_a_former_run_created_and_ended_is_expected_no_more_p4(
     until(rig, "node.created", within=90)
 
 
+def test_a_node_that_a_former_run_created_and_that_ended_by_itself_is_missed_in_time_p4(
+    make_rig: MakeRig,
+) -> None:
+    """P4, C5: it was paired and heard, and boot_fail_after is of those that did not come yet."""
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=1800)
+    rig.fleet.state = WorkerState.IDLE
+    rig.start()
+    created = until(rig, "node.created", within=120)
+    until(rig, "node.paired", within=120)
+    rig.turn(400)
+    rig.cloud.vanish(created["node"])
+    restart(rig)
+    until(rig, "node.created", within=240)
+
+
 # What else outlives the process.
 
 

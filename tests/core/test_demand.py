@@ -858,6 +858,42 @@ def test_a_created_node_that_is_not_listed_serves_for_boot_fail_after_p4(
     assert made.booted == booted
 
 
+@pytest.mark.parametrize(
+    ("life", "pinged", "rounds"),
+    [
+        pytest.param(1, True, [0, 1], id="it-pinged"),
+        pytest.param(2, True, [0, 0], id="a-former-life-pinged"),
+        pytest.param(1, False, [0, 0], id="never-pinged"),
+    ],
+)
+def test_a_created_node_that_pinged_serves_until_its_absence_is_settled_p4_c5(
+    life: int, pinged: bool, rounds: list[int]
+) -> None:
+    """A restart forgets that it was listed: what ended since then must not serve anew."""
+    made = world(max_nodes=2, min_nodes=1, visible_after=0.0)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=5.0, pinged=pinged)
+    created = Expected("i-r1", "small", made.now, incarnation_of("r1", life))
+    made.flags["expected"] = {"r1": created}
+    for booted in rounds:
+        made.round()
+        assert len(made.booted) == booted
+        made.advance(60.0)
+
+
+def test_a_created_node_that_pinged_serves_for_boot_fail_after_where_no_clock_is_known_p4() -> None:
+    """Nobody can tell then when it was heard."""
+    made = world(max_nodes=2, min_nodes=1, visible_after=0.0)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=5.0)
+    created = Expected("i-r1", "small", made.now, incarnation_of("r1"))
+    made.flags["expected"] = {"r1": created}
+    made.poll()
+    made.history = replace(made.history, clock=None)
+    made.plan()
+    assert made.booted == []
+
+
 # Draining.
 
 

@@ -51,7 +51,8 @@ class Memory:
     """What the monitors keep of one manager."""
 
     lonely: dict[str, Lonely] = field(default_factory=dict)
-    ordered: dict[str, tuple[float, ShutdownOrder]] = field(default_factory=dict)
+    ordered: dict[str, list[tuple[float, ShutdownOrder]]] = field(default_factory=dict)
+    """By node, the shutdowns that plans ordered, and when."""
     destroyed: list[Destroyed] = field(default_factory=list)
     boots: dict[str, str] = field(default_factory=dict)
     waves: dict[str, float] = field(default_factory=dict)
@@ -270,7 +271,7 @@ class NodeRules:
         settings: Settings,
     ) -> None:
         now, node_id = self.world.engine.now, order.node_id
-        self.memory[manager.name].ordered[node_id] = (now, order)
+        self.memory[manager.name].ordered.setdefault(node_id, []).append((now, order))
         node = cloud.items.get(node_id) or self._unlisted(order, ears, records, settings)
         if node is None:
             rule = "D13" if order.reason is Reason.BOOT_FAILED else "D1"
@@ -464,18 +465,25 @@ class NodeRules:
                 "D4", manager, f"destroys {one.id}, whose {sorted(pinned)} nobody wrote down"
             )
 
+    def order_of(self, by: str, node_id: str, sent_at: float) -> tuple[float, ShutdownOrder] | None:
+        """The order of a destroy that was sent then, and when it was given.
+
+        A slow destroy may arrive when its node was ordered to go once more.
+        """
+        given = self.memory[by].ordered.get(node_id, ())
+        return next((one for one in reversed(given) if one[0] <= sent_at), None)
+
     def destroyed(self, one: Instance, by: str) -> None:
         memory, manager = self.memory[by], self.world.managers[by]
         self._ledger(one, manager)
-        known = memory.ordered.get(one.id)
+        now, sent_at = self.world.engine.now, self.world.weather.sent_at
+        known = self.order_of(by, one.id, sent_at)
         if known is None:
             self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
             return
         at, order = known
-        now = self.world.engine.now
         memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order, by)))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
-            sent_at = self.world.weather.sent_at
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
             record = read.record if read is not None and read.at >= at else None
             if record is None or record.worker_state is not WorkerState.IDLE:

@@ -118,9 +118,9 @@ def _play(world: World, scenario: Scenario) -> None:
     world.cloud.obeys_a2 = scenario.breaks != "A2"
     told = Told(world)
     truth = Truth(world, told)
-    NodeRules(world, told, CleanRules(world, told, truth))
+    rules = NodeRules(world, told, CleanRules(world, told, truth))
     setups = SetUpRules(world, told)
-    Work(world, told)
+    Work(world, told, rules)
     fair = Calm(world)
     latch = Latch(world, truth, fair)
     watched = (

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.machine import JITTER, Machine, Word
 from tests.simulation.manager import Manager
+from tests.simulation.nodes import NodeRules
 from tests.simulation.told import Told
 from tests.simulation.world import World
 
@@ -40,19 +38,11 @@ class Poll:
 class Work:
     """Watches every destroy of a node as idle."""
 
-    def __init__(self, world: World, told: Told) -> None:
-        self.world, self.told = world, told
-        self.orders: dict[tuple[str, str], tuple[Reason, str | None]] = {}
+    def __init__(self, world: World, told: Told, rules: NodeRules) -> None:
+        self.world, self.told, self.rules = world, told, rules
         self.polls: dict[str, deque[Poll]] = defaultdict(lambda: deque(maxlen=200))
-        world.plans.append(self._planned)
         world.wishlists.append(self._polled)
         world.cloud.books.destroyed.append(self._destroyed)
-
-    def _planned(
-        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
-    ) -> None:
-        for order in plan.shutdowns:
-            self.orders[manager.name, order.node_id] = order.reason, order.record
 
     def _polled(self, manager: Manager) -> None:
         pool = manager.pool
@@ -62,9 +52,12 @@ class Work:
         self.polls[manager.name].append(Poll(self.world.engine.now, pool.wanted, living))
 
     def _destroyed(self, one: Instance, by: str) -> None:
-        reason, record = self.orders.get((by, one.id), (None, None))
         machine, sent_at = one.machine, self.world.weather.sent_at
-        if reason not in AS_IDLE or machine is None or machine.busy_since is None:
+        known = self.rules.order_of(by, one.id, sent_at)
+        if known is None or machine is None or machine.busy_since is None:
+            return
+        reason, record = known[1].reason, known[1].record
+        if reason not in AS_IDLE:
             return
         if self._has_twin(one):
             return

@@ -114,7 +114,8 @@ def pending_claims(
     """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
 
     And records whose node was heard and is not listed, until its absence is settled: a listing
-    that lacks it may be short, and a node beside it would be one too many.
+    that lacks it may be short, and a node beside it would be one too many. That goes for one that
+    was just created, too: once it was heard it is a node to be no more.
     """
     history = snapshot.history
     # Most have a listed node, and are none of either: one pass leaves them out.
@@ -124,10 +125,17 @@ def pending_claims(
         for record in records
         if record.uuid not in paired and node_of(record, bearers, present) is None
     ]
+    # Without a clock nobody can tell when it was heard.
+    heard = {
+        (record.uuid, record.incarnation)
+        for record in (records if snapshot.expected and history.clock is not None else ())
+        if record.last_ping_at is not None
+    }
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
         if expected.node_id not in history.present
+        and (uuid, expected.incarnation) not in heard
         and not _is_borne(uuid, expected.incarnation, bearers)
         and snapshot.now - expected.since <= settings.boot_fail_after
     }
