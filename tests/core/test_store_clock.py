@@ -458,6 +458,41 @@ def test_what_a_late_journal_tells_makes_no_age_too_great_nor_smaller_than_it_mu
         assert age >= one.clock.age(stamp, boot) - 0.001
 
 
+def test_a_stamp_of_a_clock_that_drifted_is_from_before_the_jump_t1() -> None:
+    """It gained 9 s in 900 s, which is no jump, and jumped by 7200 s right after the stamp."""
+    clock = first_reading(StoreTime(10_000.0, 1000.0, 0.0))
+    clock = clock.read(StoreTime(18_110.0, 1901.0, 0.0))
+    assert clock.age(10_909.0, 1901.0) <= 1.0
+
+
+@given(
+    drifts=st.lists(
+        st.tuples(
+            st.sampled_from((-0.01, 0.0, 0.01)),
+            st.floats(1.0, 900.0),
+            st.sampled_from((-7200.0, -900.0, 0.0, 900.0, 7200.0)),
+        ),
+        max_size=12,
+    )
+)
+def test_where_a_clock_drifts_no_age_is_too_great_by_more_than_the_drift_t1(
+    drifts: list[tuple[float, float, float]],
+) -> None:
+    boot, offset, drifted = 5000.0, 1e6, 0.0
+    clock = first_reading(StoreTime(offset + boot, boot, 0.0))
+    stamps: list[tuple[float, float]] = []
+    for rate, waited, jump in drifts:
+        boot, offset = boot + waited, offset + rate * waited
+        drifted += abs(rate) * waited
+        stamps.append((boot, offset + boot))
+        offset += jump
+        stamps.append((boot, offset + boot))
+        boot += 1.0
+        clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        for at, stamp in stamps:
+            assert clock.age(stamp, boot) <= boot - at + drifted + 0.001
+
+
 def test_only_what_a_later_run_must_know_is_kept_anew() -> None:
     clock = first_reading(StoreTime(1000.0, 10.0, error_s=0.1))
     assert is_news(None, clock)

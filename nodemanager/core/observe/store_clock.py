@@ -10,7 +10,6 @@ from nodemanager.core.model.world import StoreTime
 
 STEPS_KEPT = 16
 KEEP_OFFSET_S = 1.0
-ROUNDING_S = 0.001
 Steps = tuple[tuple[float, float], ...]
 Readings = tuple[StoreTime, ...]
 
@@ -100,8 +99,8 @@ class StoreClock:
                 known_since=seen.boottime,
                 peak=float("inf"),
             )
-        # What the clock would show now without the jump, at the most.
-        shown = self.now(seen.boottime) + seen.error_s + self.error_s + ROUNDING_S
+        # What the clock would show now without the jump, at the most: less is no jump.
+        shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
         peak = self.peak
         if step > 0:
             steps, debts = _forward(self.steps, self.debts, shown, seen.at, step, peak)
