@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.explain.explain import explain
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState
 from tests.core.build import World, node, world
@@ -33,6 +34,36 @@ def test_two_records_on_one_slot_are_both_kept_l4() -> None:
     made.add_record("twin", quiet=9000.0, slot=made.record("dead").slot_number)
     made.settle()
     assert [made.of_record(one).reason for one in ("dead", "twin")] == [Reason.IMPOSSIBLE] * 2
+
+
+def test_what_keeps_two_records_on_one_slot_says_how_to_end_it_l4() -> None:
+    made = many()
+    made.add_record("twin", quiet=9000.0, slot=made.record("dead").slot_number)
+    made.settle()
+    measures = made.of_record("twin").measures
+    assert measures is not None
+    assert measures["rivals"] == ("dead", "twin")
+    assert "slot_number" in measures["clear"]
+    assert made.last is not None
+    assert made.decided is not None
+    told = explain(made.decided, made.last, made.settings, "twin")
+    assert "dead holds its slot, too" in str(told.blocks[0].why)
+    # As it says.
+    made.change("twin", slot_number=None, hostname=None)
+    made.settle()
+    assert made.of_record("dead").reason is Reason.STALE_SLOT
+
+
+def test_a_cycle_ended_by_two_records_on_one_slot_says_how_to_end_it_l4() -> None:
+    made = many(5)
+    made.add_record("twin", quiet=9000.0, slot=made.record("dead").slot_number)
+    made.settle()
+    assert made.last is not None
+    assert made.last.aborted is not None
+    reason, measures = made.last.aborted
+    assert reason is Reason.TOO_MANY_IMPOSSIBLE
+    assert measures["rivals"] == ("dead", "twin")
+    assert "slot_number" in measures["clear"]
 
 
 def test_slot_0_twice_is_impossible_too_l4() -> None:

@@ -17,7 +17,6 @@ from nodemanager.core.observe.store_clock import (
     after_boot,
     first_reading,
     is_news,
-    joined,
 )
 from tests.core.build import World, world
 
@@ -314,12 +313,72 @@ def test_what_a_late_journal_tells_is_joined_with_what_was_read_since_t1_r4() ->
     assert rounds(made, 3) is Reason.WITHIN_WINDOW
 
 
+def late(kept: StoreClock, *readings: StoreTime) -> StoreClock:
+    """Of a run that made the `readings` before it could read the journal."""
+    history = histories.History()
+    for one in readings:
+        history = histories.store_clock_read(history, one)
+    clock = histories.store_clock_kept(history, kept).clock
+    assert clock is not None
+    return clock
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_jump_seen_before_the_journal_could_be_read_counts_once_t1_r4(jump: float) -> None:
+    kept = first_reading(StoreTime(1_001_000.0, 1000.0, 0.0))
+    boots = (1100.0, 1200.0, 1300.0, 1400.0)
+    readings = [StoreTime(1e6 + boot + jump * (boot > 1150.0), boot, 0.0) for boot in boots]
+    before = 1_000_900.0
+    assert late(kept, *readings).age(before, 1400.0) == 500.0 + min(jump, 0.0)
+
+
+def test_jumps_seen_before_the_journal_could_be_read_undo_each_other_t1_r4() -> None:
+    """Ahead by two hours for 300 s, and right again, all between two runs of the journal."""
+    kept = first_reading(StoreTime(1_001_000.0, 1000.0, 0.0))
+    boots = (1100.0, 1200.0, 1300.0, 1400.0, 1500.0)
+    readings = [
+        StoreTime(1e6 + boot + 7200.0 * (1150.0 < boot < 1450.0), boot, 0.0) for boot in boots
+    ]
+    clock = late(kept, *readings)
+    assert clock.age(1_000_900.0, 1600.0) == 700.0
+    assert clock.age(1_001_550.0, 1600.0) == 50.0
+
+
+@pytest.mark.parametrize(
+    ("waits", "trusted"),
+    [
+        pytest.param(1, False, id="one-poll-agrees"),
+        pytest.param(2, True, id="three-polls-agree"),
+    ],
+)
+def test_a_jump_seen_before_the_journal_could_be_read_waits_for_three_polls_t1_r4(
+    waits: int, trusted: bool
+) -> None:
+    kept = first_reading(StoreTime(10_000.0, 1000.0, 0.0))
+    clock = late(kept, StoreTime(18_000.0, 1800.0, 0.0))
+    assert not clock.trusted
+    for number in range(waits):
+        clock = clock.read(StoreTime(18_100.0 + number, 1900.0 + number, 0.0))
+    assert clock.trusted is trusted
+
+
+def test_after_more_jumps_than_are_told_what_is_from_before_counts_from_now_t1_r4() -> None:
+    kept = first_reading(StoreTime(1_001_000.0, 1000.0, 0.0))
+    boots = [1000.0 + 100.0 * number for number in range(1, STEPS_KEPT + 3)]
+    readings = [
+        StoreTime(1e6 + boot + 7200.0 * (number % 2), boot, 0.0)
+        for number, boot in enumerate(boots)
+    ]
+    clock = late(kept, *readings)
+    assert clock.age(1_000_900.0, boots[-1] + 50.0) == 50.0
+
+
 def test_a_jump_back_that_a_late_journal_does_not_know_of_is_made_good_like_any_t1_r4() -> None:
     """The machine booted, the store's clock jumped back, the journal was read, and it was set."""
     kept = after_boot(first_reading(StoreTime(10_000.0, 1000.0, 0.0)), 1000.0)
-    now = first_reading(StoreTime(10_050.0, 50.0, 0.0)).read(StoreTime(2_900.0, 100.0, 0.0))
-    clock = joined(kept, now).read(StoreTime(10_200.0, 200.0, 0.0))
-    assert clock.age(5_000.0, 400.0) == 300.0
+    clock = late(kept, StoreTime(10_050.0, 50.0, 0.0), StoreTime(2_900.0, 100.0, 0.0))
+    clock = clock.read(StoreTime(10_200.0, 200.0, 0.0))
+    assert clock.age(5_000.0, 400.0) == 5400.0
     # Stamped by the slow clock.
     assert clock.age(2_950.0, 400.0) == 250.0
 
@@ -330,40 +389,108 @@ JUMPS = st.lists(st.tuples(st.floats(1.0, 900.0), st.floats(-9000.0, 9000.0)), m
 def test_jumps_that_a_late_journal_does_not_know_of_hide_no_stamp_between_them_t1_r4() -> None:
     """Back by 3600 s, half of it forth, and back again; read then, and set right after that."""
     kept = first_reading(StoreTime(10_000.0, 1000.0, 0.0))
-    now = first_reading(StoreTime(6500.0, 1100.0, 0.0))
-    now = now.read(StoreTime(8700.0, 1500.0, 0.0)).read(StoreTime(7000.0, 1600.0, 0.0))
-    clock = joined(kept, now).read(StoreTime(10_700.0, 1700.0, 0.0))
+    clock = late(
+        kept,
+        StoreTime(6500.0, 1100.0, 0.0),
+        StoreTime(8700.0, 1500.0, 0.0),
+        StoreTime(7000.0, 1600.0, 0.0),
+    )
+    clock = clock.read(StoreTime(10_700.0, 1700.0, 0.0))
     # Stamped while it was half an hour behind.
     assert clock.age(8750.0, 1700.0) <= 150.0
 
 
-@given(before=JUMPS, since=JUMPS, after=JUMPS, stamped_at=st.integers(0, 14), boots=st.booleans())
-def test_no_age_is_too_great_whatever_a_late_journal_knows_t1_r4(
-    before: list[tuple[float, float]],
-    since: list[tuple[float, float]],
-    after: list[tuple[float, float]],
-    stamped_at: int,
-    boots: bool,
+@given(
+    phases=st.tuples(JUMPS, JUMPS, JUMPS),
+    polls=st.integers(1, 3),
+    off=st.none() | st.floats(0.0, 5000.0),
+    meanwhile=st.floats(-9000.0, 9000.0),
+)
+def test_what_a_late_journal_tells_makes_no_age_too_great_nor_smaller_than_it_must_be_t1_r4(
+    phases: tuple[list[tuple[float, float]], ...],
+    polls: int,
+    off: float | None,
+    meanwhile: float,
 ) -> None:
-    boot, offset, stamped = 0.0, 1e6, (0.0, 1e6)
-    clock = first_reading(StoreTime(offset, boot, 0.0))
-    kept = clock
-    for number, (waited, jump) in enumerate((*before, *since, *after)):
-        if number == len(before):
-            # One starts without the journal.
-            kept = after_boot(clock, 0.0) if boots else clock
-            clock = first_reading(StoreTime(offset + boot, boot, 0.0))
-        if number == len(before) + len(since) > len(before):
-            clock = joined(kept, clock)
-        boot += waited
-        if number == stamped_at:
-            stamped = (boot, offset + boot)
-        if abs(jump) > 60.0:
-            offset += jump
-            clock = clock.read(StoreTime(offset + boot, boot, 0.0))
-        joins = number >= len(before) + len(since) > len(before)
-        if joins and number >= stamped_at:
-            assert clock.age(stamped[1], boot) <= boot - stamped[0] + 0.001
+    """`one` read all; the other did so in two runs, and the second knew of the first one late.
+
+    Where `off` is a time, the machine booted between the runs, and was off that long. The store's
+    clock jumped `meanwhile`, too.
+    """
+    boot, offset, true = 5000.0, 1e6, 0.0
+    one = two = histories.store_clock_read(histories.History(), StoreTime(offset + boot, boot, 0.0))
+    stamps: list[tuple[float, float]] = []
+    kept: StoreClock | None = None
+    for phase, jumps in enumerate(phases):
+        if phase == 1:
+            kept = two.clock
+            assert kept is not None
+            assert one.clock is not None
+            if off is not None:
+                true, offset = true + off, offset + boot + off
+                kept = after_boot(kept, boot + off)
+                one = replace(one, clock=after_boot(one.clock, boot + off))
+                boot = 0.0
+            stamps.append((true, offset + boot))
+            offset += meanwhile if abs(meanwhile) > 61.0 else 0.0
+            stamps.append((true, offset + boot))
+            boot, true = boot + 1.0, true + 1.0
+            seen = StoreTime(offset + boot, boot, 0.0)
+            one = histories.store_clock_read(one, seen)
+            two = histories.store_clock_read(histories.History(), seen)
+        elif phase == 2:
+            assert kept is not None
+            two = histories.store_clock_kept(two, kept)
+        for waited, jump in jumps:
+            boot, true = boot + waited, true + waited
+            stamps.append((true, offset + boot))
+            offset += jump if abs(jump) > 61.0 else 0.0
+            for _ in range(polls):
+                boot, true = boot + 1.0, true + 1.0
+                seen = StoreTime(offset + boot, boot, 0.0)
+                one, two = (histories.store_clock_read(each, seen) for each in (one, two))
+            stamps.append((true, offset + boot))
+    assert one.clock is not None
+    assert two.clock is not None
+    for at, stamp in stamps:
+        age = two.clock.age(stamp, boot)
+        assert age <= true - at + 0.001
+        assert age >= one.clock.age(stamp, boot) - 0.001
+
+
+def test_a_stamp_of_a_clock_that_drifted_is_from_before_the_jump_t1() -> None:
+    """It gained 9 s in 900 s, which is no jump, and jumped by 7200 s right after the stamp."""
+    clock = first_reading(StoreTime(10_000.0, 1000.0, 0.0))
+    clock = clock.read(StoreTime(18_110.0, 1901.0, 0.0))
+    assert clock.age(10_909.0, 1901.0) <= 1.0
+
+
+@given(
+    drifts=st.lists(
+        st.tuples(
+            st.sampled_from((-0.01, 0.0, 0.01)),
+            st.floats(1.0, 900.0),
+            st.sampled_from((-7200.0, -900.0, 0.0, 900.0, 7200.0)),
+        ),
+        max_size=12,
+    )
+)
+def test_where_a_clock_drifts_no_age_is_too_great_by_more_than_the_drift_t1(
+    drifts: list[tuple[float, float, float]],
+) -> None:
+    boot, offset, drifted = 5000.0, 1e6, 0.0
+    clock = first_reading(StoreTime(offset + boot, boot, 0.0))
+    stamps: list[tuple[float, float]] = []
+    for rate, waited, jump in drifts:
+        boot, offset = boot + waited, offset + rate * waited
+        drifted += abs(rate) * waited
+        stamps.append((boot, offset + boot))
+        offset += jump
+        stamps.append((boot, offset + boot))
+        boot += 1.0
+        clock = clock.read(StoreTime(offset + boot, boot, 0.0))
+        for at, stamp in stamps:
+            assert clock.age(stamp, boot) <= boot - at + drifted + 0.001
 
 
 def test_only_what_a_later_run_must_know_is_kept_anew() -> None:

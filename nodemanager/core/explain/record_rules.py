@@ -18,6 +18,7 @@ from nodemanager.core.judge.records import BY_ITSELF, IN_TIME, InTime, RecordJud
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
+from nodemanager.core.observe.consistency import TO_CLEAR
 from nodemanager.core.observe.signs import waits_for_first_ping
 
 IN_VAIN = "its pings are no sign of life: the cloud has denied its node for too long (P6)"
@@ -84,6 +85,9 @@ def ask_of_plan(
     sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
     if is_impossible:
         why = "not while a listing contradicts itself about it"
+        if verdict.measures is not None:
+            others = [one for one in verdict.measures["rivals"] if one != verdict.id]
+            why = f"not while {', '.join(others)} holds its slot, too: {TO_CLEAR}"
         sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
     asks = "it was not leaked before the first start, with too many others"
     old = Finding("S5", "not_backlog", asks, Status.PASSED)

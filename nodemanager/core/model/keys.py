@@ -91,7 +91,7 @@ class Key(Told):
     JUDGED = "judged", "The version that was judged, where `version` is another."
     SILENT = "silent", "Nodes that turned silent, down or unpaired within one window."
     LISTED = "listed", "How many the listing has."
-    RIVALS = "rivals", "The records that want the same node."
+    RIVALS = "rivals", "The records that want the same node, or hold the same slot."
     DETAIL = "detail", "What exactly, where the reason is not enough."
 
     # A poll, an attempt.

@@ -99,7 +99,10 @@ class Reason(Told):
         "listing_short",
         "The cloud, asked by id, has a node of ours that its listing lacks: nothing is freed (P6).",
     )
-    IMPOSSIBLE = "impossible", "The listing contradicts itself about it (L4)."
+    IMPOSSIBLE = (
+        "impossible",
+        "The listing contradicts itself: it shows it, or the slot that it holds, twice (L4).",
+    )
 
     FENCED = (
         "fenced",

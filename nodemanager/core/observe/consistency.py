@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nodemanager.core.model.settings import IMPOSSIBLE_FRACTION
 from nodemanager.core.observe.history import History
 
+TO_CLEAR = (
+    "take the slot off the record whose node is gone, in the record store: "
+    """`arv node update --uuid UUID --node '{"slot_number": null, "hostname": null}'`"""
+)
+"""What ends it that two records hold one slot; the registry lets no two."""
+
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """Ids that contradict themselves, of `listed` items in both listings."""
+    """Ids that contradict themselves, of `listed` items in both listings.
+
+    `sharing` are the records that hold a slot together, by the uuid of each of them.
+    """
 
     ids: frozenset[str]
     listed: int
+    sharing: Mapping[str, tuple[str, ...]]
 
     @property
     def too_many(self) -> bool:
@@ -26,9 +37,18 @@ def find_impossible(history: History) -> Impossible:
     assert history.cloud is not None
     assert history.records is not None
     nodes, records = history.cloud.items, history.records.items
-    found = history.twice
+    sharing: dict[str, tuple[str, ...]] = {}
     slots = [record.slot_number for record in records if record.slot_number is not None]
     if len(set(slots)) != len(slots):
-        doubled = {slot for slot, count in Counter(slots).items() if count > 1}
-        found |= {record.uuid for record in records if record.slot_number in doubled}
-    return Impossible(found, len(nodes) + len(records))
+        holders: dict[int, set[str]] = {}
+        for record in records:
+            if record.slot_number is not None:
+                holders.setdefault(record.slot_number, set()).add(record.uuid)
+        together = [tuple(sorted(uuids)) for uuids in holders.values() if len(uuids) > 1]
+        sharing = {uuid: uuids for uuids in together for uuid in uuids}
+    return Impossible(history.twice | sharing.keys(), len(nodes) + len(records), sharing)
+
+
+def of_one_slot(rivals: Collection[str]) -> dict[str, Any]:
+    """What is told of records that hold one slot together; nothing where there are none."""
+    return {"rivals": tuple(sorted(rivals)), "clear": TO_CLEAR} if rivals else {}

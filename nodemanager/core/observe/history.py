@@ -37,7 +37,14 @@ from nodemanager.core.observe.nodes_by_record import (
     node_of,
 )
 from nodemanager.core.observe.pools import uuids_of_ours
-from nodemanager.core.observe.store_clock import Future, StoreClock, first_reading, joined
+from nodemanager.core.observe.store_clock import (
+    Future,
+    Readings,
+    StoreClock,
+    first_reading,
+    joined,
+    noted,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +170,9 @@ class History:
     known_nodes: KnownSets = field(default_factory=KnownSets)
     known_records: KnownSets = field(default_factory=KnownSets)
     clock: StoreClock | None = None
+    clock_readings: Readings = ()
+    """The first reading of the store's clock, and those around each jump, until what a former run
+    left is known: none where that was known first."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
@@ -601,14 +611,20 @@ def settings_taken(history: History, settings: Settings) -> History:
 
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
-    clock = history.clock
-    return changed(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+    clock, readings = history.clock, history.clock_readings
+    if clock is None:
+        return changed(history, clock=first_reading(seen), clock_readings=(seen,))
+    if readings:
+        readings = noted(readings, clock, seen)
+    return changed(history, clock=clock.read(seen), clock_readings=readings)
 
 
 def store_clock_kept(history: History, kept: StoreClock) -> History:
     """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
     clock = history.clock
-    return changed(history, clock=kept if clock is None else joined(kept, clock))
+    if clock is not None:
+        kept = joined(kept, history.clock_readings, clock)
+    return changed(history, clock=kept, clock_readings=())
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

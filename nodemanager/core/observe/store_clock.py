@@ -10,8 +10,8 @@ from nodemanager.core.model.world import StoreTime
 
 STEPS_KEPT = 16
 KEEP_OFFSET_S = 1.0
-ROUNDING_S = 0.001
 Steps = tuple[tuple[float, float], ...]
+Readings = tuple[StoreTime, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class StoreClock:
         return longest if longest < age else age
 
     @property
+    def newest(self) -> StoreTime:
+        """The newest reading."""
+        return StoreTime(self.now(self.read_at), self.read_at, self.error_s)
+
+    @property
     def trusted(self) -> bool:
         return self.agreed >= CLOCK_AGREE_POLLS
 
@@ -94,8 +99,8 @@ class StoreClock:
                 known_since=seen.boottime,
                 peak=float("inf"),
             )
-        # What the clock would show now without the jump, at the most.
-        shown = self.now(seen.boottime) + seen.error_s + self.error_s + ROUNDING_S
+        # What the clock would show now without the jump, at the most: less is no jump.
+        shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
         peak = self.peak
         if step > 0:
             steps, debts = _forward(self.steps, self.debts, shown, seen.at, step, peak)
@@ -195,22 +200,28 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
     )
 
 
-def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
-    """`kept` and what was read since without it; a jump that both know makes stamps younger."""
-    read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
-    steps, debts = now.steps, read.debts
-    # Where `kept` forgot all for the boot in between, what was measured after that boot stands.
-    if read.known_since != kept.known_since:
-        debts = now.debts
-    elif now.steps or now.peak > float("-inf"):
-        # Neither knows what was stamped while only the other saw the jumps.
-        shown = max(kept.peak, kept.now(now.read_at) + kept.error_s + now.error_s + ROUNDING_S)
-        steps = tuple((max(after, shown), size) for after, size in now.steps)
-        debts = ()
-    return changed(
-        read,
-        steps=(*read.steps, *steps),
-        agreed=min(read.agreed, now.agreed),
-        debts=debts,
-        peak=max(read.peak, now.peak),
-    )
+def noted(readings: Readings, before: StoreClock, seen: StoreTime) -> Readings:
+    """With what tells of a jump that `seen` shows: the reading before it, and `seen`.
+
+    Too many are none.
+    """
+    if before.read(seen).agreed > 1:
+        return readings
+    readings = (*readings, before.newest, seen)
+    return readings if len(readings) <= 2 * STEPS_KEPT else ()
+
+
+def joined(kept: StoreClock, readings: Readings, now: StoreClock) -> StoreClock:
+    """`kept` after all that `now` was read from, the first of the `readings` included.
+
+    As if one clock had read it all, so that no jump counts twice. Without the `readings`, what
+    both together know is not told: what is from before now may have any age.
+    """
+    if not readings:
+        return changed(now, known_since=now.read_at)
+    if now.read_at > readings[-1].boottime:
+        readings = (*readings, now.newest)
+    clock = kept
+    for seen in readings:
+        clock = clock.read(seen)
+    return changed(clock, agreed=min(clock.agreed, now.agreed))

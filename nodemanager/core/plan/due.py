@@ -12,6 +12,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
+from nodemanager.core.observe.consistency import Impossible, of_one_slot
 from nodemanager.core.observe.unlisted import Unlisted
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.rate_limits import name_of
@@ -20,7 +21,7 @@ Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
 """Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
 
 
-def judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
+def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
     Those whose clean came to nothing wait behind the others, or they would take every turn.
@@ -31,8 +32,9 @@ def judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
     due: list[Due] = []
     calls_for_clean = Kind.CLEAN
     for record in snapshot.history.records.items:
-        if impossible and record.uuid in impossible:
-            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE))
+        if impossible.ids and record.uuid in impossible.ids:
+            told = of_one_slot(impossible.sharing.get(record.uuid, ()))
+            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE, **told))
             continue
         verdict = judge.judge(record)
         if verdict.kind is calls_for_clean:

@@ -32,7 +32,7 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record, Size
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.consistency import Impossible, find_impossible
+from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import Pairs, pair
@@ -123,7 +123,8 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         return _no_plan(snapshot, (Reason.NO_LISTING, {"source": missing}), None)
     impossible = find_impossible(history)
     if impossible.too_many:
-        measures = {"items": len(impossible.ids), "listed": impossible.listed}
+        shown = {"items": len(impossible.ids), "listed": impossible.listed}
+        measures = {**shown, **of_one_slot(impossible.sharing)}
         snapshot = _with(snapshot, _doubted(history, settings))
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
     return _planned(snapshot, adopting(history, settings), impossible, new_records=new_records)
@@ -144,7 +145,7 @@ def _planned(
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
     snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
     judge = RecordJudge(snapshot, settings, pairs, unlisted)
-    snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible.ids)
+    snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
     pending = pending_claims(records, snapshot, settings, pairs, unlisted)
@@ -365,7 +366,7 @@ def _restores(
     return tuple(restores), tuple(not_restored)
 
 
-def _judged_records(judge: RecordJudge, impossible: frozenset[str]) -> tuple[Snapshot, Judged]:
+def _judged_records(judge: RecordJudge, impossible: Impossible) -> tuple[Snapshot, Judged]:
     """The records judged, once more where that itself opened the breaker (B1)."""
     made = judge_records(judge, impossible)
     snapshot = _after_eligible(judge, backlog=made[3])
