@@ -1,7 +1,4 @@
-"""The checks of any node: does it exist, is it ours, and may it be touched?
-
-SAFETY.md T3, T4, P3, C8, C9, D3, D11, O2.
-"""
+"""The checks of any node: may it be touched? (SAFETY.md T3, T4, P3, C8, C9, D3, D11, O2)"""
 
 from __future__ import annotations
 
