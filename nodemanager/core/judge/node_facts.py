@@ -12,10 +12,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 class NodeFacts:
-    """What all nodes of one snapshot share, and the measurements of each; built once per plan.
-
-    The checks in node_any, node_paired and node_alone use it.
-    """
+    """What all nodes of one snapshot share, and the measurements of each; built once per plan."""
 
     def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
         self.snapshot = snapshot
@@ -40,10 +37,7 @@ class NodeFacts:
         return worker_state(record, self.clock, self.now, self.settings)
 
     def age(self, created_at: float) -> float:
-        """Seconds since launch, by our clock or the store's, whichever shows less.
-
-        So a jump of our clock does not end a boot grace.
-        """
+        """Seconds since launch, by the slower of two clocks: a jump of ours ends no boot grace."""
         now = self.snapshot.wall
         if self.clock is not None:
             now = min(now, self.clock.now(self.now))
