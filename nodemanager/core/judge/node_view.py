@@ -11,7 +11,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 
 BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})
-"""The reasons for a shutdown because something seems wrong with the node; D9 caps these."""
+"""The reasons for a shutdown because something seems wrong with the node, for `nodes_bad`."""
 
 DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
 """The states of nodes that exist but serve nobody."""
@@ -60,9 +60,8 @@ KEEP = Kind.KEEP
 class NodeView:
     """A node's state and its verdict so far, as the demand counts it.
 
-    `counts` says that it serves, or will serve; a node that is going or gone does not.
-    `surplus_if_idle` says that it may go if demand does not want it. `bad` says that it is silent,
-    down or unpaired, as D9 counts.
+    `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
+    that it may go if demand does not want it; `bad` that it is silent, down or unpaired (D9).
     """
 
     node: CloudNode
