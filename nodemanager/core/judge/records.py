@@ -243,7 +243,7 @@ class RecordJudge:
         return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
 
     def _denied(self, record: Record, measures: Measures) -> Verdict | None:
-        """A node that the cloud has keeps the record; a denial keeps it only in its window (P6)."""
+        """A node found by the cloud keeps the record, a denied one only within its window (P6)."""
         found = self.unlisted.verdicts.get(record.uuid)
         if found is not None and (
             found.reason is not Reason.PINGING_UNLISTED
