@@ -42,6 +42,7 @@ class HandClean:
     forced: tuple[str, ...] = ()
 
     def measures(self) -> dict[str, Any]:
+        """The measures that a verdict shows of this order."""
         told: dict[str, Any] = {"by": self.by}
         if self.reason:
             told["cause"] = self.reason
