@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 else:
 
     def changed(item: Any, /, **fields: Any) -> Any:
-        """A copy with other `fields`, of a class without slots and __post_init__.
-
-        Raises TypeError for an unknown field.
-        """
+        """A copy of `item`, without slots or __post_init__; TypeError for an unknown field."""
         before = item.__dict__
         copy = object.__new__(item.__class__)
         copy.__dict__.update(before, **fields)
