@@ -34,9 +34,8 @@ class Signs:
 class Reading:
     """What the age of a record's signs is computed from; times are CLOCK_BOOTTIME seconds (T1).
 
-    `clock` is the store's clock at time `at`. `future_at` is when we first saw the record's
-    version, if its stamp was ahead of that clock. `silent_s` is the time without a newer ping,
-    counted only while the store answered pings (D8).
+    `future_at` is when we first saw the record's version, if its stamp was ahead of the store's
+    clock. `silent_s` is the time without a newer ping while the store answered pings (D8).
     """
 
     at: float
@@ -136,6 +135,7 @@ class Look:
 
 
 def signs_of(record: Record) -> Signs:
+    """The signs on `record` as read."""
     return Signs(
         version=record.version,
         incarnation=record.incarnation,
@@ -149,6 +149,7 @@ def signs_of(record: Record) -> Signs:
 
 
 def reading_of(record: Record, snapshot: Snapshot) -> Reading:
+    """What the age of the signs on `record` is computed from in `snapshot`."""
     history = snapshot.history
     future, heard = history.future.get(record.uuid), history.heard.get(record.uuid)
     seen = future is not None and future.version == record.version
