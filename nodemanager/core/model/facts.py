@@ -1,7 +1,4 @@
-"""The facts that the daemon learns. The journal stores them; core.replay.fold folds them in.
-
-Each `at`, and every other time unless said otherwise, is CLOCK_BOOTTIME seconds.
-"""
+"""The facts that the daemon learns and the journal stores; each `at` is CLOCK_BOOTTIME seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class CloudSeen:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSeen:
-    """A record listing arrived; `answered_at` is when the nodes' ping URL did, or None (D8)."""
+    """A record listing arrived; `answered_at` is when the ping URL answered, None if not (D8)."""
 
     listing: Records
     store_id: str
@@ -77,7 +74,7 @@ class NodesAnswered:
 
 @dataclass(frozen=True, slots=True)
 class TagsAnswered:
-    """The cloud answered questions by tag: `answers` is by record uuid, times as above (P6)."""
+    """The cloud answered by tag; `answers` is by record uuid, times as in NodesAnswered (P6)."""
 
     answers: Mapping[str, tuple[CloudNode, ...]]
     at: float
