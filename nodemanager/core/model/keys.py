@@ -1,8 +1,7 @@
 """The keys that a log line may carry, a closed list like the events and reasons.
 
-A key that ends in `_s` is in seconds, one that ends in `_at` is a UTC time (RFC 3339). A key whose
-name holds `secret`, `token` or `password` would be shown as `***`: none is here, and the lease's
-fencing token is called `fencing`.
+A key that ends in `_s` is in seconds. No key's name may contain `secret`, `token` or `password`:
+the log would show its value as `***`.
 """
 
 from __future__ import annotations
