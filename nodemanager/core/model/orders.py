@@ -100,9 +100,8 @@ def fenced_order(
 ) -> CleanOrder | None:
     """The order once the fence stands, or None if the fence was late or the record changed (C12).
 
-    `judged` is the record before the fence, `fenced` after it; `now` is when the fence's write was
-    answered, CLOCK_BOOTTIME. `not_after` binds only that first write; from here on the version of
-    `fenced` must not change.
+    `judged` is the record before the fence, `fenced` after it. `not_after` binds only the fence's
+    write, answered at `now`; from here on the version of `fenced` must not change.
     """
     if now > order.not_after:
         return None
