@@ -13,8 +13,7 @@ CREATE_WITHIN_S = 60.0
 ORDER_TTL_S = 60.0
 """An order is carried out at most this long after its plan, or not at all (C11)."""
 CLOCK_STEP_S = 60.0
-"""A store clock that moves more than this between polls has stepped; a stamp this far in the future
-is not believed (T1)."""
+"""A larger move of the store's clock is a step; a stamp further ahead is not believed (T1)."""
 CLOCK_AGREE_POLLS = 3
 """After a step, this many polls must agree on the store's clock before anything is cleaned (T1)."""
 KNOWN_SET_S = 600.0
