@@ -44,8 +44,7 @@ from nodemanager.core.observe.store_clock import Future, StoreClock, first_readi
 class Absence:
     """The complete cloud listings in a row that lacked a record's node (C5).
 
-    `first_at` and `last_at` are the starts of the first and the last of these `listings`, and
-    `gap_s` is the longest time from one start to the next; CLOCK_BOOTTIME seconds.
+    `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
     """
 
     incarnation: str | None
@@ -465,7 +464,7 @@ def _in_order(listing: Records) -> Records:
 
 
 def freed_since_listed(uuid: str, history: History) -> bool:
-    """Whether we freed the record after the newest record listing began, which may not show it."""
+    """Whether we freed the record after the newest record listing began, so that it may be full."""
     shown = history.records.started_at if history.records is not None else float("-inf")
     return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
 
@@ -505,8 +504,7 @@ def pairing_seen(
     """Fold in that the newest listings leave the nodes `unpaired_now` without a record (D7).
 
     A record listing counts once, if it began after the end of the cloud listing that first showed
-    the node unpaired; `new_records` says that one arrived since the last plan. `at` is the plan's
-    time.
+    the node unpaired; `new_records` says that one arrived since the last plan.
     """
     cloud, records = history.cloud, history.records
     if cloud is None or records is None:
