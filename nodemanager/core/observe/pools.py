@@ -12,8 +12,7 @@ from nodemanager.core.model.world import Record
 def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason | None:
     """Why a record is not `pool`'s, or None if it is.
 
-    It is not if it or its claim names another pool, or if neither names one and `adopt_unclaimed`
-    is False.
+    It is not if it or its claim names another, or both name none and `adopt_unclaimed` is False.
     """
     named, claim = record.pool, record.claim
     if claim is not None and claim.pool != named:
