@@ -17,10 +17,7 @@ def window_of(record: Record, settings: Settings) -> float:
 
 
 def newest_sign(record: Record) -> float | None:
-    """The newest of modified_at, last_ping_at and the claim (C3), epoch seconds of the store.
-
-    None without a modified_at.
-    """
+    """The newest stamp (modified_at, ping, claim), epoch seconds; None without modified_at (C3)."""
     if record.modified_at is None:
         return None
     newest = record.modified_at
@@ -104,9 +101,8 @@ def word_of(
 ) -> WorkerState:
     """The state that the node last reported, unless that is known to be old; else `unknown` (C2).
 
-    Its age is the greatest of three: by its stamp, by how long we saw no newer ping, which covers a
-    store clock set back since, and, for a stamp from the future, since we first saw it (T1).
-    `at_least_s` is a lower bound of the age that is known otherwise.
+    Its age is the greatest of: the age of its stamp, our time without a newer ping (the store's
+    clock may have been set back), the time since we first saw a future stamp (T1), `at_least_s`.
     """
     history = snapshot.history
     clock, stamp, word = history.clock, record.last_ping_at, record.worker_state
