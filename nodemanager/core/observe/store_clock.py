@@ -18,8 +18,8 @@ Steps = tuple[tuple[float, float], ...]
 class Future:
     """A record's version whose stamp was ahead of the store's clock when we first saw it.
 
-    Its age counts from `seen_at` on our CLOCK_BOOTTIME, so that no other clock affects it. `stamp`
-    is the version's newest stamp: a new stamp on the same version is a ping.
+    Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no other clock affects it. `stamp` is its
+    newest stamp: a new stamp on the same version is a sign of life.
     """
 
     version: str
@@ -148,10 +148,9 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
     It undoes as much of the newest forward jumps, and the rest is a debt; otherwise a clock set
     wrong and right again would make every later stamp look too young. What is left of a forward
     jump corrects only stamps below `now`, because later ones were made after that jump. If a jump
-    is undone, older debts are dropped: which of them it had made good is unknown.
-
-    An undone part is a debt, too, if its forward jump corrected only stamps up to `now`: the slow
-    clock shows more than these already, so that its stamps differ from the fast clock's.
+    is undone, older debts are dropped: which of them it had made good is unknown. An undone part is
+    a debt, too, if its forward jump corrected only stamps up to `now`: the slow clock shows more
+    than these already, so that its stamps differ from the fast clock's.
     """
     undo = -size
     kept: Steps = ()
@@ -189,8 +188,7 @@ def is_news(kept: StoreClock | None, now: StoreClock) -> bool:
 def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
     """The clock stored before a reboot of this machine, converted to this boot (R4).
 
-    `by_s` is by how many seconds CLOCK_BOOTTIME shows less than without the reboot, by our wall
-    clock.
+    `by_s` is how much less CLOCK_BOOTTIME shows because of the reboot, by our wall clock.
     """
     return changed(
         kept,
@@ -202,10 +200,7 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 
 
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
-    """The stored clock joined with `now`, which was read without it.
-
-    A jump that both know is counted twice, which makes stamps younger, never older.
-    """
+    """The stored clock joined with `now`; a jump that both know makes stamps younger, not older."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
     steps, debts = now.steps, read.debts
     # If the reading made `kept` drop its past over a reboot, the debts measured since then stand.
