@@ -33,10 +33,9 @@ UNLISTED_LISTINGS = 2
 class Unlisted:
     """What the cloud answered about such records, and which to ask for next.
 
-    `verdicts` has a verdict for each answered record, by uuid. A PINGING_UNLISTED one measures
-    `denied_s`, how long its node was denied without a break by all there is to ask by, if it was.
-    `ask` are node ids, `ask_tagged` record uuids. `unheard` are existing nodes, by record uuid,
-    that did not ping in time or fell silent (D13).
+    `verdicts` are by record uuid; a PINGING_UNLISTED one measures in `denied_s` how long its node
+    was denied without a break, by id and by tag. `ask` are node ids, `ask_tagged` record uuids.
+    `unheard` are existing nodes, by record uuid, that did not ping in time or fell silent (D13).
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -152,7 +151,7 @@ def is_answered_held(
 
 
 def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
-    """The ASK_LIMIT keys that were not asked for the longest time."""
+    """The ASK_LIMIT keys that were asked least recently."""
 
     if not keys:
         return ()
@@ -179,10 +178,7 @@ def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> boo
 
 
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether it pinged within its window, after the listing of time `since` that lacks its node.
-
-    False for a node that has only just booted.
-    """
+    """Whether it pinged within its window and after the listing at `since`; not just booted."""
     clock, now = snapshot.history.clock, snapshot.now
     first, last = record.first_ping_at, record.last_ping_at
     if clock is None or last is None:
