@@ -77,7 +77,7 @@ def spent_on(
 def after_failure(
     loops: Loops, size: str | None, spent: float, at: float, boot_fail_after: float
 ) -> Loops:
-    """The loops after one more node never pinged; during a size's rest it does not add to that."""
+    """The loops after one more node never pinged; it does not lengthen a rest under way."""
     sizes = dict(loops.sizes)
     if size is not None:
         streak = sizes.get(size, Streak()).failed_again(spent)
