@@ -75,6 +75,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
+        """Whether it stands open for any cause."""
         return self.cause is not None
 
     @property
@@ -176,7 +177,7 @@ def with_changed(breaker: Breaker, part: Breaker) -> Breaker:
 
 
 def collapses(lost: int, known: int, settings: Settings, *, cloud: bool = True) -> bool:
-    """Whether a listing lacks too many (L3): all records never go, a few nodes may."""
+    """Whether a listing lacks too many (L3): a few nodes may all be gone, but not all records."""
     if not cloud and lost == known > 0:
         return True
     return known >= COLLAPSE_FLOOR and lost > settings.collapse_fraction * known
@@ -295,10 +296,7 @@ def after_silence(
     at: float,
     settings: Settings,
 ) -> Breaker:
-    """The breaker after a plan that found the nodes `still_bad`, of `population` (B3, D9).
-
-    It opens on mass silence, and closes when few enough of its nodes are still bad.
-    """
+    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it."""
     unlisted = frozenset(history.turned) - history.present.keys()
     still = still_bad | unlisted
     if breaker.acquitted - still:
