@@ -1,7 +1,4 @@
-"""The rates that open the breaker: newly eligible records, failed writes (SAFETY.md B1, B3).
-
-Also the limit on how long a server may make us wait (D6).
-"""
+"""The rates that open the breaker (SAFETY.md B1, B3), and how long a server may delay us (D6)."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def eligible_limit(slots: int | None) -> float:
 
 
 def name_of(record: Record) -> str:
-    """The name of an eligible record; it has the version, so that a new life is another name."""
+    """The name of an eligible record, with its version, so that a new life has another name."""
     return f"{record.uuid}@{record.version}"
 
 
