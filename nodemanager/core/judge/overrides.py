@@ -1,7 +1,4 @@
-"""The verdicts that operators' kill and drain orders give a node (doc/rules O1, O2).
-
-They are asked for only after the checks that forbid touching the node.
-"""
+"""The verdicts of operators' orders on a node, asked after the checks that protect it (O1, O2)."""
 
 from __future__ import annotations
 
