@@ -21,7 +21,7 @@ class CloudPollBegun:
 
 @dataclass(frozen=True, slots=True)
 class CloudSeen:
-    """A cloud listing arrived; `account` is what the credentials lead to, None if not told."""
+    """A cloud listing arrived; `account` is the credentials' account, None where not asked for."""
 
     listing: Nodes
     account: str | None = None
