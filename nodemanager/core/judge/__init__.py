@@ -1,1 +1,1 @@
-"""What each record and node deserves, rule by rule, and what forbids it for now."""
+"""The verdict on each record and node, rule by rule, and what forbids actions for now."""

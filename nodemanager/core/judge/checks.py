@@ -1,7 +1,7 @@
-"""One rule that a judge asks of a record or a node: the row of an ordered table.
+"""The checks that a judge applies to a record or a node: the rows of an ordered table.
 
-The judge asks them in the order of their table, and the first that returns a verdict decides.
-`explain` asks them all, and tells what each measured and what would end its no.
+A judge asks its checks in order, and the first that returns a verdict decides. `explain` asks them
+all, and tells what each measured and what would end its objection.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any, Generic, NamedTuple, TypeVar
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 Measured = Mapping[str, Any]
-"""What was measured, each value beside its threshold."""
+"""Measured values, each with its threshold."""
 Wait = float | str
-"""Seconds of nothing but time and polls that answer; or, in words, what it waits for instead."""
+"""Seconds to wait while all polls answer; or, in words, what must happen instead."""
 Waits = Callable[[Any, Any, Measured], Wait]
 
 
 class Check(NamedTuple, Generic[Ask]):
-    """`ask` gives a verdict, or None where the rule has nothing against its subject.
+    """One rule; `ask` returns a verdict, or None if the rule does not object to the subject.
 
-    `rule` is its id in SAFETY.md, `asks` what must hold. `wait` says what ends a no: seconds, words
-    into which measures are filled, or a function of judge, subject and measures. `measure` gives
-    the measures whatever the answer is. `moot` says of a judge that nothing in its snapshot can be
-    kept by this; then the judge skips it to save time. `unasked` says why the rule can't be asked,
-    where it can't. Where a `decisive` rule blocks, no other is asked. A rule of a `course` is asked
-    only of the nodes that take that course. What is `of_pairs` holds of every record that has its
-    pair, which the judge skips it for.
+    `rule` is the id in SAFETY.md, `asks` what must hold. `wait` says what ends an objection:
+    seconds, a text that is formatted with the measures, or a function of judge, subject and
+    measures. `measure` gives the measures whatever the answer is. If `moot` is true of a judge, the
+    check can't object to anything in its snapshot, and the judge skips it to save time. `unasked`
+    tells why the rule can't be asked, or None. If a `decisive` check objects, no other is asked. A
+    check with a `course` applies only to nodes on that course. A check `of_pairs` never objects to
+    a paired record, so that the judge skips it there.
     """
 
     rule: str
@@ -43,17 +43,17 @@ class Check(NamedTuple, Generic[Ask]):
 
     @property
     def name(self) -> str:
-        """What `explain` knows it by."""
+        """The name by which `explain` knows the check."""
         return self.ask.__name__.lstrip("_")
 
 
 def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Ask, ...]:
-    """What has to be asked at all in the judge's snapshot, in order."""
+    """The `ask` functions of all checks that are not moot for this judge, in order."""
     return tuple([one.ask for one in checks if one.moot is None or not one.moot(judge)])
 
 
 def until(measure: str, limit: str) -> Waits:
-    """Wait until what is measured has grown to its limit."""
+    """A `wait` of as many seconds as the measure has left to its limit."""
 
     def left(judge: object, subject: object, measures: Measured) -> Wait:
         return float(measures[limit] - measures[measure])
@@ -62,7 +62,7 @@ def until(measure: str, limit: str) -> Waits:
 
 
 def wait_of(check: Check[Ask], judge: object, subject: object, measures: Measured) -> Wait:
-    """What would end the check's no."""
+    """What would end the check's objection, given its measures."""
     if callable(check.wait):
         return check.wait(judge, subject, measures)
     return check.wait.format(**measures) if isinstance(check.wait, str) else check.wait

@@ -1,8 +1,8 @@
-"""Was a record freed whose node lives? The signs of it, and the way back (SAFETY.md U8).
+"""False cleans: records freed while their node lived, and how they are restored (SAFETY.md U8).
 
-A sign of life after a clean is a late ping, a freed record that was pinged, or a listed node that
-the cloud, asked by id, confirms. Each life is told once; the breaker opens on it, and remembers. It
-is given back once the cloud shows its node alive, by the id that we knew.
+The signs are a late ping, a ping on the freed record, or a listed node that the cloud, asked by id,
+confirms. Each freed life is reported once; the breaker opens on it and remembers it. The life is
+restored once the cloud shows its node alive, by the id that we knew.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_changed
 
 @dataclass(frozen=True, slots=True)
 class FalseClean:
-    """A life that a clean ended, and the sign that its node lives on."""
+    """A life that a clean ended, and the sign that its node lives."""
 
     life: FreedLife
     reason: Reason
     measures: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The signs. Each gives lives whether they were told before or not.
+# The signs. Each function also returns lives that were reported before.
 
 
 def signs_in_pings(
     late: Iterable[LatePing], history: History, at: float, settings: Settings
 ) -> list[FalseClean]:
-    """Late pings of this pool's freed lives; one in the minute of the clean is no sign.
+    """The false cleans shown by pings of this pool's freed lives, over LATE_PING_S after the clean.
 
-    Nor is one that names another instance than we knew, whatever it names; nor one of a life that
-    ended because it pinged in vain (P6): there the cloud alone is believed.
+    A ping that names another instance id than the one we knew is no sign. Nor is a ping of a life
+    that was freed although it pinged (P6): there only the cloud is believed.
     """
     found = []
     for ping in late:
@@ -79,9 +79,9 @@ def _names_another(ping: LatePing, life: FreedLife) -> bool:
 
 
 def signs_in_records(history: History, listing: Records, at: float) -> list[FalseClean]:
-    """Freed records that nobody claimed, and that their own instance has pinged since.
+    """The false cleans shown by freed, unclaimed records that their own instance pinged since.
 
-    No store that compares shows this; on Arvados a ping may cross a clean.
+    Only stores without compare-and-set show this: on Arvados a ping may race with a clean.
     """
     clock = history.clock
     if not history.freed or clock is None:
@@ -104,16 +104,16 @@ def signs_in_records(history: History, listing: Records, at: float) -> list[Fals
 
 
 def _may_have_pinged(life: FreedLife, record: Record) -> bool:
-    """Whether the ping that the freed record shows may be that life's own."""
+    """Whether the ping on the freed record may come from that life's node."""
     if life.node_id is None:
         return life.incarnation is not None
     return record.instance_id == life.node_id
 
 
 def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -> dict[str, str]:
-    """Listed nodes that bear a freed life, or are the instance that pinged as it: its key by id.
+    """The keys of freed lives, by the ids of their nodes listed after the clean.
 
-    The listing began after the clean. One that we destroyed may still be on its way out.
+    Left out are nodes in `pairs`, and nodes that we destroyed and that are still stopping.
     """
     cloud, freed = history.cloud, history.freed
     if not freed or cloud is None:
@@ -139,9 +139,9 @@ def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -
 
 
 def is_alive(node: CloudNode, life: FreedLife) -> bool:
-    """Whether the node holds its slot; the one that we destroyed may still show as stopping.
+    """Whether the node is that life's and not terminated; the one we destroyed may be stopping.
 
-    One that bears another record's tag is that record's, whatever id a ping named (P1a).
+    A node that bears another record's tag is that record's, whatever id a ping named (P1a).
     """
     if is_anothers(node, life):
         return False
@@ -153,7 +153,7 @@ def is_alive(node: CloudNode, life: FreedLife) -> bool:
 def signs_in_answers(
     history: History, answers: Answers, at: float, settings: Settings
 ) -> list[FalseClean]:
-    """Suspects that the cloud, asked by id, calls alive."""
+    """The false cleans of suspects that the cloud, asked by id, shows alive."""
     found = []
     suspected = suspects(history, settings)
     for node_id in sorted(answers.keys() & suspected.keys()):
@@ -166,7 +166,7 @@ def signs_in_answers(
 
 
 def lives_freed(history: History, lives: Iterable[FreedLife], at: float) -> History:
-    """Fold in lives that our cleans ended; those that ended long ago are forgotten (U8)."""
+    """Fold in lives that our cleans ended; those over FREED_KEPT_S ago are forgotten (U8)."""
     freed = {key: life for key, life in history.freed.items() if at - life.freed_at <= FREED_KEPT_S}
     freed |= {life.key: life for life in lives}
     if len(freed) > FREED_LIMIT:
@@ -175,13 +175,13 @@ def lives_freed(history: History, lives: Iterable[FreedLife], at: float) -> Hist
     return replace(history, freed=freed)
 
 
-# What follows: told once, the breaker, and the way back.
+# The consequences: each life is reported once, the breaker opens, and the life is restored.
 
 
 def told(
     breaker: Breaker, signs: Iterable[FalseClean], at: float
 ) -> tuple[Breaker, tuple[FalseClean, ...]]:
-    """The breaker open for the lives that were not told before, and those."""
+    """The breaker, open for the false cleans not reported before, and these false cleans."""
     new: dict[str, FalseClean] = {}
     for sign in signs:
         if sign.life.key not in breaker.told:
@@ -198,7 +198,7 @@ def told(
 
 
 def after_records(breaker: Breaker, history: History, listing: Records) -> tuple[Breaker, History]:
-    """A life that a complete listing shows again was restored: it is freed no more (B3)."""
+    """The breaker and history without the lives that a complete listing shows restored (B3)."""
     if not breaker.told or not listing.complete:
         return breaker, history
     records = {record.uuid: record for record in listing.items}
@@ -228,7 +228,7 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
 
 
 def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Settings) -> Breaker:
-    """A life whose node is confirmed gone by id, by D3, holds the breaker open no more (B3)."""
+    """The breaker after answers by id, asked at `at`: a life whose node is gone counts no more."""
     said: dict[str, bool | None] = {}
     for life in open_lives(breaker):
         if life.node_id is not None and life.node_id in answers:
@@ -242,7 +242,7 @@ def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Setti
 def after_tag_answers(
     breaker: Breaker, answers: TagAnswers, at: float, settings: Settings
 ) -> Breaker:
-    """The same of a life that no id is known of, confirmed gone by its tag (B3)."""
+    """The breaker after answers by tag, likewise, for lives without a known node id (B3)."""
     said: dict[str, bool | None] = {}
     for life in _known_by_tag(breaker):
         if life.record in answers:
@@ -252,20 +252,20 @@ def after_tag_answers(
 
 
 def _known_by_tag(breaker: Breaker) -> tuple[FreedLife, ...]:
-    """The open lives whose tag is all that the cloud can be asked by."""
+    """The open lives for which the cloud can be asked only by tag."""
     lives = open_lives(breaker)
     return tuple(one for one in lives if one.node_id is None and one.incarnation is not None)
 
 
 def _own(nodes: Iterable[CloudNode], life: FreedLife) -> tuple[CloudNode, ...]:
-    """Of those that bear the record's tag, that life's own."""
+    """The nodes of that life, out of `nodes` with its record's tag."""
     return tuple(node for node in nodes if node.tags.incarnation in (None, life.incarnation))
 
 
 def _confirmed(
     breaker: Breaker, said: Mapping[str, bool | None], at: float, settings: Settings
 ) -> Breaker:
-    """With what the cloud said of open lives, by key: alive, ended, or None for no such node."""
+    """The breaker after the cloud said of lives: alive (True), ended, or None: no such node."""
     part = breaker.part(Cause.FALSE_CLEAN)
     if part is None or not said:
         return breaker
@@ -286,7 +286,7 @@ def _confirmed(
 def after_silence(
     breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
 ) -> Breaker:
-    """A life that nothing is known of to ask the cloud by holds it open while it pings (B3)."""
+    """The breaker without lives that can't be asked for, once silent past node_stale_after (B3)."""
     part = breaker.part(Cause.FALSE_CLEAN)
     lives = [life for life in open_lives(breaker) if _nothing_to_ask_by(life, history)]
     if part is None or not lives or history.clock is None:
@@ -303,7 +303,7 @@ def after_silence(
 
 
 def _nothing_to_ask_by(life: FreedLife, history: History) -> bool:
-    """It bore no tag, and no id of a node is known that it pinged with (P1a)."""
+    """Whether that life bore no tag and named no valid instance id (P1a)."""
     if life.incarnation is not None:
         return False
     answer = history.asked.get(life.node_id or "")
@@ -312,7 +312,7 @@ def _nothing_to_ask_by(life: FreedLife, history: History) -> bool:
 
 @dataclass(frozen=True)
 class Folded:
-    """What a fact leaves behind: breaker and history, and the lives to tell of."""
+    """The breaker and history after a fact, and the false cleans to report."""
 
     breaker: Breaker
     history: History
@@ -322,7 +322,7 @@ class Folded:
 def pings_seen(
     breaker: Breaker, history: History, late: Iterable[LatePing], at: float, settings: Settings
 ) -> Folded:
-    """Fold in the late pings that the store remembers; most were told before."""
+    """Fold in the late pings that the store remembers; most were reported before."""
     late = tuple(late)
     breaker = after_silence(breaker, history, late, at, settings)
     breaker, new = told(breaker, signs_in_pings(late, history, at, settings), at)
@@ -330,7 +330,7 @@ def pings_seen(
 
 
 def records_seen(breaker: Breaker, history: History, listing: Records) -> Folded:
-    """Fold in a record listing: who is back, and who was pinged after its clean."""
+    """Fold in a record listing: lives restored, and freed records pinged after their clean."""
     breaker, history = after_records(breaker, history, listing)
     at = listing.ended_at
     breaker, new = told(breaker, signs_in_records(history, listing, at), at)
@@ -347,7 +347,7 @@ def answers_seen(
     *,
     asked_at: float | None = None,
 ) -> Folded:
-    """Fold in the cloud's answers by id: who is alive after all, and who is gone."""
+    """Fold in the cloud's answers by id: nodes still alive, and nodes confirmed gone."""
     breaker = after_answers(breaker, answers, at if asked_at is None else asked_at, settings)
     breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
     nodes = {key: () if node is None else (node,) for key, node in answers.items()}
@@ -370,7 +370,7 @@ def tags_seen(
 
 
 def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:
-    """Lives that hold the breaker open: neither restored nor confirmed gone."""
+    """The lives that hold the breaker open: neither restored nor confirmed gone."""
     part = breaker.part(Cause.FALSE_CLEAN)
     if part is None:
         return ()
@@ -381,7 +381,7 @@ def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:
 def to_ask(
     snapshot: Snapshot, settings: Settings, pairs: Pairs, limit: int = ASK_LIMIT
 ) -> tuple[str, ...]:
-    """Nodes to ask the cloud for by id: suspects not told yet, and those of the open lives."""
+    """The node ids to ask for, at most `limit`: unreported suspects, and the open lives' nodes."""
     history, breaker = snapshot.history, snapshot.breaker
     found = suspects(history, settings, pairs)
     asking = {node_id for node_id, key in found.items() if key not in breaker.told}
@@ -391,14 +391,14 @@ def to_ask(
 
 
 def to_ask_tagged(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
-    """Records to ask the cloud for by tag: of open lives that no node's id is known of."""
+    """The records to ask the cloud for by tag: those of open lives without a known node id."""
     records = {life.record for life in _known_by_tag(snapshot.breaker)}
     history, now = snapshot.history, snapshot.now
     return tuple(one for one in sorted(records) if may_ask(history, one, now, settings))
 
 
 def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Verdict:
-    """Whether the record may be given back to its node now: RESTORE, or KEEP with why not."""
+    """The verdict on giving the record back to its node now: RESTORE, or KEEP and why not."""
     uuid, records = life.record, snapshot.history.records
     newest = max(snapshot.touched.get(uuid, life.freed_at), life.freed_at)
     if records is None or records.started_at <= newest:
@@ -407,7 +407,7 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
         return keep(uuid, Reason.IN_FLIGHT)
     late = snapshot.late.get(uuid)
     if late is not None and snapshot.now - late.at <= settings.node_stale_after:
-        # A clean that comes late would free it again, and nobody would be told a second time.
+        # A clean that takes effect late would free it again, and that is not reported again.
         age_s, limit_s = snapshot.now - late.at, settings.node_stale_after
         return keep(uuid, Reason.IN_FLIGHT, age_s=age_s, limit_s=limit_s)
     block = standing_block(snapshot, settings, polls=False, breaker=False)
@@ -417,7 +417,7 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
 
 
 def _no_room(life: FreedLife, records: Listing[Record], snapshot: Snapshot) -> Verdict | None:
-    """Why the record as it is listed can't take its life back, where it can't."""
+    """Why the record as listed can't take its life back, or None."""
     uuid = life.record
     record = next((one for one in records.items if one.uuid == uuid), None)
     if record is None:
@@ -435,7 +435,7 @@ def _no_room(life: FreedLife, records: Listing[Record], snapshot: Snapshot) -> V
 
 
 def _judge_sighting(life: FreedLife, history: History) -> Verdict:
-    """A life is given back once the cloud has shown its very node."""
+    """RESTORE once the cloud has shown that life's own node alive, else KEEP."""
     if _has_been_seen(life, history):
         return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, life.record, {"slot": life.slot})
     blind = _nothing_to_ask_by(life, history)
@@ -444,10 +444,9 @@ def _judge_sighting(life: FreedLife, history: History) -> Verdict:
 
 
 def _has_been_seen(life: FreedLife, history: History) -> bool:
-    """Whether the cloud, asked since it was told, has that very node: by the id that we knew, or
-    by its tag where we knew none.
+    """Whether the cloud has shown that node since the report, by the id we knew or else by tag.
 
-    A ping alone proves no node: it may have been under way for long, or somebody has the secret.
+    A ping alone proves no node: it may have been delayed, or somebody else has the secret.
     """
     answer = history.asked.get(life.record if life.node_id is None else life.node_id)
     if answer is None or answer.at < (life.told_at or 0.0):
@@ -472,4 +471,4 @@ LASTING = {
     Reason.UNVERIFIABLE: "find its node by hand; the breaker closes once its pings have stopped "
     "for node_stale_after, or by `nodemanager breaker reset`",
 }
-"""Why a record is not given back until an operator does something, and what that is."""
+"""The reasons that block a restore until an operator acts, and what the operator does."""

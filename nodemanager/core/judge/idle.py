@@ -1,8 +1,8 @@
-"""What a node's word that it is idle is worth, before it is shut down for that (SAFETY.md D12).
+"""Whether a node's report that it is idle justifies its shutdown (SAFETY.md D12).
 
-Asked by every plan, and again right before the destroy. A node that can be told to take no more
-work is told so first, by the answers to its pings, and goes once it says that it has done so: no
-job can begin on it any more.
+Every plan asks this, and so does the check right before the destroy. A node with a drain hook is
+first told, in the answers to its pings, to take no more work. It is shut down once it reports that
+it has drained, because then no job can start on it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.plan.snapshot import Snapshot
 
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
-"""Why a node goes that goes by its own word that it is idle."""
+"""The reasons for a shutdown that rests on the node's own report that it is idle."""
 
 
 def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) -> Verdict | None:
-    """Why the node may not be destroyed on the idle word of `record`; None where it may.
+    """Why the node may not be destroyed on the idle report in `record`; None if it may.
 
-    `record` is as it was listed, or as it was read right before the destroy. Its word must be news,
-    and must be from after the plan that first wanted the node no more: a job that was given to
-    the node before that plan shows in it.
+    `record` is as listed, or as read right before the destroy. Without a drain hook the report must
+    be fresh, and stamped after the plan that first found the node unwanted: then it shows any job
+    that the node was given before that plan.
     """
     history, now = snapshot.history, snapshot.now
     since = history.unwanted.get(node_id)
@@ -37,7 +37,7 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
     clock, stamp = history.clock, record.last_ping_at
     if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
         return keep(node_id, Reason.CLOCK_UNKNOWN)
-    # What the clock is measured wrong by must not make the word younger than it is (T1).
+    # The clock's measuring error must not make the report look younger than it is (T1).
     is_after = stamp is not None and stamp - clock.error_s > clock.now(since)
     if is_after and _is_news(record, history, now):
         return None
@@ -46,9 +46,9 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
 
 
 def _is_news(record: Record, history: History, now: float) -> bool:
-    """No listing after the first that showed the word shows it still, and that one is new.
+    """Whether only the newest listing shows this ping, at most NEWS_S ago, or none does yet.
 
-    Who pings more rarely than records are polled is believed in the first poll that shows a ping.
+    A node that pings less often than records are polled is believed in the first poll after a ping.
     """
     heard, records = history.heard.get(record.uuid), history.records
     if heard is None or records is None:
@@ -59,5 +59,5 @@ def _is_news(record: Record, history: History, now: float) -> bool:
 
 
 def can_drain(record: Record, settings: Settings) -> bool:
-    """Whether the record's node can be told to take no more work: it says that it has a hook."""
+    """Whether the record's node can be told to take no more work: it reports a drain hook."""
     return settings.tells_drain and record.drain_hook

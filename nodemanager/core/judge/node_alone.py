@@ -1,4 +1,4 @@
-"""What is asked of a node without a record (SAFETY.md D7, P2, P4): only one with our tag goes."""
+"""The checks of a node without a record (SAFETY.md D7, P2, P4); only one with our tag goes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _unambiguous(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """An unpaired node lives while a record that only it can be pinging is pinged (D7).
+    """An unpaired node is kept while a record that only it can be pinging is pinged (D7).
 
-    A record that lost its claim, or a node that lost a tag, pairs no more; the node works on.
+    A record that lost its claim or a node that lost a tag no longer pairs, but the node works on.
     """
     node, settings = subject.node, facts.settings
     for record in facts.may_be_of(node):
@@ -33,7 +33,7 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
         mine = named or (record.instance_id is None and bears(node, record))
         if not mine or record.last_ping_at is None:
             continue
-        # As with D8, time in which no ping could arrive is no silence.
+        # As in D8, time in which no ping could arrive does not count as silence.
         silent_s = silent_for(record, facts.history)
         if silent_s > settings.node_stale_after:
             continue
@@ -44,7 +44,7 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _unexpected(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """One listed before the record poll that will show its claim is only booting."""
+    """A node of ours listed before a record poll shows its claim is booting, not unpaired (P4)."""
     node = subject.node
     expected = facts.snapshot.expected.get(node.tags.record or "")
     if expected is not None and expected.node_id == node.id:
@@ -58,7 +58,7 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
     since_s, listings = measures["unpaired_s"], measures["record_listings"]
     if since_s <= settings.boot_fail_after or listings < 2:
         view = subject.view(Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node.id, measures))
-        # As with silence: D9 must see a wave before its first victim.
+        # It counts for D9 at half the time, so that a wave shows before its first victim.
         view.bad = since_s > settings.boot_fail_after / 2 and listings > 0
         return view
     return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad=True)
@@ -102,4 +102,4 @@ ALONE: tuple[Check[Ask], ...] = (
         course="unpaired",
     ),
 )
-"""What is asked of a node without one."""
+"""The checks of an unpaired node; the first that returns a verdict decides."""

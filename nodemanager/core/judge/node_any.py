@@ -1,4 +1,4 @@
-"""What is asked of any node (T3, T4, P3, C8, C9, D3, D11, O2): is it there, ours, left alone?"""
+"""The checks of any node: may it be touched? (SAFETY.md T3, T4, P3, C8, C9, D3, D11, O2)"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = "it is gone already"
 
 
 TERMINATED = CloudState.TERMINATED
-"""Looked up once, as it is asked of every node."""
+"""Looked up once, because every node is compared with it."""
 
 
 def _present(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -80,7 +80,7 @@ def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
-    """What an operator ordered: it is going, and no longer counts."""
+    """The view of a node that an operator ordered away, which no longer counts; None without."""
     if ordered is None:
         return None
     view = subject.view(ordered)
@@ -91,7 +91,7 @@ def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
 def _tagged(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if subject.node.tags.pool is None:
         view = subject.kept(Reason.UNTAGGED)
-        # One alone is in the cloud's bill and in nobody's service: no record says what it does.
+        # Unpaired, it costs money but serves nobody, as no record says what it does.
         view.counts = subject.record is not None
         return view
     return None
@@ -100,7 +100,7 @@ def _tagged(facts: NodeFacts, subject: Subject) -> NodeView | None:
 def marked(
     marks: Callable[[NodeFacts], Mapping[str, Mark]],
 ) -> Callable[[NodeFacts, Subject], Measured]:
-    """Whose order stands on it, since when and why."""
+    """A `measure` of an operator's mark on the node: by whom, why, and how old."""
 
     def measured(facts: NodeFacts, subject: Subject) -> Measured:
         mark = of_node(marks(facts), subject.node)
@@ -150,7 +150,7 @@ AT_ALL: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.snapshot.touched,
     ),
 )
-"""What is asked of each node; the first that returns a verdict decides."""
+"""The checks of every node; the first that returns a verdict decides."""
 
 FREE_OF_HOLDS: Check[Ask] = Check(
     "C9",

@@ -1,4 +1,4 @@
-"""What the nodes of one snapshot are judged by, and how long they have been what they are."""
+"""The facts and measurements that the nodes of one snapshot are judged by."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 class NodeFacts:
-    """What all nodes of one snapshot share, and what is measured of one of them.
-
-    Built once per plan. The rules of node_any, node_paired and node_alone ask it.
-    """
+    """What all nodes of one snapshot share, and the measurements of each; built once per plan."""
 
     def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
         self.snapshot = snapshot
@@ -29,23 +26,25 @@ class NodeFacts:
         self._by_node: dict[str, list[Record]] | None = None
 
     def subject(self, node: CloudNode) -> Subject:
+        """The node with its paired record, if any, and its fresh state."""
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN)
         return Subject(node, record, worker_state(record, self.clock, self.now, self.settings))
 
     def state_of(self, record: Record) -> WorkerState:
+        """The state that the record's node reported, while that is fresh (T6)."""
         return worker_state(record, self.clock, self.now, self.settings)
 
     def age(self, created_at: float) -> float:
-        """Seconds since launch, by the slower of two clocks: a step of ours ends no boot grace."""
+        """Seconds since launch, by the slower of two clocks: a jump of ours ends no boot grace."""
         now = self.snapshot.wall
         if self.clock is not None:
             now = min(now, self.clock.now(self.now))
         return now - created_at
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
-        """How long it has been stopped, where it is, beside how long it must be."""
+        """How long the node has been listed as stopped, and `settle`; None if not, or untagged."""
         since = self.history.stopped.get(node.id)
         if since is None or node.tags.pool is None:
             return None
@@ -54,6 +53,7 @@ class NodeFacts:
         return {"stopped_s": stopped_s, "settle_s": self.settings.settle}
 
     def silence_of(self, subject: Subject) -> Silence:
+        """The silence of a paired node, with its thresholds."""
         settings, clock = self.settings, self.clock
         node, record = subject.node, subject.own
         return Silence(
@@ -66,7 +66,7 @@ class NodeFacts:
         )
 
     def alone_for(self, node: CloudNode) -> Measured:
-        """How long it has been without its record, and for how long it must (D7)."""
+        """How long, and in how many listings, the node has had no record, and the limit (D7)."""
         seen = self.history.unpaired.get(node.id)
         return {
             "unpaired_s": 0.0 if seen is None else self.now - seen.since,
@@ -75,7 +75,7 @@ class NodeFacts:
         }
 
     def may_be_of(self, node: CloudNode) -> tuple[Record, ...]:
-        """The records that name the node, and the one that it names."""
+        """The records that name the node's id, and the one that its tag names."""
         if self._by_node is None:
             self._by_node = {}
             for record in self.history.records.items if self.history.records else ():

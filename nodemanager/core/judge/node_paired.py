@@ -1,4 +1,4 @@
-"""What is asked of a node with its record (D1, D8, O1): is it booting, busy, idle, down?"""
+"""The checks of a paired node: is it booting, busy, idle or down? (SAFETY.md D1, D8, O1)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nodemanager.core.observe.signs import idle_words, silent_for
 
 SILENT = "silent, or of unknown state"
 BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
-"""Most nodes are: looked up once."""
+"""Looked up once, because most nodes are busy."""
 
 
 def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -33,10 +33,9 @@ def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """Stopped, suspended or in error for `settle` is down at once (D1).
+    """A node stopped, suspended or in error for `settle` is down at once (D1).
 
-    It counts as down for D9 from its first sighting, so that a wave is seen before its first
-    victim.
+    It counts for D9 from its first sighting, so that a wave shows before its first victim.
     """
     measures = facts.stopped(subject.node)
     if measures is None:
@@ -51,7 +50,7 @@ def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
 
 
 def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """One that never pinged is booting, and a failed boot past `boot_fail_after` (D8)."""
+    """A node that never pinged is booting, and after `boot_fail_after` a failed boot (D8)."""
     record = subject.own
     if record.last_ping_at is not None or record.first_ping_at is not None:
         return None
@@ -122,7 +121,7 @@ def _window(facts: NodeFacts, subject: Subject) -> Measured:
 
 
 def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """Demand has its say later: until then it is needed."""
+    """An idle node counts as needed until the plan compares it with the demand (D1)."""
     if subject.state is not WorkerState.IDLE:
         return None
     view = subject.kept(Reason.NEEDED)
@@ -142,7 +141,7 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if subject.state is not WorkerState.DOWN:
         return None
     silence = facts.silence_of(subject)
-    # One that says `fail` won't get well by waiting.
+    # A node that reports `fail` will not recover by waiting.
     past_grace = silence.is_past_grace or subject.own.failed
     measures = {
         "state": subject.state.value,
@@ -173,8 +172,8 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
         waits = is_stale or silent_s > limit_s / 2
         reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
-    # Half a window of silence is not yet a reason to destroy one node, but it is time
-    # to count how many are silent, so that D9 sees a wave before its first victim.
+    # Half a window of silence is no reason to destroy a node, but it counts for D9, so that a
+    # wave shows before its first victim.
     bad = silent_s > limit_s / 2
     return NodeView(subject.node, verdict, WorkerState.UNKNOWN, bad=bad, record=subject.own)
 
@@ -285,4 +284,4 @@ PAIRED: tuple[Check[Ask], ...] = (
         course=SILENT,
     ),
 )
-"""What is asked of a node with its record; some call for its shutdown."""
+"""The checks of a paired node; the first that returns a verdict decides."""

@@ -1,4 +1,4 @@
-"""A node as its judge sees it, and as demand counts it (SAFETY.md D1, D8)."""
+"""A node as its judge and the demand see it (SAFETY.md D1, D8)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 
 BAD = frozenset({Reason.NODE_DOWN, Reason.BOOT_FAILED, Reason.UNPAIRED})
-"""What D9 counts and caps: a node destroyed because something seems wrong with it."""
+"""The reasons for a shutdown because something seems wrong with the node, for `nodes_bad`."""
 
 DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
-"""Nodes in these states are there, and serve nobody."""
+"""The states of nodes that exist but serve nobody."""
 
 IDLE = frozenset({Reason.NEEDED, Reason.NOT_IDLE_LONG, Reason.WINDOW_CLOSED})
-"""Nodes kept for one of these are idle by their own fresh word."""
+"""The reasons to keep a node whose own fresh report says idle."""
 
 OUTSIDE = frozenset({Reason.NODE_ABSENT, Reason.FOREIGN_NODE})
-"""Nodes that are only seen: not ours, or not there."""
+"""The reasons of nodes that are not ours or no longer exist."""
 
 
 def window_open(age_s: float, windows: tuple[float, ...]) -> bool:
-    """Whether a shutdown window is open at this age of a node.
+    """Whether a shutdown window is open for a node of this age in seconds.
 
-    `windows` alternates closed and open seconds and starts over after the last. Empty is always
-    open.
+    `windows` are alternately closed and open seconds, repeated; empty means always open.
     """
     if not windows:
         return True
@@ -42,7 +41,7 @@ def window_open(age_s: float, windows: tuple[float, ...]) -> bool:
 
 
 def opens_in(age_s: float, windows: tuple[float, ...]) -> float:
-    """Seconds until a shutdown window is open, 0 where one is; infinite where none ever is."""
+    """Seconds until a shutdown window opens: 0 if one is open, infinite if none ever opens."""
     if window_open(age_s, windows):
         return 0.0
     into, start, wait = age_s % sum(windows), 0.0, float("inf")
@@ -54,16 +53,15 @@ def opens_in(age_s: float, windows: tuple[float, ...]) -> float:
 
 
 KEEP = Kind.KEEP
-"""A name of the module is found in a fraction of the time that a member of an enum takes."""
+"""A module's name is looked up much faster than an enum's member."""
 
 
 @dataclass(slots=True)
 class NodeView:
-    """A node as demand counts it: what it does, and the verdict so far.
+    """A node's state and its verdict so far, as the demand counts it.
 
-    `counts` says that it serves, or will; one that is going or gone does not. `surplus_if_idle`
-    says that it may go if demand does not want it; `bad` that it is silent, down or unpaired,
-    which D9 counts.
+    `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
+    that it may go if demand does not want it; `bad` that it is silent, down or unpaired (D9).
     """
 
     node: CloudNode
@@ -77,10 +75,10 @@ class NodeView:
 
 
 class Silence(NamedTuple):
-    """How long a node that says nothing fresh has been silent, and how long it must be (D1, D8).
+    """How long a paired node has been silent, and the thresholds, in seconds (D1, D8).
 
-    Seconds: of `silent_s` only what the store answered in counts; `quiet_s` and `age_s` are None
-    where they can't be told.
+    `silent_s` counts only time in which the store answered pings; `quiet_s` (of the record) and
+    `age_s` (since launch) are None where unknown.
     """
 
     silent_s: float
@@ -92,16 +90,17 @@ class Silence(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
+        """Whether the record has been quiet for longer than its window (C3)."""
         return self.quiet_s is not None and self.quiet_s > self.quiet_window_s
 
     @property
     def is_past_grace(self) -> bool:
-        """Also where a clock set back makes its age too small: silence is counted by ours."""
+        """Whether its boot grace is over, also if a clock set back makes `age_s` too small."""
         return self.age_s is not None and max(self.age_s, self.silent_s) > self.grace_s
 
     @property
     def measures(self) -> Measured:
-        """Each value beside its threshold."""
+        """Each value with its threshold."""
         return {
             "silent_s": self.silent_s,
             "window_s": self.window_s,
@@ -112,10 +111,10 @@ class Silence(NamedTuple):
         }
 
 
-# Not a tuple: each rule reads its fields, which are found in a slot at a third of the price.
+# Not a tuple: every check reads the fields, and a slot is three times as fast to read.
 @dataclass(slots=True, eq=False)
 class Subject:
-    """A listed node, its record where it has one, and its fresh word (T6)."""
+    """A listed node, its paired record or None, and its fresh state (T6)."""
 
     node: CloudNode
     record: Record | None
@@ -123,25 +122,27 @@ class Subject:
 
     @property
     def own(self) -> Record:
-        """The record of a node that is paired."""
+        """The record; only for a paired node."""
         assert self.record is not None
         return self.record
 
     def kept(self, reason: Reason, **measures: Any) -> NodeView:
+        """The view with a KEEP verdict."""
         verdict = Verdict(KEEP, reason, self.node.id, measures or None)
         return NodeView(self.node, verdict, self.state, True, False, False, self.record)
 
     def view(self, verdict: Verdict) -> NodeView:
+        """The view with `verdict`, as a node that counts."""
         return NodeView(self.node, verdict, self.state, record=self.record)
 
     def down(self, kind: Kind, reason: Reason, measures: Measured, *, bad: bool) -> NodeView:
-        """One that is down, and serves nobody any more."""
+        """The view of a node that is down and no longer serves."""
         verdict = Verdict(kind, reason, self.node.id, measures)
         return NodeView(
             self.node, verdict, WorkerState.DOWN, counts=False, bad=bad, record=self.record
         )
 
     def outside(self, reason: Reason, **measures: Any) -> NodeView:
-        """One that is only seen: not ours, or not there."""
+        """The view of a node that is not ours or no longer exists."""
         verdict = keep(self.node.id, reason, **measures)
         return NodeView(self.node, verdict, WorkerState.UNKNOWN, counts=False)

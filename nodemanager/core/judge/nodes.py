@@ -1,4 +1,4 @@
-"""When a node is shut down, and why not yet (SAFETY.md D1, D7-D11)."""
+"""The judge of nodes: which to shut down, and why the others stay (SAFETY.md D1, D7-D11)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
 HELD = Reason.HELD
-"""Looked up once, as every verdict is held against it."""
+"""Looked up once, because every verdict is compared with it."""
 
 
 class NodeJudge:
     """Judges the nodes of one snapshot; built once per plan.
 
-    What it asks, and in which order, stands in node_any.AT_ALL, then in node_paired.PAIRED or
-    node_alone.ALONE.
+    It asks the checks of node_any.AT_ALL, then those of node_paired.PAIRED or node_alone.ALONE.
     """
 
     def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
@@ -36,7 +35,7 @@ class NodeJudge:
         self._alone = asked_by(self._facts, ALONE)
 
     def view(self, node: CloudNode) -> NodeView:
-        """The node's verdict before demand, caps and breakers have had their say."""
+        """The view of the node, with its verdict before demand, caps and breakers apply."""
         facts, drains = self._facts, self._drains
         subject = facts.subject(node)
         for ask in self._at_all:
@@ -45,15 +44,15 @@ class NodeJudge:
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
         if seen.verdict.reason is HELD:
-            # Nothing touches it; that it is silent tells of the others all the same (D9).
+            # Nothing touches a held node, but its silence still counts for D9.
             seen.bad = self._first(self._but_for_holds(subject), subject).bad
-        # No new work is meant for one that is drained: what it did is another's to do.
+        # A drained node takes no more work, so that it does not count as serving.
         if node.state in DYING or (drains and of_node(drains, node) is not None):
             seen.counts = seen.surplus_if_idle = False
         return seen
 
     def _first(self, asks: Iterable[Ask], subject: Subject) -> NodeView:
-        """The first verdict; the last of each table always has one."""
+        """The first view that a check returns; the last check of each table always returns one."""
         for ask in asks:
             seen = ask(self._facts, subject)
             if seen is not None:

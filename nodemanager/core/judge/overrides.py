@@ -1,7 +1,4 @@
-"""What operators' orders make of a node (doc/rules O1, O2).
-
-They go behind every rule that forbids to touch a node, and never before one.
-"""
+"""The verdicts of operators' orders on a node, asked after the checks that protect it (O1, O2)."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.plan.snapshot import Snapshot
 
 BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
-"""Why a node goes that an operator wants gone."""
+"""The reasons for a shutdown that an operator ordered."""
 
 
 def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
-    """The mark on this very node, and on no earlier one of its id."""
+    """The mark on this node, but not one on an earlier node with the same id."""
     mark = marks.get(node.id)
     return mark if mark is not None and mark.incarnation == node.tags.incarnation else None
 
 
 def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
-    """What an operator's kill makes of a node, busy or not; None without one (O2, D11)."""
+    """The shutdown that a kill calls for, busy or not; None without one, or untagged (O2, D11)."""
     kill = of_node(snapshot.kills, node)
     if kill is None or node.tags.pool is None:
         return None
@@ -32,10 +29,10 @@ def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
 
 
 def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
-    """What a drain makes of a node whose fresh word is `state`; None without one (O1).
+    """The verdict that a drain calls for on a node with this fresh `state`; None without one (O1).
 
-    It goes once that is idle, whatever demand, windows and idle counts say. Without a fresh word
-    it is judged like any other.
+    It is shut down once idle, whatever demand, windows and idle counts say, and kept while busy.
+    With any other state it is judged like other nodes: None.
     """
     drain = of_node(snapshot.drains, node)
     if drain is None or node.tags.pool is None:

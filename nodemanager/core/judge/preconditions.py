@@ -1,4 +1,4 @@
-"""What forbids every free and destroy at a moment, whichever record or node (SAFETY.md C7, C10)."""
+"""The preconditions of every free and destroy (SAFETY.md B2, C7, C10, L2, L5, L6, O4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NEVER = float("-inf")
 
 
 def poll_ages(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
-    """Seconds since each configured poll's newest answer began; infinite where there is none."""
+    """The age of each configured poll's newest answer: seconds since its start, or infinite."""
     now = snapshot.now
     return {source: now - started_at for source, started_at in _poll_times(snapshot, settings)}
 
 
 def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float]]:
-    """When each configured poll's newest answer began; infinitely long ago where there is none."""
+    """The start of each configured poll's newest answer, CLOCK_BOOTTIME, or NEVER."""
     cloud, records = snapshot.history.cloud, snapshot.history.records
     polls = [
         ("cloud", NEVER if cloud is None else cloud.started_at),
@@ -35,10 +35,10 @@ def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float
 
 
 def listed_for_long(begun: Collection[float], history: History, settings: Settings) -> bool:
-    """Whether a run that applies one plan alone (`--once`) may apply this one.
+    """Whether a run that applies only one plan (`--once`) may apply this one.
 
-    `begun` are the times at which the cloud listings of the run began, CLOCK_BOOTTIME. They are
-    counted as C5 and C6 count them, so that the one plan may do what a later one could.
+    `begun` are the start times of the run's cloud listings, CLOCK_BOOTTIME. They must satisfy C5
+    and C6, so that this one plan can do what a later one could.
     """
     cloud, records = history.cloud, history.records
     if history.base is None or cloud is None or records is None or not begun:
@@ -48,7 +48,7 @@ def listed_for_long(begun: Collection[float], history: History, settings: Settin
 
 
 def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | None:
-    """The first configured poll that is older than poll_stale_after, and its age (C7)."""
+    """The first configured poll that is older than poll_stale_after, with its age (C7), or None."""
     for source, started_at in _poll_times(snapshot, settings):
         age = snapshot.now - started_at
         if age > settings.poll_stale_after:
@@ -150,15 +150,15 @@ STANDING: tuple[Check[Standing], ...] = (
         "not with this adapter: its listings may be incomplete",
     ),
 )
-"""Asked in this order; the first that returns a block decides."""
+"""The preconditions in order; the first that returns a block decides."""
 
 
 def standing_block(
     snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
 ) -> Block | None:
-    """What forbids every free and destroy at this moment, whichever record (C7, C10, L2, L5, O4).
+    """What forbids every free and destroy now, as reason and measures; None if nothing does.
 
-    Without `polls` their age does not matter, without `breaker` an open breaker does not.
+    Without `polls` their age is ignored, without `breaker` an open breaker is.
     """
     for check in STANDING:
         name, ask = check.name, check.ask

@@ -1,4 +1,4 @@
-"""When a record gives its slot back, and why not yet (SAFETY.md T7, C0-C12, C20-C22)."""
+"""The judge of records: which to free, and why the others stay (SAFETY.md T7, C0-C12, C21, C22)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 Measures = dict[str, Any]
 KEEP, PAIRED = Kind.KEEP, Reason.PAIRED
-"""What becomes of most records: looked up once."""
+"""Looked up once, because this is the verdict on most records."""
 
 
 class RecordJudge:
-    """Judges the records of one snapshot; built once per plan for what all records share.
+    """Judges the records of one snapshot; built once per plan.
 
-    What it asks, and in which order, stands in BY_ITSELF and IN_TIME below.
+    It asks the checks of BY_ITSELF, then those of IN_TIME, both below.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RecordJudge:
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         self.eligible: set[str] = set()
-        """Judged so far, and to be freed but for what forbids every free (B1)."""
+        """The uuids judged so far that would be freed but for `block` (B1)."""
         self.block = standing_block(snapshot, settings)
         if self.block is None and unlisted.short:
             self.block = Reason.LISTING_SHORT, {}
@@ -62,7 +62,7 @@ class RecordJudge:
         self._in_time = asked_by(self, IN_TIME)
 
     def judge(self, record: Record) -> Verdict:
-        """Say whether `record` must give its slot back, and why (C0-C10, C20-C22, O3)."""
+        """The verdict on `record`: CLEAN or KEEP, and why (C0-C11, C21, C22, O3, P6)."""
         for ask in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
             kept = ask(self, record)
             if kept is not None:
@@ -90,12 +90,12 @@ class RecordJudge:
         return Verdict(Kind.CLEAN, cause, uuid, measures)
 
     def waives(self, record: Record, reason: Reason) -> bool:
-        """Whether the pings of a record say nothing any more, that else keep it for this (P6)."""
+        """Whether `reason` rests on pings that no longer prove anything (P6)."""
         if reason not in SAID_BY_PINGS or record.uuid in self.snapshot.by_hand:
             return False
         return is_denied_for_good(self.unlisted.verdicts.get(record.uuid), self.settings)
 
-    # What is asked first: whose it is, what was put on it, and where its node is.
+    # The checks of BY_ITSELF: pool, marks, actions in flight, and the node.
 
     def _readable(self, record: Record) -> Verdict | None:
         if record.problems:
@@ -133,7 +133,7 @@ class RecordJudge:
         return None
 
     def _untouched(self, record: Record) -> Verdict | None:
-        """What ended after the listing began is not judged by that listing."""
+        """A listing that began before an action of ours ended does not show its effect (C8)."""
         touched_at = self.snapshot.touched.get(record.uuid)
         records = self.history.records
         if touched_at is not None and records is not None and records.started_at <= touched_at:
@@ -152,7 +152,7 @@ class RecordJudge:
         return None
 
     def _not_fenced(self, record: Record) -> Verdict | None:
-        """A fence keeps it quiet, and moved modified_at: that is not its node's silence (C12)."""
+        """A fence locks the node out and moves modified_at: its silence proves nothing (C12)."""
         if record.fenced and not self.settings.compare_and_set:
             return Verdict(Kind.KEEP, Reason.FENCED, record.uuid)
         return None
@@ -228,22 +228,22 @@ class RecordJudge:
             return keep(record.uuid, Reason.UNREADABLE)
         return None
 
-    # What is asked of one whose silence can be told, with what was measured of it so far.
+    # The checks of IN_TIME; they take, and some extend, the measures so far.
 
     def timeless(self, record: Record) -> str | None:
-        """Why its silence can't be told, where it can't."""
+        """Why the record's silence can't be measured, or None."""
         if self._on_a_known_clock(record) is not None:
             return "the store's clock can't be told"
         return None if newest_sign(record) is not None else "nothing says when it was written"
 
     def quiet(self, record: Record) -> Measures:
-        """How long it has been quiet, and for how long it must (C3, C21)."""
+        """How long the record has been quiet, and its window (C3, C21)."""
         assert self.clock is not None
         quiet_s = quiet_for(record, self.clock, self.snapshot)
         return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
 
     def _denied(self, record: Record, measures: Measures) -> Verdict | None:
-        """The cloud's "no such node" frees nothing by itself; what it has keeps the record (P6)."""
+        """A node found by the cloud keeps the record, a denied one only within its window (P6)."""
         found = self.unlisted.verdicts.get(record.uuid)
         if found is not None and (
             found.reason is not Reason.PINGING_UNLISTED
@@ -304,7 +304,7 @@ class RecordJudge:
         age_s = self.snapshot.now - history.base.started_at
         if age_s > limit_s:
             newest = history.records or history.base
-            # Where newer records are at hand, it is a cloud listing after them that lacks.
+            # With fresh records, what is missing is a cloud listing that began after them.
             fresh = self.snapshot.now - newest.started_at <= limit_s
             measures |= {
                 "source": "cloud" if fresh else "records",
@@ -353,7 +353,7 @@ class RecordJudge:
         return absence.first_at + self.settings.settle - self.snapshot.now
 
     def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
-        """C11 where there is nothing to ask the cloud by, once its time is up."""
+        """A record with neither claim nor valid instance id can't be asked for (C11)."""
         if record.claim is not None:
             return None
         node_id = record.instance_id
@@ -377,7 +377,7 @@ SAID_BY_PINGS = frozenset(
         Reason.CHANGED_SINCE_LISTING,
     }
 )
-"""What a ping alone can make the judge say, by its stamps, its word or a version that moves."""
+"""The reasons that a ping alone can cause, by its stamps, its state or a new version."""
 
 QUIET_ENOUGH = until("idle_s", "window_s")
 
@@ -483,7 +483,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "not while the store gives no modified_at for it",
     ),
 )
-"""What keeps a record whatever its silence; the first that returns a verdict decides."""
+"""The checks that do not depend on silence; the first that returns a verdict decides."""
 
 IN_TIME: tuple[Check[InTime], ...] = (
     Check(
@@ -541,4 +541,4 @@ IN_TIME: tuple[Check[InTime], ...] = (
         RecordJudge._askable_by,
     ),
 )
-"""What keeps one whose silence can be told. Behind them stands what forbids every free."""
+"""The checks of a record whose silence is known; after them the preconditions of every free."""

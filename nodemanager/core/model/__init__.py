@@ -1,1 +1,1 @@
-"""What is known and said: nodes, records, facts, settings, verdicts, reasons."""
+"""The data types that core shares: nodes, records, facts, settings, verdicts, reasons."""

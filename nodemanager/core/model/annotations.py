@@ -1,4 +1,4 @@
-"""What operators put on nodes, records and the pool: who, since when, and why."""
+"""The marks that operators set on nodes, records and the pool: who, when and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodemanager.core.model.reasons import Reason
 class Mark:
     """An operator's order that stands until it is undone or carried out; `at` is epoch seconds.
 
-    `incarnation` is what the node that it is about was created as: some clouds use an id again.
+    `incarnation` is the incarnation in the marked node's tags: some clouds reuse a node's id.
     """
 
     by: str
@@ -22,7 +22,7 @@ class Mark:
     incarnation: str | None = None
 
     def measures(self, wall: float) -> dict[str, Any]:
-        """Who, why, and for how long by then (epoch seconds): what a verdict tells of it."""
+        """The measures that a verdict shows of this mark at `wall`, epoch seconds."""
         told: dict[str, Any] = {"by": self.by}
         if self.reason:
             told["cause"] = self.reason
@@ -31,9 +31,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class HandClean:
-    """A record that an operator wants freed now; `forced` are the rules they break, by id (O3).
+    """An operator's order to free a record now; only the next plan judges it (O3).
 
-    It is judged once, by the next plan.
+    `at` is epoch seconds. `forced` names the rules, keys of FORCIBLE, that the operator overrides.
     """
 
     by: str
@@ -42,13 +42,14 @@ class HandClean:
     forced: tuple[str, ...] = ()
 
     def measures(self) -> dict[str, Any]:
+        """The measures that a verdict shows of this order."""
         told: dict[str, Any] = {"by": self.by}
         if self.reason:
             told["cause"] = self.reason
         return {**told, "forced": ",".join(self.forced)} if self.forced else told
 
     def breaks(self, reason: Reason) -> bool:
-        """Whether what keeps the record for this reason is a rule that they break."""
+        """Whether the operator overrides the rule that keeps the record for `reason`."""
         return BROKEN_AS.get(reason) in self.forced
 
 
@@ -61,7 +62,7 @@ FORCIBLE: Mapping[str, str] = {
     "S5": "it was leaked before the first start, with too many others",
     UNVERIFIABLE: "nothing is known to ask the cloud for its node by, but its own tag (C11)",
 }
-"""What an operator may break by name, and what they then say to be no sign of life (O3)."""
+"""The rules that an operator may override, and what each then no longer protects (O3)."""
 
 BROKEN_AS: Mapping[Reason, str] = {
     Reason.BUSY: "C2",
@@ -71,15 +72,15 @@ BROKEN_AS: Mapping[Reason, str] = {
     Reason.BACKLOG_HELD: "S5",
     Reason.UNVERIFIABLE: UNVERIFIABLE,
 }
-"""What keeps a record only until somebody breaks it, by that name.
+"""The reasons to keep a record that an operator may override, each with its rule in FORCIBLE.
 
-A claim that never pinged is not there: its window is C21's, and its node may be on its way.
+CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still be coming (C21).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All that stands, by id; `paused` is the pool's. `holds` are for telling only here."""
+    """All standing marks by id; `paused` is the pool's. Decisions read `Snapshot.holds` instead."""
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)

@@ -1,7 +1,4 @@
-"""A copy of frozen data with other values in some fields, made in a fraction of the usual time.
-
-`dataclasses.replace` reads and sets field by field; a plan copies its largest data several times.
-"""
+"""A faster `dataclasses.replace`: a plan copies its largest data several times."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 __all__ = ["changed"]
 
 if TYPE_CHECKING:
-    # The same for whoever calls it, so that the fields are checked by name and type.
+    # The type checker sees `replace`, so that it checks field names and types.
     from dataclasses import replace as changed
 else:
 
     def changed(item: Any, /, **fields: Any) -> Any:
-        """What dataclasses.replace gives, of a class without slots and without __post_init__."""
+        """A copy of `item`, without slots or __post_init__; TypeError for an unknown field."""
         before = item.__dict__
         copy = object.__new__(item.__class__)
         copy.__dict__.update(before, **fields)

@@ -1,7 +1,7 @@
-"""What a clean can be proven by afterwards: raw facts of its plan and of its last look.
+"""The evidence of a clean: raw facts that its plan and its pre-write check saw.
 
-They go into the journal with the intent, before the write (SAFETY.md C0-C12). No verdict is in
-here: core.safety.proof takes its own.
+They go into the journal with the intent, before the write (SAFETY.md C0-C12). They contain no
+verdict: core.safety.proof judges them again on its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Whose a record was when it was read, and every sign of life on it (C2, C3)."""
+    """A record's version, incarnation and signs of life when it was read (C2, C3)."""
 
     version: str
     incarnation: str | None = None
@@ -32,10 +32,10 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How old those signs were: the store's clock `at` CLOCK_BOOTTIME (T1).
+    """What the age of a record's signs is computed from; times are CLOCK_BOOTTIME seconds (T1).
 
-    `future_at` is when we first saw that version, where its stamp was ahead of the clock;
-    `silent_s` for how long of our own watch no newer ping came (T6).
+    `future_at` is when we first saw the record's version, if its stamp was ahead of the store's
+    clock. `silent_s` is the time without a newer ping while the store answered pings (D8).
     """
 
     at: float
@@ -46,7 +46,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows and limits that a plan was made under, and its grounds are held against (S6)."""
+    """The windows and limits, in seconds or counts, that a plan was made with (S6)."""
 
     node_stale_after: float
     poll_stale_after: float
@@ -60,12 +60,12 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What the plan judged (C0, C4-C6, C8-C10). Listings are told by their times, CLOCK_BOOTTIME.
+    """What the plan judged the record by (C0, C4-C6, C8-C10). Times are CLOCK_BOOTTIME seconds.
 
-    `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear its uuid or instance id
-    in the newest complete listing, and in incomplete ones since. `place` is how many cleans of the
-    cycle came before it. `asked_by_tag` and `asked_by_id` are the cloud's last answers about one
-    that pings in vain (P6). `windows` are None in an older journal.
+    `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear the record's uuid or
+    instance id: in the newest complete listing, and in incomplete listings since. `place` is how
+    many cleans of the cycle come before this one. `asked_by_tag` and `asked_by_id` are the cloud's
+    last answers about the record's node (P6). `windows` is None in an older journal.
     """
 
     signs: Signs
@@ -90,7 +90,7 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The windows and limits in force, and how the store writes."""
+    """The windows and limits in force at the pre-write check, and how the store writes."""
 
     pool: str
     adopt: bool | None
@@ -108,11 +108,12 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What stood right before the write (C2, C7-C11). `polls` are the starts of the newest.
+    """What the pre-write check saw right before the write (C2, C7-C11).
 
-    `listed` are the nodes that bear its uuid or instance id in the newest complete cloud listing,
-    and in incomplete ones since.
-    The cloud was asked from `asked_at` on, CLOCK_BOOTTIME; None in an older journal.
+    `tagged` and `by_id` are the cloud's answers by tag and by instance id; the first question was
+    sent at `asked_at` (None in an older journal). `listed` are the nodes that bear the record's
+    uuid or instance id in the newest complete cloud listing or in incomplete ones since. `polls`
+    are the start times of the newest polls. Times are CLOCK_BOOTTIME seconds.
     """
 
     reading: Reading
@@ -134,6 +135,7 @@ class Look:
 
 
 def signs_of(record: Record) -> Signs:
+    """The signs on `record` as read."""
     return Signs(
         version=record.version,
         incarnation=record.incarnation,
@@ -147,6 +149,7 @@ def signs_of(record: Record) -> Signs:
 
 
 def reading_of(record: Record, snapshot: Snapshot) -> Reading:
+    """What the age of the signs on `record` is computed from in `snapshot`."""
     history = snapshot.history
     future, heard = history.future.get(record.uuid), history.heard.get(record.uuid)
     seen = future is not None and future.version == record.version
@@ -160,7 +163,7 @@ def reading_of(record: Record, snapshot: Snapshot) -> Reading:
 
 
 def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: int) -> Grounds:
-    """What the plan had before it when it called for this clean."""
+    """The evidence in `snapshot` for the plan's clean of `record`, the cycle's `place`th from 0."""
     history, uuid, node_id = snapshot.history, record.uuid, record.instance_id
     base, cloud = history.base, history.cloud
     flights = (snapshot.record_flights.get(uuid), snapshot.node_flights.get(node_id or ""))
@@ -209,7 +212,7 @@ def look_at(
     malformed: bool = False,
     asked_at: float | None = None,
 ) -> Look:
-    """What stands now; `snapshot` leaves the clean's own flight out, `node_id` is the order's."""
+    """The pre-write check's evidence; `snapshot` excludes this clean, `node_id` is the order's."""
     history = snapshot.history
     polls = {
         "cloud": history.cloud.started_at if history.cloud is not None else None,

@@ -1,4 +1,4 @@
-"""What the daemon learns, one fact at a time. The journal keeps them; `fold` says what they do."""
+"""The facts that the daemon learns and the journal stores; each `at` is CLOCK_BOOTTIME seconds."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from nodemanager.core.safety.breaker import Breaker
 
 @dataclass(frozen=True, slots=True)
 class CloudPollBegun:
-    """A cloud poll is about to begin (C6); `at` is CLOCK_BOOTTIME, here and below."""
+    """A cloud poll is about to begin (C6)."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class CloudSeen:
+    """A cloud listing arrived; `account` is the credentials' account, None where not asked for."""
+
     listing: Nodes
     account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsSeen:
-    """`answered_at` is when the nodes' own ping URL answered, None when it did not (D8)."""
+    """A record listing arrived; `answered_at` is when the ping URL answered, None if not (D8)."""
 
     listing: Records
     store_id: str
@@ -38,6 +40,8 @@ class RecordsSeen:
 
 @dataclass(frozen=True, slots=True)
 class DemandSeen:
+    """A demand poll succeeded; `jobs` is the whole wishlist."""
+
     jobs: tuple[Job, ...]
     started_at: float
     ended_at: float
@@ -45,7 +49,7 @@ class DemandSeen:
 
 @dataclass(frozen=True, slots=True)
 class PollMissed:
-    """A poll that failed: no evidence (L1). `kind` is the error's class, `error` its text."""
+    """A poll failed: no evidence (L1). `kind` is the error's class, `error` its text."""
 
     source: str
     kind: str
@@ -57,9 +61,9 @@ class PollMissed:
 
 @dataclass(frozen=True, slots=True)
 class NodesAnswered:
-    """The cloud's answers by id (B3, P6, U8); `malformed` are no node's id (P1a).
+    """The cloud answered questions by id (B3, P6, U8); `malformed` are no valid node ids (P1a).
 
-    They came `at` that time; the first question was sent at `asked_at`.
+    The answers arrived at `at`; the first question was sent at `asked_at`.
     """
 
     answers: Mapping[str, CloudNode | None]
@@ -70,7 +74,7 @@ class NodesAnswered:
 
 @dataclass(frozen=True, slots=True)
 class TagsAnswered:
-    """The cloud's answers by tag, by record uuid (P6); with times as in NodesAnswered."""
+    """The cloud answered by tag; `answers` is by record uuid, times as in NodesAnswered (P6)."""
 
     answers: Mapping[str, tuple[CloudNode, ...]]
     at: float
@@ -79,7 +83,7 @@ class TagsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LivesFreed:
-    """Lives that our cleans ended: of this run, or of former ones at its start (U8)."""
+    """Our cleans ended these lives, in this run or, told at its start, in earlier ones (U8)."""
 
     lives: tuple[FreedLife, ...]
     at: float
@@ -87,7 +91,7 @@ class LivesFreed:
 
 @dataclass(frozen=True, slots=True)
 class LatePinged:
-    """Pings of freed lives that the store remembers, some not told of before (U8)."""
+    """The store remembers these late pings of freed lives; they changed the breaker (U8)."""
 
     pings: tuple[LatePing, ...]
     at: float
@@ -95,7 +99,7 @@ class LatePinged:
 
 @dataclass(frozen=True, slots=True)
 class NodesExplained:
-    """Nodes that are gone by our own doing: no listing lacks them (L3)."""
+    """We destroyed these nodes: their absence from a listing is no loss (L3)."""
 
     node_ids: tuple[str, ...]
     at: float
@@ -103,7 +107,7 @@ class NodesExplained:
 
 @dataclass(frozen=True, slots=True)
 class RecordsExplained:
-    """Records that are gone, or may be, by our own doing: no listing lacks them (L3)."""
+    """We deleted these records, or may have: their absence from a listing is no loss (L3)."""
 
     uuids: tuple[str, ...]
     at: float
@@ -111,7 +115,7 @@ class RecordsExplained:
 
 @dataclass(frozen=True, slots=True)
 class SettingsTaken:
-    """Settings in force from here on: a reload."""
+    """A reload put these settings in force."""
 
     settings: Settings
     at: float
@@ -119,7 +123,7 @@ class SettingsTaken:
 
 @dataclass(frozen=True, slots=True)
 class BreakerSet:
-    """The breaker as something other than a poll or a plan left it: an operator, U8."""
+    """Something other than a poll or a plan changed the breaker, such as an operator's reset."""
 
     breaker: Breaker
     at: float
@@ -127,7 +131,7 @@ class BreakerSet:
 
 @dataclass(frozen=True, slots=True)
 class StoreClockKept:
-    """The store's clock as a former run left it, on this boot's CLOCK_BOOTTIME (T1, R4)."""
+    """The store's clock as an earlier run left it, converted to this boot's CLOCK_BOOTTIME (R4)."""
 
     clock: StoreClock
     at: float
@@ -135,10 +139,9 @@ class StoreClockKept:
 
 @dataclass(frozen=True, slots=True)
 class CommandGiven:
-    """An operator's command, refused ones too; `reason` is theirs, `refusal` a reason code.
+    """An operator gave a command; `reason` is theirs, `refusal` the reason code if it was refused.
 
-    `record` and `node` are what its `id` was taken for. What it changed is in the next decision's
-    snapshot.
+    `record` and `node` are what `id` named. The next decision's snapshot shows the effect.
     """
 
     command: str

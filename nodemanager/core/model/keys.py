@@ -1,8 +1,7 @@
 """The keys that a log line may carry, a closed list like the events and reasons.
 
-A key that ends in `_s` is in seconds, one that ends in `_at` is a UTC time (RFC 3339). A key whose
-name holds `secret`, `token` or `password` would be shown as `***`: none is here, and the lease's
-fencing token is called `fencing`.
+A key that ends in `_s` is in seconds. No key's name may contain `secret`, `token` or `password`:
+the log would show its value as `***`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from nodemanager.core.model.reasons import Told
 
 
 class Key(Told):
-    """What stands left of a `=`."""
+    """The name of a field on a log line."""
 
     # On every line, in this order.
     TS = "ts", "When, UTC with milliseconds; left out when the systemd journal stamps the lines."
     EVENT = "event", "What happened: one of the events above."
     LEVEL = "level", "debug, warning, error or critical; a line without it is info."
 
-    # What it is about.
+    # What the line is about.
     RECORD = "record", "Uuid of the record."
     NODE = "node", "The cloud's id of the node."
     NAME = "name", "Name of the node."
@@ -60,7 +59,7 @@ class Key(Told):
     KIND = "kind", "What that is: interface, volume or address."
     PROBLEM = "problem", "What is wrong with the item, in words."
 
-    # Why, and the measures beside their thresholds.
+    # Why, with each measure and its threshold.
     REASON = "reason", "Why: one of the reasons below."
     RULE = "rule", "Id of the safety rule that is meant; `proof` where the journal has none."
     CAUSE = "cause", "What led to it, where the reason is not enough."
@@ -108,7 +107,7 @@ class Key(Told):
     DEFINITE = "definite", "Whether the server's no means that nothing was done."
     TRACEBACK = "traceback", "Where the error came from, newlines as \\n."
 
-    # A decision, and how it is carried out.
+    # A decision and its execution.
     PLAN = "plan", "Id of the plan that ordered it; the lines of one plan share it."
     MODE = "mode", "apply, dry-run or read-only."
     GUARANTEE = "guarantee", "cas or fenced: what stands between a clean and a ping (C12)."

@@ -1,4 +1,4 @@
-"""A clean to carry out: what was judged, and until when that stands (SAFETY.md C11, C12)."""
+"""Orders to clean a record: what was judged, and how long that holds (SAFETY.md C11, C12)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class CleanOrder:
-    """One clean to carry out: what was judged, and until when the judgement stands (C11).
+    """One clean to carry out: what was judged, and until when the judgement holds (C11).
 
-    An exception is AFTER_SHUTDOWN (C20) or CREATE_REFUSED (U6), whose own conditions take the
-    place of the waived ones; then `version` is None and the version judged is the one re-read. So
-    it is for PINGER_DENIED (P6), whose every ping makes a new one.
-    `fenced` says that the node is locked out already and the fence has stood (C12), since
-    `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
-    the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
-    operator's order that it carries out, and the rules they broke (O3).
+    `version` is the version judged. It is None for an exception (C20, U6), and for PINGER_DENIED
+    (P6), whose every ping makes a new version: then the version re-read before the write counts.
+    `fenced` says that a fence locks the node out since `fenced_at` (C12). `not_after` and
+    `fenced_at` are CLOCK_BOOTTIME seconds. `instance_id` is the record's node: the one destroyed,
+    claimed for or that pinged. `grounds` is the plan's evidence, for the proof. `hand` is the
+    operator's order that this clean carries out (O3).
     """
 
     uuid: str
@@ -46,6 +45,7 @@ class CleanOrder:
 
     @property
     def is_exception(self) -> bool:
+        """Whether the clean follows our shutdown (C20) or a refused create (U6)."""
         return self.reason in (Reason.AFTER_SHUTDOWN, Reason.CREATE_REFUSED)
 
 
@@ -98,10 +98,10 @@ def order_release(
 def fenced_order(
     order: CleanOrder, judged: Record, fenced: Record, now: float
 ) -> CleanOrder | None:
-    """The order as it stands behind the fence, or None when something moved before it (C12).
+    """The order once the fence stands, or None if the fence was late or the record changed (C12).
 
-    The fence was the first write: not-after binds it, counted to its answer, and nothing after it.
-    What must not have changed from here on is the fenced version.
+    `judged` is the record before the fence, `fenced` after it. `not_after` binds only the fence's
+    write, answered at `now`; from here on the version of `fenced` must not change.
     """
     if now > order.not_after:
         return None

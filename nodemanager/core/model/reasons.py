@@ -1,7 +1,6 @@
-"""The closed lists that the log, the docs, `explain` and the metrics share.
+"""The closed lists of reasons and events that the log, the docs, `explain` and the metrics share.
 
-Each member's docs row is its own text here; doc/events.rst is generated from it and a test holds
-the two together.
+doc/events.rst is generated from each member's text here; a test compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from enum import StrEnum
 
 
 class Told(StrEnum):
-    """A member with a `doc`: one sentence for whoever reads it in a log."""
+    """An enum whose members carry a `doc`: one sentence for readers of the log."""
 
     doc: str
 
@@ -152,7 +151,7 @@ class Reason(Told):
         "max_nodes (C8-C12).",
     )
 
-    # A record was freed, and its node lives.
+    # A record was freed although its node lives.
     LATE_PING = (
         "late_ping",
         "Over 60 s after the clean a ping came that bore the freed life's own secret (U8).",
@@ -174,7 +173,7 @@ class Reason(Told):
         "It can't be given back: the journal does not know what it was before its clean.",
     )
 
-    # A clean or a shutdown was ordered, and left undone at the last look.
+    # A clean or a shutdown was ordered, but the pre-write check skipped it.
     CHANGED_SINCE_PLAN = "changed_since_plan", "The last look before the write saw a change (C11)."
     NODE_ALIVE = "node_alive", "The last look before the write found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record is not there any more."
@@ -199,7 +198,7 @@ class Reason(Told):
         "What the node pins could not be asked for; its shutdown is tried again (D4).",
     )
 
-    # What a node left behind.
+    # The resources that a node left behind.
     LEFT_BEHIND = "left_behind", "Its node is gone, and it is not (D4)."
     LEFT_ALONE = (
         "left_alone",
@@ -296,7 +295,7 @@ class Reason(Told):
         "Unpinged claims and records under the lock of U2 already fill `max_nodes` (U6).",
     )
 
-    # A job can't be had, so that nothing is booted for it.
+    # A job can't be served, so that nothing is booted for it.
     NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs (U12)."
     JOB_OVER_MAX_NODES = (
         "job_over_max_nodes",
@@ -343,7 +342,7 @@ class Reason(Told):
 
 
 class Event(Told):
-    """The first thing on a log line: what happened."""
+    """What a log line tells: the value of its `event` key."""
 
     DAEMON_STARTED = "daemon.started", "The daemon runs: version, file, pool, account, windows."
     DAEMON_RELOADED = "daemon.reloaded", "The file was read again on SIGHUP."

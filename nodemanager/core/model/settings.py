@@ -1,4 +1,4 @@
-"""The windows and limits that decisions are taken by: effective values, checked by config."""
+"""The effective windows and limits that decisions use; config checks them first."""
 
 from __future__ import annotations
 
@@ -7,55 +7,54 @@ from dataclasses import dataclass
 from nodemanager.core.model.world import Claim, Size
 
 CREATE_MARGIN_S = 120.0
-"""A create takes effect within boot_fail_after and this of its claim, or never (A2)."""
+"""A create takes effect within boot_fail_after plus this after its claim, or never (A2)."""
 CREATE_WITHIN_S = 60.0
-"""A create is sent within this of its claim; later it renews the claim first (U5)."""
+"""A create is sent at most this long after its claim; later it first renews the claim (U5)."""
 ORDER_TTL_S = 60.0
-"""An order is carried out within this of its plan, or not at all (C11)."""
+"""An order is carried out at most this long after its plan, or not at all (C11)."""
 CLOCK_STEP_S = 60.0
-"""A store clock that moves by more between polls has stepped; a stamp further ahead is not
-believed (T1)."""
+"""A larger move of the store's clock is a step; a stamp further ahead is not believed (T1)."""
 CLOCK_AGREE_POLLS = 3
-"""So many polls must agree on the store's clock after a step before anything is cleaned (T1)."""
+"""After a step, this many polls must agree on the store's clock before anything is cleaned (T1)."""
 KNOWN_SET_S = 600.0
-"""A listing is held against the largest set known this long (L3)."""
+"""A listing is compared with the largest set of ids listed in this time (L3)."""
 COLLAPSE_FLOOR = 5
-"""Smaller sets than this don't collapse (L3, D9)."""
+"""A set smaller than this never counts as collapsed (L3, D9)."""
 IMPOSSIBLE_FRACTION = 0.05
-"""Above this share of impossible items the cycle is aborted (L4)."""
+"""A cycle with a larger share of impossible items than this is aborted (L4)."""
 NEWS_S = 120.0
-"""So long after the listing that first showed it a node's idle word is news, at the most (D12)."""
+"""An idle ping is believed for at most this long after the listing that first showed it (D12)."""
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 
 ELIGIBLE_WINDOW_S = 600.0
-"""So long a record is newly eligible to be freed (B1)."""
+"""A record counts as newly eligible to be freed for this long (B1)."""
 ELIGIBLE_FLOOR = 100
 ELIGIBLE_FRACTION = 0.1
-"""More new ones than the greater of this many and this share of the slots open the breaker (B1)."""
+"""The breaker opens on more new ones than both this count and this share of the slots (B1)."""
 WRITE_FAILURES = 5
-"""So many failed writes to the record store in a row open the breaker (B1)."""
+"""This many failed writes to the record store in a row open the breaker (B1)."""
 
 LATE_PING_S = 60.0
 """A ping of a freed life that comes later than this after its clean is a sign of life (U8)."""
 FREED_KEPT_S = 7 * 86400.0
 """How long a freed life is remembered (U8)."""
 FREED_LIMIT = 10_000
-"""So many freed lives are remembered, the newest."""
+"""At most this many freed lives are remembered, the newest."""
 ASK_LIMIT = 20
-"""So many nodes are asked for by id in one cycle (B3, P6, U8)."""
+"""At most this many nodes are asked for by id in one cycle, and as many by tag (B3, P6, U8)."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Effective settings; every duration is in seconds, every price per hour.
 
-    `shutdown_windows` alternates closed, open, closed ... seconds from a node's launch, repeated;
-    empty means always open. `sizes` are the sizes that may be booted; `max_total_price` 0 is no
-    cap. `adopt_unclaimed` None means: while the store knows no other pool (T3). `may_authorise`
-    is what the cloud's and the store's adapters can prove (L2), `tells_drain` whether the store's
-    answers to pings tell a node to take no more work (D12). `prune_after` None deletes nothing.
-    `claims_keep_window` is off in a replay that asks what other windows would have given.
+    `shutdown_windows` are seconds from a node's launch, alternately closed and open, repeated;
+    empty means always open. `sizes` are the sizes that may be booted. `max_total_price` 0 is no
+    cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
+    says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
+    that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
+    deletes nothing. `claims_keep_window` is off in a replay that tries other windows.
     """
 
     pool: str
@@ -91,12 +90,12 @@ class Settings:
 
     @property
     def claim_window(self) -> float:
-        """How long a claim that is made now stands, if it never pings (C21)."""
+        """The window in seconds of a claim made now whose node never pings (C21)."""
         expiry = self.boot_fail_after + CREATE_MARGIN_S + self.visible_after
         return expiry if self.claim_expiry else max(expiry, self.node_stale_after)
 
     def window_of(self, claim: Claim) -> float:
-        """How long that claim stands, if it never pings: as it was made, where it says so (S6)."""
+        """The window in seconds of `claim` if its node never pings: its own if it has one (S6)."""
         if claim.window is None or not self.claims_keep_window:
             return self.claim_window
         return claim.window

@@ -1,4 +1,4 @@
-"""Which size a node is of, and what it costs (SAFETY.md U11): the one place that says so."""
+"""The size of a node and its price (SAFETY.md U11)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from nodemanager.core.model.world import CloudNode, Record, Size
 
 
 def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
-    """Cheapest first; a size of unknown or zero price last (S4)."""
+    """`sizes`, cheapest first; those of unknown or zero price come last (S4)."""
     return tuple(
         sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
     )
 
 
 def size_name(node: CloudNode, record: Record | None = None) -> str | None:
-    """What the node's size is called: by its tag, its record's claim, or the cloud.
+    """The name of the node's size: from its tag, else from its record's claim, else the cloud's.
 
-    `record` is the one that the node pairs with. A node of an older version has neither tag nor
-    claim with a size.
+    `record` is the one that the node pairs with. Nodes of older versions carry a size in neither
+    tag nor claim.
     """
     return node.tags.size or _claimed_size(record) or node.size
 
 
 class Sizes:
-    """The sizes that may be booted, found by name or by instance type.
+    """The sizes that may be booted, by name or by instance type.
 
-    Of several sizes of one instance type the cheapest stands for that type.
+    If several sizes share an instance type, the cheapest is found by that type.
     """
 
     def __init__(self, sizes: Iterable[Size]) -> None:
@@ -37,13 +37,13 @@ class Sizes:
             self._by_type.setdefault(size.instance_type, size)
 
     def named(self, name: str | None) -> Size | None:
-        """The size of that name, else of that instance type."""
+        """The size with that name, else with that instance type, else None."""
         if name is None:
             return None
         return self._by_name.get(name) or self._by_type.get(name)
 
     def of_node(self, node: CloudNode, record: Record | None = None) -> Size | None:
-        """The node's size; by its instance type where the size it was booted as is no more."""
+        """The node's size, or None; by its type if the size it was booted as is not configured."""
         by_name, size = self._by_name, node.size
         for name in (node.tags.size, _claimed_size(record)):
             if name is not None and name in by_name:
@@ -53,9 +53,9 @@ class Sizes:
     def told_of(
         self, node: CloudNode, record: Record | None = None
     ) -> tuple[Size | None, str | None, float]:
-        """The node's size, its name, and its price per hour.
+        """The node's size, that size's name, and its price per hour (0: unknown).
 
-        Where that size is no more: the name it was booted as, and what it cost then; 0 unknown.
+        Without a configured size: None, the name it was booted as, and the price in its claim.
         """
         size = self.of_node(node, record)
         if size is not None:
@@ -64,7 +64,7 @@ class Sizes:
         return None, size_name(node, record), (claim.price or 0.0) if claim is not None else 0.0
 
     def called(self, node: CloudNode, record: Record | None = None) -> str | None:
-        """The name of the node's size; what it was booted as where that is no more."""
+        """The name of the node's size, or the name it was booted as if that is not configured."""
         return self.told_of(node, record)[1]
 
 

@@ -1,4 +1,4 @@
-"""A verdict: what is called for, why, and what was measured."""
+"""The verdict on one record or node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 
 
 class Verdict(NamedTuple):
-    """What one record or node calls for. `measures` holds each value beside its threshold."""
+    """What to do with the record or node `id`, and why; `measures` has values and thresholds."""
 
     kind: Kind
     reason: Reason
@@ -18,4 +18,5 @@ class Verdict(NamedTuple):
 
 
 def keep(id: str, reason: Reason, **measures: Any) -> Verdict:
+    """The verdict that keeps the record or node `id`."""
     return Verdict(Kind.KEEP, reason, id, measures or None)

@@ -1,8 +1,7 @@
-"""The facts that decisions are made from: cloud nodes, records, listings, sizes.
+"""The data that decisions are made from: cloud nodes, records, listings, sizes; all frozen.
 
-Everything here is frozen data. Times named `*_at` of a record are epoch seconds on the store's
-clock; those of a node are epoch seconds on the cloud's clock; a listing's are CLOCK_BOOTTIME
-seconds of this machine (SAFETY.md T1, T2).
+Times (`*_at`) of a record are epoch seconds on the store's clock, those of a node epoch seconds on
+the cloud's clock, those of a listing CLOCK_BOOTTIME seconds of this machine (SAFETY.md T1, T2).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class CloudState(StrEnum):
-    """What a cloud says of a node; each adapter maps its raw states to these (T4)."""
+    """The state of a node in the cloud; each adapter maps its raw states to these (T4)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,7 +28,7 @@ class CloudState(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """What a node does, by its own word or a scheduler's (T6)."""
+    """What a node is doing, as reported by the node itself or by a scheduler (T6)."""
 
     BUSY = "busy"
     IDLE = "idle"
@@ -48,7 +47,7 @@ class RecordState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a destroy (D3). Only `gone` frees the slot."""
+    """The outcome of a destroy (D3). Only `gone` frees the slot."""
 
     GONE = "gone"
     ACCEPTED = "accepted"
@@ -57,11 +56,11 @@ class Outcome(StrEnum):
 
 
 class LeftoverKind(StrEnum):
-    """What a node can leave behind, in the order in which it is released (D4).
+    """The kinds of resources that a node can leave behind, in the order of their release (D4).
 
-    Interfaces go first: they hold addresses of the subnet and security groups, without which no
-    new node boots, and an address can't be given back while an interface bears it. Volumes need
-    nothing of the others and cost the most of the rest. Addresses go last.
+    Interfaces go first: they hold subnet addresses and security groups that new nodes need, and an
+    address can't be released while an interface bears it. Volumes depend on neither and cost more
+    than addresses, which go last.
     """
 
     INTERFACE = "interface"
@@ -70,7 +69,7 @@ class LeftoverKind(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """What stands between a clean and a ping that races with it (C12)."""
+    """How a store protects a clean from a ping that races with it (C12)."""
 
     CAS = "cas"
     FENCED = "fenced"
@@ -78,7 +77,7 @@ class Guarantee(StrEnum):
 
 @made_often(frozen=True, slots=True)
 class Tags:
-    """Our tags on a node (U5, U11); None where the node lacks one. `size` is a size's name."""
+    """Our tags on a node (U5, U11); None where the node lacks one. `size` is the size's name."""
 
     pool: str | None = None
     record: str | None = None
@@ -94,8 +93,8 @@ class CloudNode:
     """A machine as the cloud lists it.
 
     `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
-    the node bears our pool's tag or matches `[Cloud List]` (T5); others are only seen.
-    `problems` names the fields that could not be read (P3).
+    the node bears our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
+    touched. `problems` tells which fields could not be read (P3).
     """
 
     id: str
@@ -112,16 +111,16 @@ class CloudNode:
 
     @property
     def is_absent(self) -> bool:
-        """Only a terminated node is absent; every other state holds its slot (T4)."""
+        """Whether the node is terminated; in every other state it holds its slot (T4)."""
         return self.state is CloudState.TERMINATED
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing that a node pins, and that outlives it until it is released (D4).
+    """One resource that a node pins and that outlives the node until it is released (D4).
 
-    `node_id` is empty where the cloud no longer tells whose it was. `tagged` says that it bears
-    our pool's tags; one that does not is named by the ledger alone.
+    `node_id` is empty where the cloud no longer tells which node it belonged to. `tagged` says that
+    it bears our pool's tags; without them only the ledger names it.
     """
 
     kind: LeftoverKind
@@ -131,12 +130,12 @@ class Leftover:
 
     @property
     def order(self) -> int:
-        """Of one node, the lower is released first; the same in every cloud and region."""
+        """The place in the release order of one node's resources, lowest first, in every cloud."""
         return _RELEASE_ORDER[self.kind]
 
     @property
     def key(self) -> tuple[LeftoverKind, str]:
-        """What names it in the ledger; its node may be learned later."""
+        """Its key in the ledger; without `node_id`, which may be learned later."""
         return self.kind, self.id
 
 
@@ -148,11 +147,11 @@ class Claim:
     """The mark that a record is reserved for a node being set up (U4).
 
     `at` is on the store's clock; `token` is the lease's fencing token; `incarnation` is 128
-    random bits in hex (T8). `size` is the name of the size that is booted on it, `price` what that
-    costs per hour (U11). `window` is how long it stands without a ping, by the settings that it was
-    made under (C21, S6). A claim of an older version names none of the three. `node_id` is the
-    node that the cloud created for it, once that was written down: then pings that name another
-    are refused (P1a).
+    random bits in hex (T8). `size` is the name of the size to boot, `price` its cost per hour
+    (U11). `window` is how many seconds the claim stands without a ping, by the settings it was
+    made with (C21, S6). Claims of older versions lack these three. `node_id` is the node that the
+    cloud created for the claim, once that was written down; then pings that name another node are
+    refused (P1a).
     """
 
     pool: str
@@ -171,16 +170,15 @@ class Claim:
 class Record:
     """A row of the record API.
 
-    `worker_state` is what the node itself reported in its last ping (None: it reported none);
-    `derived_state` is the API's own crunch_worker_state, which is never evidence of `down` (T6).
-    `version` is what a conditional write is conditional on. `pool` is the pool the record names
-    (T3), with or without a claim. `instance_id` is the node that its claim names, or else the id
-    that the node pinged with. `fenced` says that a fence stands on it, which locks its node out
-    (C12). `failed` says that the node's own word is `fail`: it is down, and its boot grace is over
-    (D1). `drain` is the number of the order to take no more work that the answers to its pings
-    give, None where they give none; `drained` the one that its own newest word says it has carried
-    out; `drain_hook` says that it can (D12).
-    `ping_secret` opens the record to a ping: never logged, never in a repr.
+    `worker_state` is what the node reported in its last ping (None: nothing); `derived_state` is
+    the API's own crunch_worker_state, which is never evidence of `down` (T6). `version` is what a
+    conditional write compares. `pool` is the pool the record names (T3), with or without a claim.
+    `instance_id` is the node that its claim names, else the id that the node pinged with. `fenced`
+    says that a fence locks its node out (C12). `failed` says that the node reported `fail`: it is
+    down, and its boot grace is over (D1). `drain` is the number of the drain order in the answers
+    to its pings, or None; `drained` is the order that the node's newest ping reports as carried
+    out; `drain_hook` says that the node has a drain hook (D12). `ping_secret` authorises a ping: it
+    is never logged and never in a repr.
     """
 
     uuid: str
@@ -209,12 +207,12 @@ class Record:
 
     @property
     def holds_slot(self) -> bool:
-        """Slot 0 is a slot."""
+        """Whether the record holds a slot; slot 0 is a slot."""
         return self.slot_number is not None
 
     @property
     def holds_anything(self) -> bool:
-        """Any field of C1, or a claim. The pool's name alone is neither (T7)."""
+        """Whether any field of C1 is set, or a claim; the pool's name alone does not count (T7)."""
         return (
             self.slot_number is not None
             or self.hostname is not None
@@ -231,10 +229,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class LatePing:
-    """The newest ping that bore a freed life's secret (U8); times are the store's epoch seconds.
+    """The newest ping with a freed life's secret (U8); times are the store's epoch seconds.
 
-    `freed_at` is when that life of the record ended, `instance_id` and `address` what the ping
-    gave of itself.
+    `freed_at` is when that life of the record ended; the ping named `instance_id` and `address`.
     """
 
     record: str
@@ -248,10 +245,10 @@ class LatePing:
 
 @dataclass(frozen=True, slots=True)
 class FreedLife:
-    """One life of a record, ended by a clean (U8). Times are CLOCK_BOOTTIME seconds.
+    """One life of a record that a clean ended (U8). Times are CLOCK_BOOTTIME seconds.
 
-    `node_id` is the instance that pinged as it, `why` the reason code of the clean; `told_at` is
-    when it was told that its node lives on.
+    `node_id` is that life's instance id, `why` the reason code of the clean. `told_at` is when a
+    false clean was reported: its node lives on.
     """
 
     record: str
@@ -269,17 +266,17 @@ class FreedLife:
 
 
 def life_key(record: str, incarnation: str | None) -> str:
-    """What names one life of a record; those without a claim are one."""
+    """The key of one life of a record; all its lives without a claim share one key."""
     return f"{record}/{incarnation or ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """What one list call of an adapter gave.
+    """The answer of one list call of an adapter.
 
-    `complete` is False when an item could not even be identified, so that anything may be
-    missing. A call that failed raises instead: it is no listing at all (L1). `problems` has one
-    line for each malformed item.
+    `complete` is False when an item could not be identified, so that any node or record may be
+    missing. A failed call raises instead: it is no listing (L1). `problems` has one line for each
+    malformed item.
     """
 
     items: tuple[T, ...]
@@ -289,7 +286,7 @@ class Listed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """One answer of one list call, with its times (CLOCK_BOOTTIME seconds)."""
+    """The answer of one list call, with its times in CLOCK_BOOTTIME seconds."""
 
     items: tuple[T, ...]
     started_at: float
@@ -300,10 +297,10 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class StoreTime:
-    """The store's clock, `at` epoch seconds when our boottime was `boottime`; good to `error_s`.
+    """One reading of the store's clock: `at`, epoch seconds, at our CLOCK_BOOTTIME `boottime`.
 
-    `beats` is how often the store was ever asked for it by a write, where it counts: one that
-    counts fewer than before was put back to what it was (L5).
+    The error is at most `error_s`. `beats` is the store's count of heartbeats, where it keeps one;
+    a count lower than before shows that the store was restored from a backup (L5).
     """
 
     at: float
@@ -314,11 +311,11 @@ class StoreTime:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A kind of node one can boot. `price` is per hour; None or 0 is unknown (S4).
+    """A kind of node that can be booted. `price` is per hour; None or 0 is unknown (S4).
 
-    `name` is what the configuration and the log call it; `instance_type` is the cloud's own id.
-    Memory or scratch space of 0 is unknown. `ram_is_given` says that `ram_mb` is what a job may
-    have, by the configuration's own word; else node_mem_scaling of it is.
+    `name` is the name in the configuration and the log; `instance_type` is the cloud's own id.
+    Memory or scratch space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and
+    jobs may use all of it; else they may use `node_mem_scaling` of it.
     """
 
     name: str
@@ -333,7 +330,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One line of the wishlist: `count` nodes with at least this much of everything."""
+    """One line of the wishlist: `count` nodes with at least these resources each."""
 
     id: str
     cores: int = 1

@@ -1,4 +1,4 @@
-"""Whether a snapshot can be believed: impossible items keep, too many abort (SAFETY.md L4)."""
+"""Items that contradict themselves: each is kept, too many abort the cycle (SAFETY.md L4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TO_CLEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """Ids that contradict themselves, of `listed` items in both listings.
+    """The `ids` of impossible items, out of `listed` items in both listings.
 
     `sharing` are the records that hold a slot together, by the uuid of each of them.
     """
@@ -29,11 +29,12 @@ class Impossible:
 
     @property
     def too_many(self) -> bool:
+        """Whether the cycle must be aborted."""
         return len(self.ids) > IMPOSSIBLE_FRACTION * self.listed
 
 
 def find_impossible(history: History) -> Impossible:
-    """An id twice in one listing, and one slot held by two records."""
+    """The ids listed twice in one listing, and the records that share a slot."""
     assert history.cloud is not None
     assert history.records is not None
     nodes, records = history.cloud.items, history.records.items

@@ -1,7 +1,7 @@
-"""What successive listings, taken together, prove: absence, silence, idleness, collapse.
+"""The history: what successive polls prove together, such as absence, silence and idleness.
 
-A history is folded over the polls, one pure step each; a replay of the same listings gives the
-same history. Nothing in here decides: it measures. Mappings are never changed once in a history.
+Each poll is folded in by one pure function, so that a replay of the same polls gives the same
+history. This module measures and decides nothing. Mappings in a history are never changed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from nodemanager.core.observe.store_clock import (
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Since when, and in how many complete cloud listings in a row, a record had no node (C5).
+    """The complete cloud listings in a row that lacked a record's node (C5).
 
-    `gap_s` is the longest time from one of them to the next.
+    `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
     """
 
     incarnation: str | None
@@ -61,15 +61,15 @@ class Absence:
     gap_s: float = 0.0
 
 
-# Not frozen: with each poll there is a new one for every node, and freezing one triples its cost.
+# Not frozen, because each poll may create one for every node, and freezing triples the cost.
 @dataclass(slots=True)
 class Heard:
-    """The newest ping of a record that we saw, and `answered_s` when we first saw it (D8).
+    """The newest ping of a record that we saw (D8, D12).
 
-    `seen_at` is when the listing that first showed it ended, CLOCK_BOOTTIME. `idle` says how many
-    pings in a row, each with a stamp of its own, said that the node is idle, and `idle_since` when
-    the first of them was seen (D12). `busy_since` is the stamp of the first ping in a row that said
-    busy, where the one before said idle or there was none.
+    `seen_at` is the end of the listing that first showed it, CLOCK_BOOTTIME, and `answered_s` the
+    value of `History.answered_s` then. `idle` counts the pings in a row, each with a new stamp,
+    that said idle; the first of them was seen at `idle_since`. `busy_since` is the stamp of the
+    first ping in a row that said busy, known if the ping before it said idle or there was none.
     """
 
     incarnation: str | None
@@ -80,17 +80,18 @@ class Heard:
     idle_since: float | None = None
     busy_since: float | None = None
     claimed_at: float | None = None
-    """`at` of the claim of one that was never pinged: a create may follow a renewed one (U9)."""
+    """`at` of the claim while there was no ping: a renewed claim may bring another create (U9)."""
     before_at: float = float("-inf")
-    """When the newest of the pings came that this life had shown before, CLOCK_BOOTTIME: a late
-    listing may show the record as it was long before them."""
+    """When the newest ping came that this life showed earlier, CLOCK_BOOTTIME: a late listing may
+    show the record as it was before that ping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """Since when a node has been without its record, and in how many record listings (D7).
+    """How long a node has been without its record, and in how many record listings (D7).
 
-    `counted_at` is when the newest of them began: one listing counts once.
+    `since` is the time of the first plan that found it so, `cloud_ended_at` the end of that plan's
+    cloud listing, `counted_at` the start of the last counted record listing: each counts once.
     """
 
     since: float
@@ -101,14 +102,14 @@ class Unpaired:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The cloud's last answer to a question by id or tag, and how often in a row it was asked.
+    """The cloud's last answer to a question by id or by tag; times are CLOCK_BOOTTIME seconds.
 
-    It came `at` that time. The cloud may have said it as early as `asked_at`: its age counts from
-    there. None is as when it came.
-    `nodes` are all that bear it; none is "no such node". It `is_past` once a listing shows it.
-    `denied_since` is the first of its unbroken denials, no two of them further apart than
-    poll_stale_after, and `gap_s` the longest time from one to the next (P6). `malformed` says that
-    it is no node's id, which denies nothing (P1a).
+    The answer arrived at `at`; `times` counts the answers so far. The question was sent at
+    `asked_at` or later (None: not known). `nodes` are all nodes found; none means "no such node".
+    `is_past` says that a complete listing has shown the id or tag since. `denied_since` is the
+    first of the denials in a row, no two of them further apart than poll_stale_after, and `gap_s`
+    the longest time between two (P6). `malformed` says that the id is no node's id: that is no
+    denial (P1a).
     """
 
     at: float
@@ -122,12 +123,12 @@ class Asked:
 
     @property
     def said_at(self) -> float:
-        """From when its age counts: no earlier than that the cloud said it."""
+        """The earliest time at which the cloud may have said it; the answer's age starts there."""
         return self.at if self.asked_at is None else self.asked_at
 
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
-"""Looked up once, as each ping is held against them."""
+"""Looked up once, because every ping is compared with them."""
 
 Nodes = Listing[CloudNode]
 Records = Listing[Record]
@@ -135,16 +136,17 @@ Records = Listing[Record]
 
 @dataclass(frozen=True)
 class History:
-    """All that is known from the polls so far.
+    """All that is known from the polls so far; times are CLOCK_BOOTTIME seconds.
 
     `cloud` and `records` are the newest complete listings, `base` the newest complete record
-    listing that ended before `cloud` began (C6), and `pinned` the one that will be `base` when
-    the cloud poll under way completes. `partial` holds nodes of incomplete listings since
-    `cloud`, `glimpsed` the versions of records in incomplete listings since `records`: seen is
-    seen (C5, C6). `vetoed` are records of which a listing after `base`, begun then, showed another
-    version, whatever later ones show (C6). `answered_s` is how long the store answered pings (D8).
-    `unwanted` is since which plan, CLOCK_BOOTTIME, neither demand nor an operator has wanted each
-    node, by id; or since which it is one more than max_nodes, for those `over_max` (D12).
+    listing that ended before `cloud` began (C6), `pinned` the newest one when the last cloud poll
+    began. `partial` are the nodes in incomplete listings since `cloud`, `glimpsed` the versions of
+    records in incomplete listings since `records` (C5, C6). `vetoed` are the records that a listing
+    begun after `base` showed with another version, whatever later listings show (C6).
+    `stopped`, `turned` and `unwanted` tell by node id since when a node has been listed as stopped,
+    bad (D9), or wanted by neither demand nor an operator (D12); for the nodes in `over_max`,
+    `unwanted` is since when they have been in excess of max_nodes. `answered_s` is for how many
+    seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
     """
 
     cloud: Nodes | None = None
@@ -176,11 +178,11 @@ class History:
     answered_s: float = 0.0
     last_answer_at: float | None = None
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
-    """Lives that we freed within the last week, by their key (U8)."""
+    """The newest lives that we freed within FREED_KEPT_S, by their key (U8)."""
     eligible: Mapping[str, float] = field(default_factory=dict)
-    """Since when each record, by its name of rates.py, has been eligible to be freed (B1)."""
+    """Since when each record, by `rate_limits.name_of`, has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
-    """What the cloud last said: by node id, or by record uuid if asked by tag (P6, U8)."""
+    """The cloud's last answers: by node id, or by record uuid if asked by tag (P6, U8)."""
 
     @property
     def twice(self) -> frozenset[str]:
@@ -189,15 +191,14 @@ class History:
 
 
 def cloud_poll_started(history: History) -> History:
-    """Pin the record listing that the cloud listing now under way will be judged with (C6)."""
+    """Pin the newest record listing, for the cloud listing that begins now (C6)."""
     return changed(history, pinned=history.records)
 
 
 def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
     """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5).
 
-    One that did not begin after the newest complete one is late or repeated: it counts no
-    absence twice, and what it shows was seen.
+    So does a late or repeated one, which did not begin after the newest complete one.
     """
     newest = history.cloud
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
@@ -248,7 +249,7 @@ def _nodes_glimpsed(history: History, listing: Nodes) -> History:
 
 
 def glimpsed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
-    """The nodes with that tag or id that incomplete listings showed since the newest whole one."""
+    """The nodes with that tag or id in incomplete listings since the newest complete one."""
     return tuple(one for one in history.partial if one.tags.record == uuid or one.id == node_id)
 
 
@@ -263,7 +264,7 @@ def _base(history: History, listing: Nodes) -> Records | None:
 
 
 def _ours(history: History, present: Present, settings: Settings) -> frozenset[str]:
-    """The nodes of this pool: by its tag, or untagged where one of its records names them (L3a)."""
+    """The ids of the pool's nodes: tagged, or untagged but named by one of its records (L3a)."""
     pool = settings.pool
     ours = frozenset([one for one, node in present.items() if node.tags.pool == pool])
     if len(ours) == len(present) or history.records is None:
@@ -288,17 +289,17 @@ def _versions(records: Records | None) -> dict[str, str]:
 
 
 def records_listed(history: History, listing: Records, settings: Settings) -> History:
-    """Fold a record listing in: who was heard, which stamps are not believed, idle counts.
+    """Fold a record listing in: pings heard, stamps from the future, idle counts, vetoes.
 
-    Of an incomplete one, and of one that is late or repeated, only signs of life count. Behind a
-    fence no node can be heard: its silence counts from when the fence is gone (D8).
+    Of an incomplete listing only versions and newer pings count. One that did not begin after the
+    newest complete one is ignored. While a fence locks a node out, its silence is not counted (D8).
     """
     newest = history.records
     if newest is not None and listing.started_at <= newest.started_at:
         return history
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
-    # One set says at once whether any is there twice; which ones takes longer, and is rare.
+    # A set is a cheap test for duplicates; to find which is slower, and rarely needed.
     uuids = frozenset([record.uuid for record in listing.items])
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
@@ -307,7 +308,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     future = _futures(history, listing)
     vetoed = _vetoed(history, listing)
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
-        # It reached us after the cloud listing that began once it had ended.
+        # This listing ended before the newest cloud listing began, but reached us after it.
         history = changed(history, base=listing, base_index=_versions(listing))
         vetoed = {}
     return changed(
@@ -325,7 +326,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
 
 
 def _all_heard(history: History, listing: Records, settings: Settings) -> dict[str, Heard]:
-    """What each record's newest ping said, and since when that is known."""
+    """Each record's newest ping and its idle count, by uuid, once `listing` is folded in."""
     heard: dict[str, Heard] = {}
     known = history.heard
     answered_s = _answered_by(history, listing.ended_at, settings)
@@ -341,7 +342,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
             and not record.fenced
             and (record.last_ping_at is not None or not _is_renewed(before, claim))
         ):
-            # A word that was counted is not counted again (D12).
+            # The same ping is not counted twice; a failed probe resets the idle count (D12).
             same = answers or not before.idle
             heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
@@ -351,7 +352,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
 
 
 def _futures(history: History, listing: Records) -> dict[str, Future]:
-    """Which stamps are ahead of the store's clock, each since when it was seen (T1)."""
+    """The versions whose stamp was over CLOCK_STEP_S in the future when first seen (T1)."""
     future: dict[str, Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
@@ -381,16 +382,16 @@ def _heard(
     *,
     answers: bool,
 ) -> Heard:
-    """A word that is new, and the row of idle ones that it goes on with or ends (D12).
+    """The entry for the record's newest ping, which continues or ends the idle count (D12).
 
-    None counts while the probe fails: whoever is busy meanwhile can't say so.
+    While the probe fails no ping counts as idle: a node that became busy could not say so.
     """
     claim, stamp = record.claim, record.last_ping_at
     incarnation = None if claim is None else claim.incarnation
     if before is not None and before.incarnation != incarnation:
         before = None
     if before is not None and before.last_ping_at == stamp:
-        # Behind a fence it is shown again and again, and said once.
+        # A fence, or a renewed claim, restarts the silence; there is no new ping.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     before_at = came_at(before, clock) if before is not None else float("-inf")
     if record.worker_state is not IDLE or not answers:
@@ -404,10 +405,9 @@ def _heard(
 
 
 def came_at(heard: Heard, clock: StoreClock | None) -> float:
-    """When the newest ping of that life that we saw came, CLOCK_BOOTTIME, never too early.
+    """When the newest ping that we saw of that life came, CLOCK_BOOTTIME seconds, never too early.
 
-    It came before we first saw it: its stamp is from the future for as long as the store's clock
-    was set back by (T1).
+    A stamp from the future, after the store's clock was set back, counts as of `seen_at` (T1).
     """
     stamp, seen_at = heard.last_ping_at, heard.seen_at
     if stamp is None:
@@ -423,7 +423,7 @@ def _claimed_at(record: Record) -> float | None:
 
 
 def _is_renewed(before: Heard, claim: Claim | None) -> bool:
-    """Whether the claim was made anew since: its node may be younger than the life is."""
+    """Whether the claim was renewed since: the node may be younger than the incarnation."""
     return claim is not None and before.claimed_at not in (None, claim.at)
 
 
@@ -439,8 +439,8 @@ def _busy_since(before: Heard | None, record: Record) -> float | None:
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
-    """With the records that the listing before, or incomplete ones since, showed as other than
-    `base` has them: an answer may be late, and show them again as they were."""
+    """The vetoes, plus the records that the previous listing, or incomplete ones since, showed in
+    another version than `base`: `listing` may be late and show the old version again (C6)."""
     base, newest = history.base, history.records
     if base is None or newest is None or (newest is base and not history.glimpsed):
         return history.vetoed
@@ -457,7 +457,7 @@ def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
 
 
 def _still_vetoed(history: History, base: Records | None) -> Mapping[str, float]:
-    """Without those that were shown before the record listing that is judged now."""
+    """The vetoes without those of listings that did not begin after `base`."""
     if not history.vetoed or base is None or base is history.base:
         return history.vetoed
     return {uuid: at for uuid, at in history.vetoed.items() if at > base.started_at}
@@ -469,25 +469,25 @@ def _records_twice(listing: Records) -> frozenset[str]:
 
 
 def _in_order(listing: Records) -> Records:
-    """The same, whatever the order of a record that is listed twice (L4)."""
+    """The listing sorted, so that the order of a record listed twice does not matter (L4)."""
     return replace(listing, items=tuple(sorted(listing.items, key=repr)))
 
 
 def freed_since_listed(uuid: str, history: History) -> bool:
-    """Whether we freed that record since the newest record listing began, which shows it full."""
+    """Whether we freed the record after the newest record listing began, so that it may be full."""
     shown = history.records.started_at if history.records is not None else float("-inf")
     return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
 
 
 def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:
-    """A newer version, or a newer ping, was seen: it vetoes, and breaks a silence (C6, D8)."""
+    """Fold in an incomplete listing: other versions veto, newer pings end a silence (C6, D8)."""
     answered_s = _answered_by(history, listing.ended_at, settings)
     heard = dict(history.heard)
     versions: dict[str, str] = {}
     answers = _answers(history, listing)
     for record in _in_order(listing).items:
         seen = versions.get(record.uuid)
-        # Two versions at once are the judged one at most once: that vetoes, too.
+        # If a record shows two versions, at least one is not the judged one: that vetoes, too.
         versions[record.uuid] = record.version if seen in (None, record.version) else ""
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
@@ -498,7 +498,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
 
 
 def _answered_by(history: History, at: float, settings: Settings) -> float:
-    """`answered_s` as it will at most be `at` that time: no silence counts from before it (D8)."""
+    """The most that `answered_s` may be at time `at`, so that no silence counts too long (D8)."""
     last = history.last_answer_at
     gap = 0.0 if last is None else at - last
     return history.answered_s + (gap if 0.0 < gap <= settings.poll_stale_after else 0.0)
@@ -511,10 +511,10 @@ def pairing_seen(
     *,
     new_records: bool,
 ) -> History:
-    """Fold in which of our nodes the newest listings leave without a record (D7).
+    """Fold in that the newest listings leave the nodes `unpaired_now` without a record (D7).
 
-    A record listing counts once when it began after the cloud listing that first showed the
-    node unpaired ended; `new_records` says that the newest listing is such a new one.
+    A record listing counts once, if it began after the end of the cloud listing that first showed
+    the node unpaired; `new_records` says that one arrived since the last plan.
     """
     cloud, records = history.cloud, history.records
     if cloud is None or records is None:
@@ -542,11 +542,11 @@ def turned_bad(
     settings: Settings,
     unlisted: AbstractSet[str] = frozenset(),
 ) -> History:
-    """Fold in which nodes are silent, down or unpaired, each since when (D9).
+    """Fold in which nodes are bad now: silent, down or unpaired (D9).
 
-    One that recovers is dropped; one that left the list after it turned bad, destroyed by us or
-    not, stays for the window. While no listing shows a bad one (`unlisted`), it turns bad anew: the
-    listing that shows it may show others that fell silent with it.
+    A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
+    or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) turns bad anew
+    in every plan: the listing that shows it again may show others that fell silent with it.
     """
     bad = set(bad_now)
     turned = {
@@ -564,10 +564,10 @@ def turned_bad(
 def unwanted_seen(
     history: History, unwanted_now: Iterable[str], over_max: frozenset[str], at: float
 ) -> History:
-    """Fold in which idle nodes a plan finds that nobody wants, each since which plan (D12).
+    """Fold in the nodes that nobody wants in the plan made at `at` (D12).
 
-    One that is wanted again in between starts anew. So does one of those `over_max`, which demand
-    wanted, once demand wants it no more: it may have the very job that demand fell by.
+    A node wanted again in between starts anew. So does a node that leaves `over_max`, whose nodes
+    demand wanted: it may run the very job that has left the demand.
     """
     since = {
         node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
@@ -579,7 +579,7 @@ def unwanted_seen(
 
 
 def store_answered(history: History, at: float, settings: Settings) -> History:
-    """Fold in that the nodes' own ping URL answered; a long gap is not counted (D8)."""
+    """Fold in that the nodes' ping URL answered; gaps above poll_stale_after do not count (D8)."""
     last = history.last_answer_at
     gap = 0.0 if last is None else at - last
     counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
@@ -587,9 +587,9 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
 
 
 def settings_taken(history: History, settings: Settings) -> History:
-    """Hold the gaps in what was counted against a new poll_stale_after (C5, P6, S6).
+    """Check the gaps in absences and denials against a new poll_stale_after (C5, P6, S6).
 
-    Where one is too long now, the count begins again at the newest listing or denial.
+    If a gap is too long now, the count starts again at the newest listing or denial.
     """
     limit_s = settings.poll_stale_after
     return changed(
@@ -620,7 +620,7 @@ def store_clock_read(history: History, seen: StoreTime) -> History:
 
 
 def store_clock_kept(history: History, kept: StoreClock) -> History:
-    """Fold in the store's clock as a former run left it: a step since then shows (T1, R4)."""
+    """Fold in the store's clock of an earlier run, so that a step since is noticed (T1, R4)."""
     clock = history.clock
     if clock is not None:
         kept = joined(kept, history.clock_readings, clock)
@@ -628,9 +628,9 @@ def store_clock_kept(history: History, kept: StoreClock) -> History:
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:
-    """Leave nodes that we destroyed ourselves out of what a listing may lack (L3).
+    """Note that we destroyed these nodes: a listing may lack them (L3).
 
-    What the cloud said of them before is old.
+    The cloud's earlier answers about them are dropped.
     """
     gone = frozenset(node_ids)
     asked = {
@@ -642,7 +642,7 @@ def explained(history: History, node_ids: Iterable[str]) -> History:
 
 
 def records_explained(history: History, uuids: Iterable[str]) -> History:
-    """Leave records that we deleted ourselves out of what a listing may lack (L3)."""
+    """Note that we deleted these records: a listing may lack them (L3)."""
     return changed(history, known_records=history.known_records.without(uuids))
 
 
@@ -692,7 +692,7 @@ def _absences(
 def _without_seen(
     absence: Mapping[str, Absence], seen: tuple[CloudNode, ...], records: Records | None
 ) -> dict[str, Absence]:
-    """Without the records whose node was seen, by its tag or by the instance id of any of them."""
+    """The absences without records whose node was seen, by its tag or by its instance id."""
     uuids = {node.tags.record for node in seen}
     by_id = {node.id: node for node in seen}
     for record in records.items if records is not None else ():

@@ -1,4 +1,4 @@
-"""The sets of ids that were listed lately, which a new listing is held against (SAFETY.md L3)."""
+"""The sets of ids in recent listings, with which a new listing is compared (SAFETY.md L3)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from nodemanager.core.model.settings import KNOWN_SET_S
 
 @dataclass(frozen=True, slots=True)
 class KnownSets:
-    """Sets of ids listed lately, newest last, none of them within one after it (L3).
+    """The sets of ids in recent listings, newest last, with the times of the listings (L3).
 
-    A set that is smaller now may be the largest once ids of others are explained.
-    `excused` are ids whose going is our own doing: they count in no set, not even in one of a
-    listing that began before they went.
+    A new set replaces its subsets. Smaller sets stay: one may become the largest once ids of others
+    are excused. `excused` are ids that went by our own doing: they count in no set, not even in
+    that of a listing that began before they went.
     """
 
     sets: tuple[tuple[float, frozenset[str]], ...] = ()
     excused: frozenset[str] = frozenset()
 
     def with_set(self, at: float, ids: frozenset[str]) -> KnownSets:
+        """The sets after a listing of `ids` that began at `at`, CLOCK_BOOTTIME."""
         excused = self.excused & ids
         if excused:
             ids -= excused
@@ -32,7 +33,7 @@ class KnownSets:
         return KnownSets((*kept, (at, ids)), excused)
 
     def without(self, ids: Iterable[str]) -> KnownSets:
-        """Without ids whose going is explained by our own actions."""
+        """The sets without `ids`, which are gone by our own doing."""
         gone = frozenset(ids)
         if not gone:
             return self
@@ -40,9 +41,9 @@ class KnownSets:
         return replace(self, sets=sets, excused=self.excused | gone)
 
     def largest(self, at: float, but: frozenset[str] = frozenset()) -> frozenset[str]:
-        """The largest set known, `but` left out of each; of equal ones the newest.
+        """The largest set of the last KNOWN_SET_S, without the ids in `but`; the newer if equal.
 
-        The newest counts however old, or an outage would unlearn it.
+        The newest set counts however old it is; otherwise an outage would make us forget it.
         """
         largest = self.sets[-1][1] - but if self.sets else frozenset()
         for seen_at, known in reversed(self.sets):

@@ -1,4 +1,4 @@
-"""Which listed nodes bear which record: the index of one cloud listing (SAFETY.md C4, L4)."""
+"""The index of one cloud listing: its nodes by record uuid and by node id (SAFETY.md C4, L4)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Record
 
 Bearers = Mapping[str, tuple[CloudNode, ...]]
-"""By record uuid, the nodes tagged with it that are not terminated, in the order of their ids."""
+"""By record uuid: the nodes tagged with it that are not terminated, in the order of their ids."""
 Present = Mapping[str, CloudNode]
-"""By node id, the nodes that are not terminated."""
+"""By node id: the nodes that are not terminated."""
 
 
 def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
@@ -32,7 +32,7 @@ def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
 
 
 def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[str]:
-    """The ids that a listing has more than once, in whatever states (L4)."""
+    """The ids that a listing has more than once, whatever the states (L4)."""
     if len(present) == len(nodes):
         return frozenset()
     counts = Counter(node.id for node in nodes)
@@ -44,7 +44,7 @@ def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
 
 
 def each_once(nodes: tuple[CloudNode, ...], twice: frozenset[str]) -> tuple[CloudNode, ...]:
-    """Of an id listed twice, the entry that shows it more alive, whatever their order (L4)."""
+    """Each node once; of an id listed twice an entry that is not terminated, if any (L4)."""
     if not twice:
         return nodes
     chosen: dict[str, CloudNode] = {}
@@ -54,7 +54,7 @@ def each_once(nodes: tuple[CloudNode, ...], twice: frozenset[str]) -> tuple[Clou
 
 
 def bears(node: CloudNode, record: Record) -> bool:
-    """`node` carries the record's uuid, and its incarnation or none that we could read (C4)."""
+    """Whether the node's tags name the record, and its incarnation where both have one (C4)."""
     incarnation = node.tags.incarnation
     return node.tags.record == record.uuid and (
         incarnation is None or record.claim is None or incarnation == record.claim.incarnation
@@ -66,7 +66,7 @@ def node_of(
     bearers: Bearers,
     present: Present,
 ) -> CloudNode | None:
-    """A listed node, not terminated, that C4 calls the record's: by tag, or by instance id."""
+    """The listed node, not terminated, that is the record's by tag or else by instance id (C4)."""
     for node in bearers.get(record.uuid, ()):
         if bears(node, record):
             return node
@@ -75,7 +75,7 @@ def node_of(
 
 
 def is_anothers(node: CloudNode, record: Record | FreedLife) -> bool:
-    """`node` bears another record's tag, and this one, or this life of it, has a tag of its own:
-    then whose the node is no ping can say, whatever id it named (P1a)."""
+    """Whether the node's tag names another record, and `record` has a claim, so that its own node
+    bears a tag: then a ping of `record` that names the node's id proves nothing (P1a)."""
     uuid = record.uuid if isinstance(record, Record) else record.record
     return record.incarnation is not None and node.tags.record not in (None, uuid)

@@ -1,4 +1,4 @@
-"""Which cloud node and which record are each other's (SAFETY.md P1-P5): one dictionary join."""
+"""The pairs of cloud nodes and records: one dictionary join (SAFETY.md P1-P5)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nodemanager.core.observe.pools import not_ours
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The join of one cloud and one record listing.
+    """The join of one cloud listing and one record listing.
 
-    `record_of` and `node_of` hold proper pairs, by node id and by record uuid. An ambiguous node
-    or record is in neither, but in `ambiguous` with its rivals (P2).
+    `record_of` (by node id) and `node_of` (by record uuid) hold the pairs. An ambiguous node or
+    record is in neither; `ambiguous` has the ids of its candidates (P2).
     """
 
     record_of: Mapping[str, Record]
@@ -29,11 +29,11 @@ NO_PAIRS = Pairs({}, {}, {})
 def pair(
     history: History, *, pool: str, ids_unique: bool, adopt_unclaimed: bool | None = None
 ) -> Pairs:
-    """Join the newest complete listings of one pool; another pool's are never paired (T3).
+    """Pair the nodes and records of `pool` in the newest complete listings (P1, T3).
 
-    By our tags - uuid and incarnation - with no test of time. A node without our record tag
-    pairs by instance id, where ids are `ids_unique` for ever and the record's first ping is not
-    before the node's launch (P1).
+    A node pairs by our tags, uuid and incarnation, without a test of time. A node without a record
+    tag pairs by instance id, if the cloud's ids are unique for ever (`ids_unique`) and the record's
+    first ping is not before the node's launch.
     """
     if history.cloud is None or history.records is None:
         return NO_PAIRS
@@ -67,7 +67,7 @@ def pair(
 def _bearer(
     record: Record, candidates: Sequence[CloudNode], ambiguous: dict[str, tuple[str, ...]]
 ) -> CloudNode | None:
-    """The one candidate with the record's uuid and incarnation; two of them are ambiguous (P2)."""
+    """The one candidate with the record's incarnation; several are noted as ambiguous (P2)."""
     claim = record.claim
     if len(candidates) == 1:
         node = candidates[0]
@@ -102,7 +102,7 @@ def _make_ambiguous(
     node_of: dict[str, CloudNode],
     ambiguous: dict[str, tuple[str, ...]],
 ) -> None:
-    """Two records want one node: neither gets it."""
+    """Note that several records match one node: none gets it."""
     earlier = record_of.pop(node_id, None)
     rivals = set(ambiguous.get(node_id, ())) | {uuid}
     if earlier is not None:

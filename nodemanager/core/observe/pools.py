@@ -1,4 +1,4 @@
-"""Whose a record is (SAFETY.md T3, C0)."""
+"""The pool that a record belongs to (SAFETY.md T3, C0)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nodemanager.core.model.world import Record
 
 
 def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason | None:
-    """Why a record is another's: it, or its claim, names another pool, or neither names one.
+    """Why a record is not `pool`'s, or None if it is.
 
-    With `adopt_unclaimed` None nobody has decided about records that name no pool, and they pass.
+    It is not if it or its claim names another, or both name none and `adopt_unclaimed` is False.
     """
     named, claim = record.pool, record.claim
     if claim is not None and claim.pool != named:
@@ -25,24 +25,24 @@ def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason 
 
 
 def is_ours_to_claim(record: Record, settings: Settings) -> bool:
-    """Whether a boot of this pool may claim it, once it is clean (U1, U2).
+    """Whether a boot of this pool may claim the record once it is clean (U1, U2).
 
-    Two pools may both take one that names none for theirs. Where the store can't compare, the claim
-    of one may then come late, over the other's and the life that began with it: none claims it.
+    Two pools may both regard a record that names none as theirs. Without compare-and-set, a late
+    claim could overwrite the other pool's claim, so that such a record is never claimed there.
     """
     adopts = settings.adopt_unclaimed if settings.compare_and_set else False
     return not_ours(record, settings.pool, adopts) is None
 
 
 def adopts_unclaimed(records: Iterable[Record], settings: Settings) -> bool:
-    """T3: by default records that name no pool are ours while no record names another."""
+    """Whether records without a pool are ours: by default while no record names another (T3)."""
     if settings.adopt_unclaimed is not None:
         return settings.adopt_unclaimed
     return {record.pool for record in records} <= {None, settings.pool}
 
 
 def uuids_of_ours(records: Iterable[Record], settings: Settings) -> frozenset[str]:
-    """The records of this pool, by their uuid (L3a)."""
+    """The uuids of this pool's records (L3a)."""
     records = tuple(records)
     pool, adopts = settings.pool, adopts_unclaimed(records, settings)
     return frozenset([one.uuid for one in records if not_ours(one, pool, adopts) is None])

@@ -1,6 +1,6 @@
-"""Questions to the cloud about single nodes that a listing is at odds with: when, and the answers.
+"""Questions to the cloud about single nodes that the listing contradicts: when, and the answers.
 
-Asked at a sensible pace: at most `ASK_LIMIT` in a cycle, one node ever more rarely (P6, U8).
+A cycle asks at most `ASK_LIMIT`; the same node is asked for less and less often (P6, U8).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodemanager.core.observe.history import Asked, History
 Answers = Mapping[str, CloudNode | None]
 """By node id; None for "no such node"."""
 TagAnswers = Mapping[str, tuple[CloudNode, ...]]
-"""By record uuid, the nodes that bear its tag."""
+"""By record uuid: the nodes that bear its tag."""
 
 
 def cloud_answered(
@@ -27,9 +27,9 @@ def cloud_answered(
     *,
     asked_at: float | None = None,
 ) -> History:
-    """Fold in what the cloud answered by id or tag; what was not asked for long is forgotten.
+    """Fold in the cloud's answers by id or tag; answers that were not renewed for long are dropped.
 
-    The answers came `at` that time, to questions sent no earlier than `asked_at`.
+    They arrived at `at`; the first question was sent at `asked_at`. CLOCK_BOOTTIME seconds.
     """
     kept = 2 * max(settings.max_poll_time, settings.poll_stale_after)
     asked = {key: one for key, one in history.asked.items() if at - one.at <= kept}
@@ -54,7 +54,7 @@ def _denies(nodes: tuple[CloudNode, ...]) -> bool:
 
 
 def _denials(before: Asked | None, at: float, settings: Settings) -> tuple[float, float]:
-    """Since when denials are unbroken, with one more now, and their widest gap (P6)."""
+    """The start of the unbroken denials, and their longest gap, after one more denial (P6)."""
     if before is None or before.denied_since is None:
         return at, 0.0
     gap_s = at - before.said_at
@@ -64,11 +64,11 @@ def _denials(before: Asked | None, at: float, settings: Settings) -> tuple[float
 
 
 def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
-    """Whether it is time to ask the cloud for it (again): twice as long after each answer."""
+    """Whether the cloud may be asked for `key` at `at`; the wait doubles with each answer."""
     before = history.asked.get(key)
     if before is None:
         return True
-    # Often enough for its denials to count as unbroken (P6).
+    # At the latest while the denials still count as unbroken (P6).
     longest_s = min(settings.max_poll_time, settings.poll_stale_after / 2)
     wait_s = min(longest_s, ASK_AGAIN_S * 2.0 ** min(before.times - 1, 16))
     return at - before.at >= wait_s

@@ -1,4 +1,4 @@
-"""What a record says of itself: how long it is quiet, its state, its node's word (T6, T7, C3)."""
+"""What a record shows: its quiet time, its state, its node's reports (SAFETY.md T6, T7, C3)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 def window_of(record: Record, settings: Settings) -> float:
-    """The length of C3's window: C21's for a claim that never pinged."""
+    """The record's stale window in seconds (C3); C21's for a claim that never pinged."""
     if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
         return settings.window_of(record.claim)
     return settings.node_stale_after
 
 
 def newest_sign(record: Record) -> float | None:
-    """The newest of modified_at, last_ping_at and the claim, epoch seconds of the store (C3)."""
+    """The newest stamp (modified_at, ping, claim), epoch seconds; None without modified_at (C3)."""
     if record.modified_at is None:
         return None
     newest = record.modified_at
@@ -29,7 +29,7 @@ def newest_sign(record: Record) -> float | None:
 
 
 def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
-    """Seconds the record has been quiet for, never too many; None where it can't be told.
+    """Seconds that the record has been quiet, never too many; None where that is unknown (C3).
 
     A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
     """
@@ -39,7 +39,7 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
     future = snapshot.history.future.get(record.uuid)
     age = clock.age(newest, snapshot.now)
     if clock.steps:
-        # The newest stamp is not the greatest where the clock stepped back in between.
+        # After a step back of the clock, the newest stamp need not be the greatest.
         for stamp in (record.modified_at, record.last_ping_at):
             if stamp is not None:
                 age = min(age, clock.age(stamp, snapshot.now))
@@ -49,24 +49,24 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
 
 
 def silent_for(record: Record, history: History) -> float:
-    """Seconds of silence over time in which the store answered pings (D8)."""
+    """Seconds without a new ping, counted only while the store answered pings (D8)."""
     heard = history.heard.get(record.uuid)
     return 0.0 if heard is None else history.answered_s - heard.answered_s
 
 
 def idle_words(record: Record, history: History) -> int:
-    """How many pings in a row said that the record's node is idle (D12)."""
+    """How many pings in a row said that the node is idle (D12)."""
     heard = history.heard.get(record.uuid)
     return 0 if heard is None else heard.idle
 
 
 def waits_for_first_ping(record: Record) -> bool:
-    """Claimed, and its node never pinged (C21)."""
+    """Whether the record is claimed and its node never pinged (C21)."""
     return record.claim is not None and record.first_ping_at is None and record.last_ping_at is None
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:
-    """The record's one state (T7). Without a clock nothing is stale."""
+    """The record's state (T7); without a measured store clock it is never stale."""
     if record.problems:
         return RecordState.UNREADABLE
     if not record.holds_anything:
@@ -84,9 +84,9 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
 def worker_state(
     record: Record, clock: StoreClock | None, now: float, settings: Settings
 ) -> WorkerState:
-    """The node's own word, while it is fresh; `unknown` otherwise (T6).
+    """The state that the node last reported, while that is fresh; else `unknown` (T6).
 
-    A word from the future is none: nobody can tell how old it is (T1).
+    A report stamped in the future is not fresh, because its age is unknown (T1).
     """
     if clock is None or record.last_ping_at is None or record.worker_state is None:
         return WorkerState.UNKNOWN
@@ -99,11 +99,10 @@ def worker_state(
 def word_of(
     record: Record, snapshot: Snapshot, settings: Settings, at_least_s: float = 0.0
 ) -> WorkerState:
-    """The node's own word, unless it is known to be old: what keeps its record (C2).
+    """The state that the node last reported, unless that is known to be old; else `unknown` (C2).
 
-    It is old by its stamp, or by how long we saw no newer one, though the store's clock was set
-    back since; one from the future counts from when we first saw it (T1). `at_least_s` is an age
-    that was told before.
+    Its age is the greatest of: the age of its stamp, our time without a newer ping (the store's
+    clock may have been set back), the time since we first saw a future stamp (T1), `at_least_s`.
     """
     history = snapshot.history
     clock, stamp, word = history.clock, record.last_ping_at, record.worker_state

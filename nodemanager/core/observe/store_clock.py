@@ -1,4 +1,4 @@
-"""The store's clock, as measured: offset, steps and stamps from the future (SAFETY.md T1)."""
+"""The store's clock as we measure it: offset, jumps and stamps from the future (SAFETY.md T1)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Readings = tuple[StoreTime, ...]
 class Future:
     """A record's version whose stamp was ahead of the store's clock when we first saw it.
 
-    Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no clock of others has a say in it.
-    `stamp` is the newest one: where it moves on, though the version does not, the node was heard.
+    Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no other clock affects it. `stamp` is its
+    newest stamp: a new stamp on the same version is a sign of life.
     """
 
     version: str
@@ -29,15 +29,15 @@ class Future:
 
 @dataclass(frozen=True)
 class StoreClock:
-    """The store's clock against ours: epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
+    """The store's clock relative to ours: its epoch seconds = `offset` + CLOCK_BOOTTIME (T1).
 
-    `steps` are forward jumps as (store time, size): a stamp from before that time was, or may have
-    been, made before the jump, and looks too old by its size. `agreed` counts the polls since the
-    last jump; `read_at` is CLOCK_BOOTTIME of the newest reading. `debts` are jumps back not made
-    good yet, as (what the clock showed before, size). `known_since` is CLOCK_BOOTTIME: what is from
-    before it may have any age, and counts from then. `by_wall` says that the offset was carried
-    over a boot by our wall clock. `peak` is the most that the clock can have shown before any jump
-    back.
+    The newest reading was made at `read_at`, CLOCK_BOOTTIME, with an error of at most `error_s`.
+    `agreed` counts the readings since the last jump, up to CLOCK_AGREE_POLLS. `steps` are forward
+    jumps as (store time, size): a stamp below that time may be from before the jump, and then looks
+    too old by the size. `debts` are jumps back not made good yet, as (what the clock showed before,
+    size). Stamps from before `known_since`, CLOCK_BOOTTIME, have no known age: they count from
+    there. `by_wall` says that our wall clock carried the offset over a boot. `peak` is the most
+    that the clock can have shown before any jump back.
     """
 
     offset: float
@@ -51,10 +51,11 @@ class StoreClock:
     peak: float = float("-inf")
 
     def now(self, boottime: float) -> float:
+        """The store's time, epoch seconds, at `boottime`."""
         return self.offset + boottime
 
     def age(self, stamp: float, boottime: float) -> float:
-        """Seconds since `stamp`, never too many: less the measuring error and known jumps."""
+        """Seconds from `stamp` to `boottime`, never too many: without error and known jumps."""
         age = self.offset + boottime - stamp - self.error_s
         for after, size in self.steps:
             if stamp < after:
@@ -69,14 +70,15 @@ class StoreClock:
 
     @property
     def trusted(self) -> bool:
+        """Whether enough readings agree since the last jump."""
         return self.agreed >= CLOCK_AGREE_POLLS
 
     def trusted_at(self, boottime: float, fresh_s: float) -> bool:
-        """Trusted, and read not longer than `fresh_s` ago: an old reading measures no skew."""
+        """Whether it is trusted and was read at most `fresh_s` ago; an old reading may be wrong."""
         return self.trusted and boottime - self.read_at <= fresh_s
 
     def read(self, seen: StoreTime) -> StoreClock:
-        """The clock after another reading; a jump is remembered, and trust begins anew."""
+        """The clock after another reading; a jump is remembered and resets `agreed` to 1."""
         offset = seen.at - seen.boottime
         step = offset - self.offset
         if abs(step) <= CLOCK_STEP_S + seen.error_s + self.error_s:
@@ -89,7 +91,7 @@ class StoreClock:
                 by_wall=False,
             )
         if self.by_wall:
-            # Whose clock moved over the boot, the store's or ours, is not told.
+            # Unknown: which clock jumped over the boot, the store's or our wall clock.
             return StoreClock(
                 offset,
                 seen.error_s,
@@ -99,7 +101,7 @@ class StoreClock:
                 known_since=seen.boottime,
                 peak=float("inf"),
             )
-        # What the clock would show now without the jump, at the most: less is no jump.
+        # The most that the clock could show now without the jump; showing less is no jump.
         shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
         peak = self.peak
         if step > 0:
@@ -122,10 +124,11 @@ class StoreClock:
 def _forward(
     steps: Steps, debts: Steps, shown: float, after: float, size: float, peak: float
 ) -> tuple[Steps, Steps]:
-    """With one more jump; too many become one, which makes an old stamp younger, never older.
+    """The steps and debts after a forward jump by `size` to store time `after`.
 
-    What undoes a jump back is taken off those stamps only that the slow clock can have made:
-    others are from before both, and their age is right again.
+    A part that makes good an earlier jump back corrects only stamps that the slow clock can have
+    made: others are older than both jumps, and their age is right again. Above STEPS_KEPT the
+    oldest steps are merged, which makes old stamps younger, never older.
     """
     made_by = shown
     while debts and size > 0.0:
@@ -136,7 +139,7 @@ def _forward(
         debts = (*earlier, (before, debt - part)) if debt > part else tuple(earlier)
         made_by = max(made_by, before)
     if size > 0.0:
-        # What is stamped later than the clock can have shown was stamped after the jump.
+        # A stamp above all that the clock can have shown was made after the jump.
         steps = (*steps, (min(max(made_by, peak), after), size))
     while len(steps) > STEPS_KEPT:
         (first, one), (second, other), *rest = steps
@@ -145,14 +148,14 @@ def _forward(
 
 
 def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> tuple[Steps, Steps]:
-    """A jump back undoes as much of the newest jumps forward; the rest is a debt.
+    """The steps and debts after a jump back by -`size` to store time `now`.
 
-    Otherwise a clock set wrong and right again would make every later stamp look young. What is
-    left of a jump counts for stamps before `now` only: those after it were made after it. Older
-    debts are forgotten where a jump is undone: which of them it had made good is not told.
-
-    What is undone is a debt, too, where all that the jump made older is stamped before `now`: the
-    slow clock shows more than that already, so that its stamps tell themselves from the fast one's.
+    It undoes as much of the newest forward jumps, and the rest is a debt; otherwise a clock set
+    wrong and right again would make every later stamp look too young. What is left of a forward
+    jump corrects only stamps below `now`, because later ones were made after that jump. If a jump
+    is undone, older debts are dropped: which of them it had made good is unknown. An undone part is
+    a debt, too, if its forward jump corrected only stamps up to `now`: the slow clock shows more
+    than these already, so that its stamps differ from the fast clock's.
     """
     undo = -size
     kept: Steps = ()
@@ -167,8 +170,8 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
         if jump > part:
             kept = ((min(after, now), jump - part), *kept)
     if undo > 0.0:
-        # It goes on down from where the oldest of them began, and no clock there showed more than
-        # is known of that jump: by two measures of one jump alone there is such a rest.
+        # The rest goes on down from where the oldest undone jump began. No clock showed more there
+        # than is known of that jump; two measurements of one jump alone leave such a rest.
         owed = (*owed, (before, undo))
     if kept != steps:
         debts = ()
@@ -176,20 +179,21 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
 
 
 def first_reading(seen: StoreTime) -> StoreClock:
+    """The clock after its first reading, trusted at once."""
     return StoreClock(seen.at - seen.boottime, seen.error_s, read_at=seen.boottime)
 
 
 def is_news(kept: StoreClock | None, now: StoreClock) -> bool:
-    """Whether the clock differs from the one last kept by more than what polls always differ by."""
+    """Whether the clock differs from the one last stored by more than the noise of readings."""
     if kept is None or abs(now.offset - kept.offset) > KEEP_OFFSET_S:
         return True
     return changed(now, offset=kept.offset, error_s=kept.error_s, read_at=kept.read_at) != kept
 
 
 def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
-    """The clock that another boot of this machine left, before it is read again (R4).
+    """The clock stored before a reboot of this machine, converted to this boot (R4).
 
-    `by_s` is how much less CLOCK_BOOTTIME shows now than it would have shown, by our wall clock.
+    `by_s` is how much less CLOCK_BOOTTIME shows because of the reboot, by our wall clock.
     """
     return changed(
         kept,

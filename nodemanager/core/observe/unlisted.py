@@ -1,11 +1,11 @@
-"""Records whose node no listing shows, and that should have one (SAFETY.md P6, D13).
+"""Records that should have a listed node but have none (SAFETY.md P6, D13).
 
-They keep pinging; or they were claimed for a node that never pinged, for `boot_fail_after`. The
-cloud is asked for them by id and by tag. A node of ours that it has, and does not list, means
-that the listing is short: what rests on listings waits until it is whole. One that pings, and that
-the cloud denies for longer than `node_stale_after`, is no node of ours: whoever pings has but its
-secret. One that the cloud has, and that never pinged or fell silent, is judged as if it were
-listed; of one that fell silent the last look of its record's clean tells.
+They keep pinging, or they were claimed and their node has not pinged for `boot_fail_after`. The
+cloud is asked for them by id and by tag. If it has a node of ours that it does not list, the
+listing is short, and whatever depends on listings waits until it is whole. If it denies a pinging
+node for longer than `node_stale_after`, there is no such node: somebody else has the secret. If it
+has a node that never pinged or fell silent, that node is judged as if it were listed; for one that
+fell silent the answer comes from the pre-write check of its record's clean.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
 UNLISTED_LISTINGS = 2
-"""So many complete listings must lack the node, and a ping come after the first of them (P6)."""
+"""This many complete listings must lack the node, with a ping after the first of them (P6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:
-    """What is known of them: a verdict for each answer, by record uuid, and whom to ask for next.
+    """What the cloud answered about such records, and which to ask for next.
 
-    The measures of PINGING_UNLISTED have `denied_s`, for how long it was denied without a break by
-    all there is to ask by, where it was. `short` says that the listing lacks a node that is there
-    and bears our tag. `unheard` are the nodes, by record uuid, that are there and never pinged in
-    time, or have fallen silent (D13).
+    `verdicts` are by record uuid; a PINGING_UNLISTED one measures in `denied_s` how long its node
+    was denied without a break, by id and by tag. `ask` are node ids, `ask_tagged` record uuids.
+    `unheard` are existing nodes, by record uuid, that did not ping in time or fell silent (D13).
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -46,17 +45,18 @@ class Unlisted:
 
     @property
     def short(self) -> bool:
+        """Whether the listing lacks an existing node that bears our tag."""
         return any(one.reason is Reason.LISTING_SHORT for one in self.verdicts.values())
 
     @property
     def gone(self) -> frozenset[str]:
-        """Records whose node the cloud denies."""
+        """The uuids of records whose node the cloud denies."""
         denied = (one.id for one in self.verdicts.values() if one.reason is Reason.PINGING_UNLISTED)
         return frozenset(denied)
 
     @property
     def untagged(self) -> frozenset[str]:
-        """Records whose node the cloud has, without our tag."""
+        """The uuids of records whose node the cloud has, but without our tag."""
         return frozenset(key for key, one in self.verdicts.items() if one.reason is Reason.UNTAGGED)
 
 
@@ -64,7 +64,7 @@ NOTHING = Unlisted()
 
 
 def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
-    """Who should have a node that is listed, and what the cloud says of it."""
+    """The records of this pool that should have a listed node, and the cloud's answers on them."""
     history, now = snapshot.history, snapshot.now
     if not history.absence or history.records is None or history.clock is None:
         return NOTHING
@@ -100,7 +100,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
 
 
 def _id_of(record: Record, snapshot: Snapshot) -> str | None:
-    """The id of its node: as its claim or a ping says, or as the create answered."""
+    """The id of the record's node: from its claim or a ping, else from the create's answer."""
     expected = snapshot.expected.get(record.uuid)
     if record.instance_id is not None or expected is None:
         return record.instance_id
@@ -108,14 +108,14 @@ def _id_of(record: Record, snapshot: Snapshot) -> str | None:
 
 
 def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
-    """How long its silence exceeds the time that its node has to boot, or the window (D8)."""
+    """Seconds by which its silence exceeds boot_fail_after, or the window once it pinged (D8)."""
     boots = waits_for_first_ping(record)
     limit_s = settings.boot_fail_after if boots else settings.node_stale_after
     return silent_for(record, snapshot.history) - limit_s
 
 
 def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
-    """The one node of a claim that the cloud has, asked when a ping of it was overdue (D13)."""
+    """The claim's node, if the cloud showed exactly one when its ping was overdue (D13)."""
     found: dict[str, CloudNode] = {}
     if record.claim is None:
         return None
@@ -124,18 +124,18 @@ def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNod
     for node in _answered(_keys(record, snapshot), snapshot, fresh_s):
         before = found.get(node.id)
         if node.is_absent or (before is not None and before.held):
-            # Either answer may be the older: a hold that one of them shows stands (C9).
+            # Either answer may be the older one: a hold in one of them counts (C9).
             continue
         if (node.tags.record, node.tags.incarnation) == tags:
             found[node.id] = node
-    # Two candidates are none (P2).
+    # Two candidates are ambiguous (P2).
     return found.popitem()[1] if len(found) == 1 else None
 
 
 def _answered(
     keys: Iterable[str | None], snapshot: Snapshot, fresh_s: float
 ) -> Iterator[CloudNode]:
-    """What the cloud showed when it was last asked by these, so lately, and not listed since."""
+    """The nodes in the last answers for `keys`: less than `fresh_s` old and not listed since."""
     for key in keys:
         answer = snapshot.history.asked.get(key or "")
         if answer is not None and not answer.is_past and snapshot.now - answer.said_at < fresh_s:
@@ -145,13 +145,13 @@ def _answered(
 def is_answered_held(
     node_id: str, uuid: str | None, snapshot: Snapshot, settings: Settings
 ) -> bool:
-    """Whether the cloud, asked by id or tag since it was last listed, showed it on hold (C9)."""
+    """Whether a fresh answer by id or tag showed the node, not listed since, on hold (C9)."""
     nodes = _answered((node_id, uuid), snapshot, settings.poll_stale_after)
     return any(node.held for node in nodes if node.id == node_id)
 
 
 def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
-    """As many as may be asked for at once, so that each has its turn."""
+    """The ASK_LIMIT keys that were asked least recently."""
 
     if not keys:
         return ()
@@ -168,7 +168,7 @@ def _is_alive(verdict: Verdict | None) -> bool:
 
 
 def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Not ours to ask about, or gone, or going, by our own doing."""
+    """Whether the record is not ours, or its node's absence may be our own doing."""
     if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
         return True
     uuid, node_id = record.uuid, record.instance_id
@@ -178,13 +178,13 @@ def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> boo
 
 
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
-    """Pinged within its window, after the first listing that lacks its node; not just booted."""
+    """Whether it pinged within its window and after the listing at `since`; not just booted."""
     clock, now = snapshot.history.clock, snapshot.now
     first, last = record.first_ping_at, record.last_ping_at
     if clock is None or last is None:
         return False
     heard_s = clock.age(last, now) + 2 * clock.error_s
-    # Where somebody took its first ping away, the absence itself must have lasted.
+    # Without a first ping, which somebody removed, the absence itself must have lasted.
     old_s = now - since if first is None else clock.age(first, now)
     if old_s <= settings.visible_after:
         return False
@@ -194,7 +194,7 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
 def _verdict(
     record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """What the cloud said of it, by id and by tag, since it was missed."""
+    """The verdict on the cloud's answers by id and by tag; None without one since the absence."""
     node_id = _id_of(record, snapshot)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
@@ -202,7 +202,7 @@ def _verdict(
     for answer in answers:
         alive = [node for node in answer.nodes if _is_of(node, record, node_id)]
         late = answer.said_at <= absent_since
-        # A denial from before it was missed is none; one that was there is there until denied.
+        # A denial from before the absence does not count; a node found counts until it is denied.
         if alive and not (late and answer.is_past):
             return _found(record, alive[0], answer, snapshot, settings)
         if not alive and not late and (denied is None or answer.at > denied.at):
@@ -228,10 +228,10 @@ def denied_for(
     now: float,
     settings: Settings,
 ) -> float | None:
-    """For how long the cloud has denied it without a break, by all there is to ask by (P6).
+    """Seconds for which the cloud has denied the record's node without a break, by id and tag (P6).
 
-    None where it was not denied by both tag and id, where an answer is old, and where its own word
-    is all that it is known by: a node of before our time bears no tag, and has its id only.
+    None if it was not denied by all there is to ask by, if an answer is old, or if the record has
+    neither claim nor instance id: a node from before our time bears no tag.
     """
     if record.claim is None and record.instance_id is None:
         return None
@@ -248,7 +248,7 @@ def denied_for(
 
 
 def _is_no_id_of(record: Record, answer: Asked) -> bool:
-    """What it was asked for by is but what a ping named: no node's id, or another record's node."""
+    """Whether the id asked for is no node's id, or that of another record's node."""
     return answer.malformed or any(is_anothers(node, record) for node in answer.nodes)
 
 
@@ -271,7 +271,7 @@ def _is_of(node: CloudNode, record: Record, node_id: str | None) -> bool:
 
 
 def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
-    """Whether its pings are no sign of life any more: denied for longer than the window (P6)."""
+    """Whether its node was denied for longer than the window, so that pings prove nothing (P6)."""
     if verdict is None or verdict.reason is not Reason.PINGING_UNLISTED:
         return False
     denied_s = (verdict.measures or {}).get("denied_s", 0.0)
@@ -279,9 +279,9 @@ def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
 
 
 def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Absent in enough complete listings, for `settle`, and not heard since the first of them.
+    """Whether its node is absent from enough listings, for `settle`, without a ping since.
 
-    In a node's first `visible_after` no listing need show it: that time settles nothing.
+    The first `visible_after` of a node's life does not count: no listing need show it yet.
     """
     history, now = snapshot.history, snapshot.now
     absence, clock, stamp = history.absence.get(record.uuid), history.clock, record.last_ping_at
@@ -306,9 +306,9 @@ def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 def heard_ago(
     record: Record, stamp: float, clock: StoreClock, history: History, at: float
 ) -> float:
-    """How long before `at` the newest ping came that we saw of the record's life, never too long.
+    """Seconds from the newest ping that we saw of this incarnation to `at`, never too many.
 
-    `stamp` is the newest ping that the record itself shows: an older one in a late listing.
+    `stamp` is the ping that the record shows, in a late listing perhaps an older one.
     """
     heard = history.heard.get(record.uuid)
     if heard is None or heard.incarnation != record.incarnation:

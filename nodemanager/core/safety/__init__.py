@@ -1,1 +1,1 @@
-"""What stops everything, and what checks the daemon: breaker, rate limits, proof."""
+"""What stops the daemon, and what checks it: breaker, rate limits, boot loops, proof."""

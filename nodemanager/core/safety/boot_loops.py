@@ -1,4 +1,4 @@
-"""Nodes that never ping, one after the other: their size rests, and then all booting (B5)."""
+"""Boot loops: if nodes in a row never ping, their size rests, later all booting (SAFETY.md B5)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from nodemanager.core.model.world import CloudNode, Size
 from nodemanager.core.observe.history import History, Records
 
 SIZE_LOOP = 5
-"""So many nodes of a size in a row that never pinged make it rest (B5)."""
+"""A size rests after this many of its nodes in a row never pinged (B5)."""
 POOL_LOOP = 10
-"""So many over all sizes leave one probe boot at a time (B5)."""
+"""After this many over all sizes, only one probe is booted at a time (B5)."""
 LONGEST_REST_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Nodes in a row that never pinged. `until` is CLOCK_BOOTTIME: nothing is booted before.
+    """Nodes in a row that never pinged. `until` is when booting may go on, CLOCK_BOOTTIME.
 
-    `rests` counts the rests so far, each twice as long as the one before; `spent` is what those
-    nodes cost, as far as prices are known.
+    `rests` counts the rests so far, each twice as long as the one before, up to LONGEST_REST_S;
+    `spent` is what those nodes cost, as far as prices are known.
     """
 
     failed: int = 0
@@ -30,27 +30,29 @@ class Streak:
     spent: float = 0.0
 
     def failed_again(self, spent: float) -> Streak:
+        """The streak with one more node, which cost `spent`."""
         return replace(self, failed=self.failed + 1, spent=self.spent + spent)
 
     def rested(self, at: float, first_s: float) -> Streak:
+        """The streak with a rest that begins at `at`; the first rest lasts `first_s` seconds."""
         rest_s = min(LONGEST_REST_S, first_s * 2.0 ** min(self.rests, 32))
         return replace(self, rests=self.rests + 1, until=at + rest_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The streaks, by size's name and over all sizes."""
+    """The streaks, by the size's name and over all sizes."""
 
     sizes: Mapping[str, Streak] = field(default_factory=dict)
     pool: Streak = Streak()
 
     @property
     def probing(self) -> bool:
-        """Whether only probes are booted, one at a time."""
+        """Whether only probes are booted, one per rest."""
         return self.pool.failed >= POOL_LOOP
 
     def resting_until(self, size: str, at: float) -> float | None:
-        """When that size may be booted again, where it may not now."""
+        """When that size may be booted again, CLOCK_BOOTTIME; None if it may be now."""
         until = self.sizes.get(size, Streak()).until
         if self.probing:
             until = max(until, self.pool.until)
@@ -63,7 +65,7 @@ NONE = Loops()
 def spent_on(
     node: CloudNode | None, size: Size | None, wall: float, boot_fail_after: float
 ) -> float:
-    """What a node cost that never came up, as far as its price and its age are known."""
+    """The cost of a node that never pinged: 0 without a price, boot_fail_after without an age."""
     if size is None:
         return 0.0
     lived_s = boot_fail_after
@@ -75,7 +77,7 @@ def spent_on(
 def after_failure(
     loops: Loops, size: str | None, spent: float, at: float, boot_fail_after: float
 ) -> Loops:
-    """One more node never pinged. Those booted before a rest began do not make it longer."""
+    """The loops after one more node never pinged; it does not lengthen a rest under way."""
     sizes = dict(loops.sizes)
     if size is not None:
         streak = sizes.get(size, Streak()).failed_again(spent)
@@ -89,14 +91,14 @@ def after_failure(
 
 
 def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
-    """A boot was sent: while probing, the next one waits twice as long (B5)."""
+    """The loops after a boot was sent: while probing, the next waits twice as long (B5)."""
     if not loops.probing:
         return loops
     return replace(loops, pool=loops.pool.rested(at, boot_fail_after))
 
 
 def after_first_ping(loops: Loops, size: str | None) -> Loops:
-    """A node came up: what it stands for is no loop any more."""
+    """The loops after a node's first ping: its size's streak and that of all sizes end."""
     sizes = {name: streak for name, streak in loops.sizes.items() if name != size}
     return Loops(sizes)
 
@@ -104,10 +106,10 @@ def after_first_ping(loops: Loops, size: str | None) -> Loops:
 def first_pings(
     history: History, listing: Records, claimed_sizes: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Records that the listing shows pinged for the first time, and the size of their node.
+    """The records that `listing` shows pinged for the first time, and their nodes' sizes.
 
-    `history` is without that listing. A record whose claim we sent, or that was listed as
-    unpinged with this claim.
+    `history` is without that listing. These records were listed unpinged with the same claim, or
+    their claim is ours, in `claimed_sizes`.
     """
     for record in listing.items:
         uuid = record.uuid

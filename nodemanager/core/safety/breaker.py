@@ -1,4 +1,4 @@
-"""The latch that stops all freeing and destroying (SAFETY.md B1-B3)."""
+"""The breaker: a latch that stops all freeing and destroying (SAFETY.md B1-B3)."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ HOW_TO_CLEAR = {
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Closed while `cause` is None. `generation` counts its changes; an order carries it (C11).
+    """The breaker, closed while `cause` is None; it closes with the last of its causes.
 
-    `ids` are what was lost or fell silent; of them `back` are listed again, `confirmed` were called
-    gone (or stopped, after a mass silence) by the cloud, asked by id, and `denied` is when it first
-    knew no such node. `others` are further causes that stand: it closes with the last. `gone` and
-    `acquitted` outlast the closing: nodes whose loss or silence is explained, and opens no more.
-    So does `told`: the lives, by key, that were freed while their node lived (U8); after a false
-    clean `ids` are such keys. `looked_at` is when an operator last reset it, and `looked` are the
-    records, by name and version, that many at once had opened it for: they never do again.
+    `generation` counts the openings and closings, and an order carries it (C11). `ids` are what
+    `cause` is about: lost or silent nodes, lost records, or after a false clean keys of lives. Of
+    these, `back` are listed again, `confirmed` are gone (or stopped, after a mass silence) as far
+    as the cloud tells, and `denied` has the time of its first "no such node". `others` are the
+    other causes, each as a breaker. Times are CLOCK_BOOTTIME. The rest outlasts the closing: `gone`
+    and `acquitted` are items whose loss or silence is explained and opens it no more; `told` are
+    the reported false cleans, by key of their life (U8); `looked_at` is the time of the last reset,
+    `looked` are the records, by name and version, of the last CLEAN_RATE that was reset.
     """
 
     cause: Cause | None = None
@@ -74,21 +75,23 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
+        """Whether it stands open for any cause."""
         return self.cause is not None
 
     @property
     def stops_booting(self) -> bool:
-        """Booting stops, too, when a listing can't be believed (B2)."""
+        """Whether booting stops, too, because a listing can't be believed (B2)."""
         return any(part.cause in COLLAPSES for part in self.parts)
 
     @property
     def parts(self) -> tuple[Breaker, ...]:
-        """Each cause that stands, as a breaker of its own."""
+        """The breaker's causes, each as a breaker of its own."""
         if not self.is_open:
             return ()
         return (replace(self, others=()), *self.others) if self.others else (self,)
 
     def part(self, cause: Cause) -> Breaker | None:
+        """The part that is open for `cause`, or None."""
         if not self.is_open:
             return None
         return next((part for part in self.parts if part.cause is cause), None)
@@ -98,7 +101,7 @@ COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED})
 
 
 def _standing(lasting: Breaker, parts: Iterable[Breaker], generation: int) -> Breaker:
-    """Open for these causes, or closed without any; with what outlasts them as in `lasting`."""
+    """Open for these parts, closed without any; what outlasts a closing is as in `lasting`."""
     first, *others = tuple(parts) or (Breaker(),)
     return replace(
         first,
@@ -115,22 +118,19 @@ def _standing(lasting: Breaker, parts: Iterable[Breaker], generation: int) -> Br
 def opened(
     breaker: Breaker, cause: Cause, ids: frozenset[str], at: float, detail: Mapping[str, int]
 ) -> Breaker:
-    """Open for one more cause; what stood before goes on standing."""
+    """The breaker, open for one more cause; its other causes stay."""
     part = Breaker(cause=cause, ids=ids, opened_at=at, detail=detail)
     stood = (one for one in breaker.parts if one.cause is not cause)
     return _standing(breaker, (part, *stood), breaker.generation + 1)
 
 
 def closed(breaker: Breaker) -> Breaker:
-    """Closed for every cause."""
+    """The breaker, closed for every cause."""
     return _standing(breaker, (), breaker.generation + 1)
 
 
 def reset(breaker: Breaker, at: float) -> Breaker:
-    """Closed by an operator who has looked: what was lost or fell silent opens it no more (B3).
-
-    Nor do records that were eligible then.
-    """
+    """The breaker, closed by an operator at `at`: what it was about does not open it again (B3)."""
     lost: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     looked = breaker.looked
@@ -146,7 +146,7 @@ def reset(breaker: Breaker, at: float) -> Breaker:
 
 
 def joined(stored: Breaker, other: Breaker) -> Breaker:
-    """What a former run left and what opened since: both stand. Never closer than either."""
+    """The breaker of an earlier run and the present one, joined: open for the causes of both."""
     standing = {part.cause for part in stored.parts}
     more = tuple(part for part in other.parts if part.cause not in standing)
     generation = max(stored.generation, other.generation) + (1 if other.generation else 0)
@@ -161,7 +161,7 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
 
 
 def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
-    """With one cause's part changed, or without it; closed when none is left."""
+    """The breaker with `cause`'s part replaced, or dropped if None; closed when none is left."""
     parts = [one for one in breaker.parts if one.cause is not cause]
     if part is not None:
         at = [one.cause for one in breaker.parts].index(cause)
@@ -170,14 +170,14 @@ def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
 
 
 def with_changed(breaker: Breaker, part: Breaker) -> Breaker:
-    """With one cause's part as it is now; without it once all of `ids` are back or confirmed."""
+    """The breaker with that part replaced, or dropped once all its `ids` are back or confirmed."""
     assert part.cause is not None
     explained = part.back | part.confirmed >= part.ids
     return with_part(breaker, part.cause, None if explained else part)
 
 
 def collapses(lost: int, known: int, settings: Settings, *, cloud: bool = True) -> bool:
-    """Too many of them at once (L3). A few nodes may all go; records never go by our doing."""
+    """Whether a listing lacks too many (L3): a few nodes may all be gone, but not all records."""
     if not cloud and lost == known > 0:
         return True
     return known >= COLLAPSE_FLOOR and lost > settings.collapse_fraction * known
@@ -192,12 +192,11 @@ def after_listing(
     *,
     cloud: bool,
 ) -> Breaker:
-    """The breaker after a complete listing of `ids`; `history` is without that listing.
+    """The breaker after a complete listing that began at `at`; `history` is without that listing.
 
-    `ids` are all that are listed, of whatever pool, a node that is listed as terminated too: that
-    one is not lacking. What may be lacking is this pool's (L3a).
-    Opens on a collapse (L3), closes when what was lost is there again (B3). While it is open, what
-    else goes missing belongs to the loss.
+    `ids` are all listed ids, of any pool and in any state, terminated too; only this pool's ids can
+    be missing (L3a). The breaker opens on a collapse (L3), and closes when what was lost is listed
+    again or confirmed gone (B3). While it is open, what else goes missing belongs to the loss.
     """
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
     if breaker.gone & ids:
@@ -220,16 +219,16 @@ def after_listing(
 
 
 def _explained(breaker: Breaker, part: Breaker) -> Breaker:
-    """Without a collapse whose lost are back or gone; the gone ones are lost no more."""
+    """The breaker without an explained collapse; the nodes that are gone count as lost no more."""
     assert part.cause is not None
     gone = breaker.gone | (part.confirmed - part.back)
     return with_part(replace(breaker, gone=gone), part.cause, None)
 
 
 def to_ask(breaker: Breaker, history: History, limit: int = ASK_LIMIT) -> tuple[str, ...]:
-    """Nodes that the cloud has still to be asked for by id, a few at a time (B3).
+    """The node ids that the cloud must still be asked for, at most `limit` (B3).
 
-    Those lost; and of those that fell silent the ones that are not listed as up.
+    They are the lost nodes, and those silent nodes that are unlisted or listed as stopped.
     """
     present = history.present
     asking: set[str] = set()
@@ -255,11 +254,11 @@ def after_answers(
     asked_at: float,
     settings: Settings,
 ) -> Breaker:
-    """The breaker once the cloud was asked by id, CLOCK_BOOTTIME; gone is gone by D3 (B3).
+    """The breaker after the cloud's answers by id; a node is gone by D3 (B3).
 
-    By when it was asked, not by when its answer was taken: two answers that waited for us may have
-    been given in one moment. A lost node was created before it was lost, so its age is at least
-    that of the opening.
+    `asked_at` is when the cloud was asked, CLOCK_BOOTTIME. The time of the answers would not do,
+    because two answers that waited for us may have been given at one moment. A lost node was
+    created before it was lost, so that its age is at least the time since the opening.
     """
     for part in breaker.parts:
         if part.cause not in (Cause.CLOUD_COLLAPSED, Cause.MASS_SILENCE):
@@ -297,14 +296,14 @@ def after_silence(
     at: float,
     settings: Settings,
 ) -> Breaker:
-    """Opens on mass silence (D9), closes when few enough of those nodes are still bad (B3)."""
+    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it."""
     unlisted = frozenset(history.turned) - history.present.keys()
     still = still_bad | unlisted
     if breaker.acquitted - still:
         breaker = replace(breaker, acquitted=breaker.acquitted & still)
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
-        # Who turns bad while it is open is of the same wave.
+        # A node that turns bad while it is open belongs to the same wave.
         joins = {one for one, since in history.turned.items() if since > part.opened_at}
         if joins - part.ids - breaker.acquitted:
             part = replace(part, ids=part.ids | (joins - breaker.acquitted))
@@ -331,5 +330,5 @@ def after_silence(
 
 
 def mass_silence(turned: int, population: int, settings: Settings) -> bool:
-    """More than `collapse_fraction` of at least five nodes turned bad in one window (D9)."""
+    """Whether more than `collapse_fraction` of enough nodes turned bad in one window (D9)."""
     return population >= COLLAPSE_FLOOR and turned > settings.collapse_fraction * population

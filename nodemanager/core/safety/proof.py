@@ -1,7 +1,7 @@
-"""Was a clean right? Taken from its journal entry alone, after its outcome (SAFETY.md C0-C12).
+"""The proof that a clean was right, from its journal entry alone, after its outcome (C0-C12).
 
-Nothing in here is shared with what decides: not a window, not an age, not a match of a node with a
-record. What both get wrong they must get wrong twice.
+It shares data types with the code that decides, but no window, no match of a node with a record,
+and no age but `Asked.said_at`: an error in a rule must be made twice to go unnoticed.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from nodemanager.core.observe.history import Records
 from nodemanager.core.observe.store_clock import StoreClock
 
 UNPROVEN = "proof"
-"""In the place of a rule's id: the journal has no proof of the clean."""
+"""Stands in place of a rule's id: the journal has no proof of the clean."""
 CLAIM_MARGIN_S = 120.0
 _SEEN_AGAIN_S = 60.0
 _AGREEING_READINGS = 3
 _BREAKABLE = frozenset({"C2", "C3", "C5"})
-"""What an operator may break by name, who and why beside it (O3); no other rule."""
+"""The rules that an operator may override, giving their name and a reason (O3); no others."""
 _BLIND = "unverifiable"
-"""How they say that nothing is known to ask the cloud by but the record's own tag (C11)."""
+"""The override for a record that the cloud can be asked for only by its own tag (C11, O3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that the evidence does not bear out; `rule` is its id."""
+    """A rule that the evidence does not support; `rule` is its id."""
 
     rule: str
     measures: Mapping[str, Any] = field(default_factory=dict)
 
 
 def unproven(why: str) -> Violation:
+    """The violation of a clean that the journal can't prove, and `why` it can't."""
     return Violation(UNPROVEN, {"detail": why})
 
 
 def violations(order: CleanOrder, look: Look, before: Record) -> tuple[Violation, ...]:
-    """Every rule that this clean broke, as far as its evidence tells; none for a clean one.
+    """Every rule that this clean broke, as far as its evidence tells.
 
-    `before` is the pre-image. C20 and U6 take the place of C2 to C7 after a shutdown of ours and a
-    refused create.
+    `before` is the pre-image. After a shutdown of ours or a refused create, C20 or U6 replaces C2
+    to C7.
     """
     if order.uuid != before.uuid:
         return (unproven(f"the pre-image is of {before.uuid}"),)
@@ -71,17 +72,17 @@ def violations(order: CleanOrder, look: Look, before: Record) -> tuple[Violation
 
 
 def _broken_by_name(order: CleanOrder) -> frozenset[str]:
-    """The rules that an operator broke knowingly: those are no broken invariants (O3)."""
+    """The rules that an operator overrode knowingly: these are no broken invariants (O3)."""
     hand = order.hand
     if hand is None or not hand.by or not hand.reason:
         return frozenset()
     broken = _BREAKABLE & frozenset(hand.forced)
-    # The window of a claim that never pinged is C21's, and its node may be on its way.
+    # C21 sets the window of a claim that never pinged, because its node may be on its way.
     on_its_way = order.grounds is not None and _is_unpinged(order.grounds.signs)
     return broken - {"C3"} if on_its_way else broken
 
 
-# What holds for every clean: C0, C1, C8-C12.
+# The rules of every clean: C0, C1, C8-C12.
 
 
 def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
@@ -113,12 +114,12 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
 
 
 def _planned(grounds: Grounds, look: Look) -> Windows | Terms:
-    """What the grounds are held against: a reload binds no clean in flight (S6)."""
+    """The windows of the plan: a reload does not change those of a clean in flight (S6)."""
     return grounds.windows or look.terms
 
 
 def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C11: the record read again and the cloud asked, in time, and neither showed life."""
+    """C11: the record was read again, unchanged, and the cloud was asked, both in time."""
     signs = look.signs
     if look.reading.at > order.not_after:
         yield Violation("C11", {"late_s": look.reading.at - order.not_after})
@@ -144,7 +145,7 @@ def _is_blind(order: CleanOrder) -> bool:
 
 
 def _write(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C12: conditional on the version judged, or behind a fence that stood and hid nothing."""
+    """C12: conditional on the version judged, or behind a fence that stood and hid no ping."""
     terms, signs = look.terms, look.signs
     if terms.guarantee is Guarantee.CAS:
         if before.version != signs.version:
@@ -161,16 +162,16 @@ def _pings(signs: Signs) -> tuple[float | None, float | None, str | None]:
     return signs.first_ping_at, signs.last_ping_at, signs.instance_id
 
 
-# What took the node's end as known.
+# The cleans that rest on the known end of the node: C20, U6.
 
 
 def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C20: the very node we destroyed, and no other with its uuid."""
+    """C20: the record is of the node that we destroyed, and no other node bears its uuid."""
     if before.instance_id not in (None, order.instance_id):
         yield Violation("C20", {"node": before.instance_id, "judged": order.instance_id})
     elif before.instance_id is None and order.incarnation is None:
         yield Violation("C20", {"detail": "nothing says whose it is"})
-    # A listing may have begun before the node was gone; the answers did not.
+    # A listing may have begun before the node was gone; the answers came later.
     others = tuple(node for node in look.listed if node.id != order.instance_id)
     for node in (*_answers(look), *others):
         going = node.id == order.instance_id and node.state is CloudState.STOPPING
@@ -180,7 +181,7 @@ def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[V
 
 
 def _create_refused(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """U6: a claim that no node came of."""
+    """U6: the claim brought no node."""
     if before.first_ping_at is not None or before.last_ping_at is not None:
         yield Violation("U6", {"detail": "it was pinged"})
     for node in (*_answers(look), *look.listed):
@@ -195,16 +196,16 @@ def _answers(look: Look) -> tuple[CloudNode, ...]:
 
 
 def needs_destroy(order: CleanOrder) -> str | None:
-    """The node whose destroy by us C20 rests on; None for a clean that rests on none."""
+    """The id of the node whose destroy by us C20 requires; None for other cleans."""
     return (order.instance_id or "") if order.reason is Reason.AFTER_SHUTDOWN else None
 
 
 def without_destroy(order: CleanOrder) -> Violation:
-    """C20 waives what silence proves, and the journal has no destroy of that node."""
+    """The violation of C20 if the journal has no destroy of that node."""
     return Violation("C20", {"node": order.instance_id, "detail": "no destroy is in the journal"})
 
 
-# What was judged by the cloud's denials alone, though it pings: P6, with C4, C5, C7 and C11.
+# The cleans of records that ping but whose node the cloud denies: P6, with C4, C5, C7 and C11.
 
 
 def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
@@ -216,7 +217,7 @@ def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Vio
 
 
 def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """Denied by its tag, and by its id where it has one, for longer than the window, unbroken."""
+    """P6: denied by tag, and by id where it has one, unbroken for longer than the window."""
     terms, at, absence = _planned(grounds, look), grounds.reading.at, grounds.absence
     limit_s = terms.node_stale_after
     asked = [("tag", grounds.asked_by_tag)]
@@ -235,7 +236,7 @@ def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterato
 
 
 def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bool:
-    """Its tag says whose it is; what it pings as is no id, or the node of another record (P1a)."""
+    """Whether a claimed record pings with no valid id, or with another record's node (P1a)."""
     answer = grounds.asked_by_id
     others = answer is not None and any(
         node.tags.record not in (None, before.uuid) for node in answer.nodes
@@ -243,7 +244,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
     return before.claim is not None and (look.malformed or others)
 
 
-# What was judged by its silence: C2-C7, and C11's time of denial.
+# The cleans of silent records: C2-C7, and C11's time of denial.
 
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
@@ -251,7 +252,7 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
     yield from _trust(grounds, look)
     readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
     if not order.fenced:
-        # Behind a fence of ours nothing is stamped any more but by us.
+        # Behind a fence of ours only we stamp the record.
         readings.append((_quiet(look.signs, look.reading), look.terms))
     for quiet_s, terms in readings:
         window_s = terms.node_stale_after
@@ -268,7 +269,7 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
 
 
 def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """C4."""
+    """C4: no listed node may be the record's own."""
     for node in (*grounds.listed, *grounds.glimpsed_nodes, *look.listed):
         if _may_be(node, before):
             yield Violation("C4", {"node": node.id, "state": node.state.value})
@@ -276,7 +277,7 @@ def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Vi
 
 
 def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C7."""
+    """C7: the records judged on, and every poll, were fresh."""
     planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
     judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at, planned_s)
     polls = [(name, began, look.reading.at, now_s) for name, began in sorted(look.polls.items())]
@@ -288,7 +289,7 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C2: its own word, unless that is old by the stamps or by our watch."""
+    """C2: the node's last report is neither busy nor idle, or it is old."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
         return
@@ -296,7 +297,7 @@ def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
     if signs.last_ping_at is None or clock is None or reading.silent_s > limit_s:
         return
     age_s = _age(signs.last_ping_at, reading)
-    # Before a fence or behind it: one that was ahead of the clock counts from its first sighting.
+    # A stamp from the future counts from its first sighting, also if a fence stamped since.
     same = signs.last_ping_at == grounds.signs.last_ping_at
     watched_from = grounds.reading.future_at if same else reading.future_at
     if watched_from is not None:
@@ -306,7 +307,7 @@ def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """T1: a clock that just jumped, or was not read for long, measures no silence."""
+    """T1: the clock that measured the silence had not just jumped, and was read lately."""
     planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
     for reading, limit_s in ((grounds.reading, planned_s), (look.reading, now_s)):
         clock = reading.clock
@@ -319,14 +320,14 @@ def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C5, of this incarnation and no former one."""
+    """C5: the absence of this incarnation's node lasted, in enough listings."""
     seen, terms = grounds.absence, _planned(grounds, look)
     listings = seen.listings if seen is not None else 0
     lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
     if seen is not None and seen.incarnation != grounds.signs.incarnation:
         listings = 0
     if seen is not None and seen.gap_s > terms.poll_stale_after:
-        # Those before the gap count no more.
+        # Listings before the gap no longer count.
         listings = 0
     if listings < terms.absent_listings or lasted_s < terms.settle:
         yield Violation("C5", {"absent_listings": listings, "absent_s": lasted_s})
@@ -335,7 +336,7 @@ def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
 def _order_of_listings(
     order: CleanOrder, grounds: Grounds, look: Look, before: Record
 ) -> Iterator[Violation]:
-    """C6: the records, then the cloud, and no other version since."""
+    """C6: the records were listed before the cloud, and no other version was seen since."""
     signs = grounds.signs
     if grounds.base_ended_at is None or grounds.cloud_started_at is None:
         yield Violation("C6", {"detail": "a listing is missing"})
@@ -353,15 +354,15 @@ def _order_of_listings(
 
 
 def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """C11: no answer showed life, and "no such node" came late enough to count."""
+    """C11: no answer showed the node, and the denial came late enough to count."""
     for node in _answers(look):
         if _may_be(node, before):
             yield Violation("C11", {"node": node.id, "state": node.state.value})
             return
-    # All ages are those when the cloud was asked: it may have denied at once.
+    # Ages count until the cloud was asked, because it may have answered at once.
     asked_at = look.reading.at if look.asked_at is None else look.asked_at
     denied = replace(look.reading, at=asked_at)
-    # The plan's signs: a fence stamps the record anew.
+    # The plan's signs, because a fence stamps the record anew.
     quiet_s = _quiet(grounds.signs, replace(denied, future_at=grounds.reading.future_at)) or 0.0
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
@@ -369,7 +370,7 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
     else:
         since_s = _age(first, denied) if denied.clock is not None else 0.0
         if since_s < 0.0:
-            # It was denied when last looked at; behind a fence the older word tells.
+            # A first ping in the future has no age: the longer quiet time counts instead.
             since_s = max(quiet_s, _quiet(look.signs, denied) or 0.0)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
@@ -380,7 +381,7 @@ def _may_be(node: CloudNode, record: Record) -> bool:
     if node.state is CloudState.TERMINATED:
         return False
     if node.tags.record != record.uuid:
-        # What a ping named does not count where both have tags that say otherwise (P1a).
+        # The id that a ping named does not count if both have tags of their own (P1a).
         tagged = node.tags.record is not None and record.claim is not None
         return node.id == record.instance_id and not tagged
     if node.id == record.instance_id:
@@ -395,7 +396,7 @@ def _is_unpinged(signs: Signs) -> bool:
 
 
 def _claim_window(terms: Windows | Terms, before: Record) -> float:
-    """C21; a claim that says how long it stands is held to that (S6)."""
+    """The claim's own window in seconds, if it has one, else C21's (S6)."""
     if before.claim is not None and before.claim.window is not None:
         return before.claim.window
     window_s = terms.boot_fail_after + CLAIM_MARGIN_S + terms.visible_after
@@ -403,14 +404,14 @@ def _claim_window(terms: Windows | Terms, before: Record) -> float:
 
 
 def _quiet(signs: Signs, reading: Reading) -> float | None:
-    """C3, never too long: by the youngest of all signs, or by our watch of a stamp from ahead."""
+    """C3's quiet seconds, never too many: since the newest stamp, or since we saw a future one."""
     if reading.clock is None or signs.modified_at is None:
         return None
     stamps = (signs.modified_at, signs.last_ping_at, signs.claimed_at)
     dated = [stamp for stamp in stamps if stamp is not None]
     quiet_s = _age(max(dated), reading)
     if reading.clock.steps:
-        # A stamp from before a step back may be the greater, and the older.
+        # A stamp from before a step back may be greater although it is older.
         ours = [stamp for stamp in (signs.modified_at, signs.last_ping_at) if stamp is not None]
         quiet_s = min(quiet_s, *(_age(stamp, reading) for stamp in ours))
     watched_s = None if reading.future_at is None else reading.at - reading.future_at
@@ -418,7 +419,7 @@ def _quiet(signs: Signs, reading: Reading) -> float | None:
 
 
 def _age(stamp: float, reading: Reading) -> float:
-    """Seconds since `stamp` by the store's clock, its error and its steps taken off (T1)."""
+    """Seconds since `stamp` on the store's clock, less its error and its steps (T1)."""
     clock = reading.clock
     assert clock is not None
     shown = reading.at + clock.offset
@@ -426,16 +427,16 @@ def _age(stamp: float, reading: Reading) -> float:
     return min(shown - stamp - clock.error_s - stepped_s, reading.at - clock.known_since)
 
 
-# Afterwards.
+# After the clean.
 
 
 def listed_again(
     freed: Mapping[str, FreedLife], told: Iterable[str], listing: Records, clock: StoreClock | None
 ) -> Mapping[str, FreedLife]:
-    """Freed lives that a complete record listing shows on their record, written a minute later.
+    """The freed lives that a complete record listing shows again, stamped over a minute later.
 
-    A listing may be late, and show what was before: there the record's stamp is from before. Those
-    that were told as false cleans are left out: they are given back (U8).
+    A late listing may show the record from before the clean, but then its stamp is older. Lives in
+    `told`, the reported false cleans, are left out, because they are restored (U8).
     """
     if not listing.complete or not freed or clock is None:
         return {}

@@ -1,7 +1,4 @@
-"""Too much at once, and too many failures: what else opens the breaker (SAFETY.md B1, B3).
-
-And how long a server may make us wait (D6).
-"""
+"""The rates that open the breaker (SAFETY.md B1, B3), and how long a server may delay us (D6)."""
 
 from __future__ import annotations
 
@@ -22,23 +19,23 @@ from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_part
 
 LONG_AGO = float("-inf")
-"""When a record became eligible that is not newly so: an operator was told of it (S5)."""
+"""The time for records that do not count as newly eligible: an operator was told of them (S5)."""
 
 
 def heeded(asked_s: float | None, longest_s: float) -> float | None:
-    """How long to wait where a server asked for that; None where it named no time (D6)."""
+    """The seconds to wait as a server asked, at most `longest_s`; None if it named no time (D6)."""
     if asked_s is None or math.isnan(asked_s) or asked_s < 0:
         return None
     return min(asked_s, longest_s)
 
 
 def eligible_limit(slots: int | None) -> float:
-    """So many records may become eligible in ten minutes."""
+    """The most records that may become eligible within ELIGIBLE_WINDOW_S (B1)."""
     return max(ELIGIBLE_FLOOR, ELIGIBLE_FRACTION * (slots or 0))
 
 
 def name_of(record: Record) -> str:
-    """How a record that may be freed is named: by this version of it, so that a new life is new."""
+    """The name of an eligible record, with its version, so that a new life has another name."""
     return f"{record.uuid}@{record.version}"
 
 
@@ -47,10 +44,10 @@ def _uuid_in(name: str) -> str:
 
 
 def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterable[str]) -> History:
-    """Fold in which records may be freed by now, but for cap, breaker and lease.
+    """Fold in which records may be freed now but for cap, breaker and lease (B1).
 
-    Those `known`, by name, an operator has been told of. One became so once: while it is listed as
-    it was then, an outage that hides the evidence in between makes it no newer.
+    An operator was told of those in `known`, by name. A record becomes eligible once: an outage
+    that hides the evidence for a while does not make it newly eligible while its version stays.
     """
     history, now, told = snapshot.history, snapshot.now, frozenset(known)
     before = history.eligible
@@ -75,10 +72,10 @@ def _is_under_way(name: str, snapshot: Snapshot) -> bool:
 
 
 def after_eligible(breaker: Breaker, history: History, slots: int | None, at: float) -> Breaker:
-    """Opens when too many distinct records became eligible within ten minutes (B1).
+    """The breaker, open if too many distinct records became eligible within ELIGIBLE_WINDOW_S (B1).
 
-    Those are not counted whose node, or which themselves, an L3 episode confirmed lost; nor what
-    was so when an operator last looked, in this run or a former one.
+    Records do not count if an L3 episode explains the loss of them or of their node, or if they
+    were eligible when an operator last reset the breaker, in this run or an earlier one.
     """
     if breaker.part(Cause.CLEAN_RATE) is not None:
         return breaker
@@ -101,7 +98,7 @@ def after_eligible(breaker: Breaker, history: History, slots: int | None, at: fl
 
 
 def _lost(breaker: Breaker, records: Iterable[Record]) -> frozenset[str]:
-    """Names of records whose loss, or whose node's, a collapse is known to explain."""
+    """The names of records whose own loss, or whose node's, a collapse explains."""
     gone = set(breaker.gone)
     for part in breaker.parts:
         if part.cause is Cause.CLOUD_COLLAPSED:
@@ -112,24 +109,24 @@ def _lost(breaker: Breaker, records: Iterable[Record]) -> frozenset[str]:
 
 
 def after_failed_write(breaker: Breaker, failures: int, at: float) -> Breaker:
-    """Opens on the fifth write to the record store in a row that failed (B1)."""
+    """The breaker, open once `failures` writes to the store in a row reach WRITE_FAILURES (B1)."""
     if failures < WRITE_FAILURES or breaker.part(Cause.WRITES_FAIL) is not None:
         return breaker
     return opened(breaker, Cause.WRITES_FAIL, frozenset(), at, {"count": failures})
 
 
 def after_write(breaker: Breaker) -> Breaker:
-    """A write succeeded: a probe, or one of those that go on (B3)."""
+    """The breaker after a successful write: not open for failed writes (B3)."""
     if breaker.part(Cause.WRITES_FAIL) is None:
         return breaker
     return with_part(breaker, Cause.WRITES_FAIL, None)
 
 
 def may_try_writes(breaker: Breaker, at: float, settings: Settings) -> bool:
-    """Whether a heartbeat of that time closes it; or, on a store that has none, a real write may.
+    """Whether a heartbeat at `at` closes it, or, on a store without one, a real write may (B3).
 
-    Once every max_poll_time (B3): a heartbeat may go through where nothing else does, and what
-    opened the breaker would be tried again with every poll.
+    Not within max_poll_time of its opening: a heartbeat may pass where other writes fail, and with
+    every poll those that opened the breaker would be tried again.
     """
     part = breaker.part(Cause.WRITES_FAIL)
     return part is not None and at - part.opened_at > settings.max_poll_time
