@@ -14,9 +14,10 @@ from nodemanager.core.safety.breaker import Breaker
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """An action of ours in flight: `kind` is its workflow's name for it (`Workflow.flight`).
+    """An action of ours in flight, since that CLOCK_BOOTTIME.
 
-    `since` is CLOCK_BOOTTIME. `incarnation` is that of a set-up's claim, else None.
+    `kind` is what its workflow calls it (`Workflow.flight`), for a record only up to the colon.
+    `incarnation` is that of a set-up's claim, else None.
     """
 
     kind: str
