@@ -1,4 +1,4 @@
-"""What is done, as pure state machines: one module for each workflow (see `workflow`).
+"""Workflows: pure state machines that carry the orders out, one module each (see `workflow`).
 
-Beside them is what a write is checked against: the last look, late writes, the leftovers' ledger.
+Beside them are the checks before a write, the writes of unknown outcome, and the leftovers' ledger.
 """

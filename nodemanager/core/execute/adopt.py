@@ -1,8 +1,8 @@
-"""Our tags are put on the nodes that an operator named, and on no others (SAFETY.md D11).
+"""Puts our tags on the nodes that an operator named, and on no others (SAFETY.md D11).
 
-The backlog run lets a node go (`adoption` judges it); the workflow asks the cloud for it, confirms,
-and writes the tags. The run is its intent: a later process finds it open, and what bears our tag by
-then is done.
+A backlog run orders it, and `adoption` judges the node. The workflow asks the cloud for the node,
+confirms, and writes the tags. The run is the intent in the journal: a restart finds the run open,
+and counts a node that bears our tag by then as done.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AdoptOrder:
 
 
 def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Settings) -> AdoptOrder:
-    """The tags that the node gets: of the record only what proves the pair by itself (P1)."""
+    """The order, with the tags for the node: the record's only where they prove the pair (P1)."""
     tags = Tags(settings.pool)
     record = seen.pairs.record_of.get(item.id)
     if item.record and record is not None and record.claim is not None:
@@ -64,9 +64,9 @@ def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Sett
 def confirm_adoption(
     order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last word before the tags are written: ADOPT, or KEEP with what forbids it now.
+    """The last check before the tags are written: ADOPT, or KEEP with what forbids it now.
 
-    `node` is what the cloud answered right now, `snapshot` is of this moment.
+    `node` is what the cloud just answered, `seen` the newest decision, `snapshot` of this moment.
     """
     node_id = order.node_id
     if node is None or node.is_absent:
@@ -80,7 +80,7 @@ def confirm_adoption(
         return keep(node_id, Reason.ADOPTED)
     changed = not_as_named(order.item, node, snapshot)
     if changed is None and order.tags.record is not None:
-        # The pair must be what it was: the record's own life is in the tags.
+        # The pair must be the same still: the tags name the incarnation of its record.
         record = seen.pairs.record_of.get(node_id)
         if record is None or record.incarnation != order.tags.incarnation:
             return keep(node_id, Reason.PAIR_UNPROVEN)
@@ -94,7 +94,7 @@ def confirm_adoption(
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The last look was asked for; nothing is written yet."""
+    """The cloud is asked for the node; nothing is written yet."""
 
     order: AdoptOrder
     before = None
@@ -105,7 +105,7 @@ class Looking:
 
 @dataclass(frozen=True, slots=True)
 class Adopting:
-    """The tags were sent."""
+    """The write of the tags was sent."""
 
     order: AdoptOrder
     before = None
@@ -116,7 +116,7 @@ class Adopting:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long; its worker may still answer, and only then is it tried again."""
+    """It took too long. It is tried again only after the worker has answered."""
 
     order: AdoptOrder
     before = None
@@ -129,7 +129,7 @@ State = Looking | Adopting | GivenUp
 
 
 class Adopt:
-    """Look, confirm, write. Writing the same tags twice changes nothing."""
+    """Ask, confirm, write. Writing the same tags twice changes nothing."""
 
     action = Action.ADOPT
     states = (Looking, Adopting, GivenUp)
@@ -138,7 +138,7 @@ class Adopt:
         return order.item.key
 
     def about(self, state: State) -> About:
-        # It blocks nobody: an untagged node is never drained or destroyed (D11).
+        # It need not block: an untagged node is never drained or destroyed (D11).
         return About()
 
     def flight(self, state: State) -> str:
@@ -171,7 +171,7 @@ class Adopt:
 
 
 def _is_over(order: AdoptOrder, seen: Seen) -> bool:
-    """Whether nobody wants it any more, or nothing new may be begun."""
+    """Whether the run does not want the node any more, or the daemon may begin nothing new."""
     wanted = order.item in backlog_run.due_adoptions(seen.run)
     return not wanted or seen.picture is None or seen.stopping
 
@@ -183,7 +183,7 @@ def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State
     if verdict.kind is Kind.ADOPT:
         return Step(Adopting(order), (AdoptNode(order.node_id, order.tags),))
     if verdict.reason is Reason.ADOPTED:
-        # The listing is older than the tag, which the look shows.
+        # The tag is newer than the listing.
         return _over(order, ItemStep(Where.ALREADY, Reason.ADOPTED))
     if verdict.reason in PASSING:
         return Step(None)
@@ -204,7 +204,7 @@ def _adopted(order: AdoptOrder, seen: Seen) -> Step[State]:
 
 
 def _failed(order: AdoptOrder, error: RemoteError) -> Step[State]:
-    """One that may pass is tried again with the next decision."""
+    """The end after an error; a later decision tries again, unless the cloud refused for good."""
     fields = {"node": order.node_id, "error": error}
     told = Told(Name.NODE_ADOPT_FAILED, fields, Level.WARNING)
     if not error.definite or isinstance(error, Throttled):

@@ -1,9 +1,8 @@
-"""Nodes that somebody made by hand, and what must hold before they are made ours (D11).
+"""Which nodes that somebody made by hand may be adopted, and what must hold for that (D11).
 
-Adopting is one write: our tags. The pool's tag is what makes a node ours: from then on it is
-drained and shut down like any other of the pool. The record's tag goes on it only where the record
-has a claim to name - a pair is by uuid *and* incarnation (P1) -; a node whose record has none
-stays paired by its instance id.
+To adopt a node is one write: our tags. The pool's tag makes a node ours: from then on it is drained
+and shut down like any other of the pool. The node gets the record's tag only where its record has a
+claim, as a pair is by uuid *and* incarnation (P1). Without a claim it stays paired by instance id.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 def node_version(node: CloudNode) -> str:
-    """What tells this node, as it was made, from any other: not its state, which may change."""
+    """A digest of the node as it was made and tagged; it does not change with the node's state."""
     said = (node.id, node.name, node.size, node.created_at, node.tags)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
-    """How a node stands that an operator wants adopted."""
+    """How far the adoption of `item` is, or what forbids it; `pool` is ours."""
     history = seen.snapshot.history
     node = history.present.get(item.id)
     if node is None:
@@ -55,7 +54,7 @@ def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
 
 
 def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | None:
-    """Why the node is not what the operator named, or not free; None where it is both."""
+    """Why the node is not the one that the operator named, or not free to adopt; else None."""
     if node.tags.pool is not None:
         return Standing(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
     version = node_version(node)
@@ -70,7 +69,7 @@ def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | 
 
 
 def adoptable(seen: Picture, settings: Settings) -> Iterator[Candidate]:
-    """Every node without a pool's tag that a listing shows; none of them chosen (D11)."""
+    """Every listed node that may be adopted, none of them chosen yet (D11)."""
     for node in sorted(seen.snapshot.history.present.values(), key=lambda one: one.id):
         if node.tags.pool is not None:
             continue
@@ -96,7 +95,7 @@ def adoptable(seen: Picture, settings: Settings) -> Iterator[Candidate]:
 
 
 def _then(node: CloudNode, record: Record | None, settings: Settings) -> str:
-    """What becomes of the node once it is ours, in words for whoever decides."""
+    """What the plans will do with the node once it is ours, in words for the operator."""
     if node.state in DYING:
         return f"it is {node.state.value}: shut down after {settings.settle:g} s (D1)"
     if record is None:

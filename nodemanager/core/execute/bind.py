@@ -1,12 +1,11 @@
-"""Which node a claimed record's is, written into its claim, so that the store can hold pings
-against it (SAFETY.md P1a).
+"""Writes the id of its node into a claim, so that the store refuses pings of other nodes (P1a).
 
-It is the node that bears our tag, or that the create answered. A manager that was killed between
-the create and this write finds the tag; or, where somebody took that away, the create's answer in
-its journal (`expected_again`).
+The node is the one that bears our tag, or that the create answered. A manager that was killed
+between the create and this write finds the tag or, where somebody removed the tag, the answer of
+the create in its journal (`expected_again`).
 
-The plan orders (`bind_orders`); the workflow reads the record anew, since each ping makes another
-version, confirms, and writes.
+The plan gives the orders (`bind_orders`); the workflow reads the record again, as each ping makes
+another version, confirms, and writes.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
 BIND_LIMIT = 20
-"""So many in one plan: after an upgrade no claim names its node, and cleans need their turn."""
+"""At most this many a plan: after an upgrade no claim has its node, and cleans need their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindOrder:
-    """One claim to write its node's id in."""
+    """One claim that gets the id of its node."""
 
     uuid: str
     incarnation: str
@@ -49,8 +48,8 @@ class BindOrder:
 
 
 def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[BindOrder, ...]:
-    """Whose node is known and not written down. Where a store can't compare, nothing is: a late
-    write could put back a claim that was freed since (C12)."""
+    """The claims that lack the id of their known node. None where the store can't compare versions:
+    a late write could put back a claim that was freed since (C12)."""
     records = snapshot.history.records
     if records is None or not settings.compare_and_set:
         return ()
@@ -68,6 +67,7 @@ def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[B
 
 
 def _unbound(records: tuple[Record, ...], snapshot: Snapshot) -> Iterator[Record]:
+    """The records whose claim names no node, with no hold on them and no action in flight."""
     for record in records:
         claim = record.claim
         if claim is None or claim.node_id is not None or record.problems or record.held:
@@ -75,12 +75,13 @@ def _unbound(records: tuple[Record, ...], snapshot: Snapshot) -> Iterator[Record
         uuid, listing = record.uuid, snapshot.history.records
         if uuid in snapshot.holds or uuid in snapshot.record_flights:
             continue
-        # One that something of ours ended for since is shown as it was.
+        # A listing from before the end of an action of ours is out of date.
         if listing is not None and snapshot.touched.get(uuid, -1.0) < listing.started_at:
             yield record
 
 
 def _node_of(record: Record, snapshot: Snapshot, pairs: Pairs) -> str | None:
+    """The id of the claim's node, by its tag or as the create answered; None where not known."""
     node = pairs.node_of.get(record.uuid)
     if node is not None:
         return node.id if node.tags.record == record.uuid else None
@@ -91,9 +92,9 @@ def _node_of(record: Record, snapshot: Snapshot, pairs: Pairs) -> str | None:
 
 
 def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim | None:
-    """The claim to write, on the record as it was just read; None where nothing is to be written.
+    """The claim to write on the record, as just read; None where nothing is to be written.
 
-    Another life of the record needs no word of this node.
+    It is None also for another incarnation of the record, whose node is another one.
     """
     snapshot, uuid = seen.snapshot, order.uuid
     claim = record.claim if record is not None else None
@@ -113,7 +114,7 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The record is read anew; nothing is written yet."""
+    """The record is read again; nothing is written yet."""
 
     order: BindOrder
     before = None
@@ -124,7 +125,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The claim that names its node was sent. A restart finds the tag, and orders it again."""
+    """The claim with the node's id was sent. A restart forgets it, and a plan orders it again."""
 
     order: BindOrder
     before = None
@@ -135,7 +136,7 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long and is judged afresh; its worker may still answer."""
+    """It took too long. The next plan judges the claim again; the worker may still answer."""
 
     order: BindOrder
     before = None
@@ -148,7 +149,7 @@ State = Reading | Writing | GivenUp
 
 
 class Bind:
-    """Read, confirm, write. The write is bound to a version: none of it can come late."""
+    """Read, confirm, write. The write names a version: the store refuses a late one."""
 
     action = Action.BIND
     states = (Reading, Writing, GivenUp)
@@ -172,7 +173,7 @@ class Bind:
         order = state.order
         match event:
             case Failed(error=error):
-                # A ping that came in between, or worse: the next plan tries again.
+                # A ping may have come in between; whatever it was, the next plan tries again.
                 return Step(None, tell=(_told(order, error),))
             case Answered(effect=WriteClaim()):
                 return Step(None, tell=(_told(order, None),))

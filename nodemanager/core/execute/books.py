@@ -1,6 +1,4 @@
-"""What workflows leave behind for the plans: limits, nodes not listed yet, sizes of claims, orders
-to drain that stand.
-"""
+"""What workflows leave for the plans: limits, nodes not listed yet, sizes of claims, drain orders."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from nodemanager.errors import RemoteError
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A record is claimed for a node of that size."""
+    """A record is claimed, or about to be, for a node of that size."""
 
     record: str
     size: str
@@ -31,7 +29,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class CreateRefused:
-    """The cloud would not create nodes of these sizes (D6)."""
+    """A create of these sizes failed with that error (D6)."""
 
     sizes: tuple[str, ...]
     error: RemoteError
@@ -39,14 +37,14 @@ class CreateRefused:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpected:
-    """A node that the cloud created, or perhaps did (`node_id` None), and no listing shows."""
+    """A node that the cloud created, or may have (`node_id` None), and no listing shows yet."""
 
     record: str
     incarnation: str | None
     size: str
     node_id: str | None = None
     is_new: bool = True
-    """Whether the create was answered just now: one that was found by tag tells no more of it."""
+    """Whether the create was answered just now; False for a node that was found by its tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class PinsFailed:
-    """Once more the cloud did not tell in time what a node pins."""
+    """The cloud failed once more to tell what a node pins; `error` None is an answer too late."""
 
     node_id: str
     error: RemoteError | None
@@ -82,7 +80,7 @@ class PinsFailed:
 
 @dataclass(frozen=True, slots=True)
 class PinsTold:
-    """It did, or nobody asks any more."""
+    """The cloud told what a node pins, or nobody asks any more: the failures are forgotten."""
 
     node_id: str
 
@@ -96,16 +94,16 @@ class PinsCalledOff:
 
 @dataclass(frozen=True, slots=True)
 class PinsDoubted:
-    """Nobody knows whether a node is gone: what it pins may be left behind."""
+    """It is not known whether a node is gone: what it pins may be left behind."""
 
     node_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrainTold:
-    """The number of the order to drain that the record's node is told by, or None (D12).
+    """The number of the drain order that the record's node is told, None where there is none (D12).
 
-    None, too, from when another order is on its way: nobody knows then what the node is told.
+    None also while another order is on its way: nobody knows then what the node is told.
     """
 
     record: str
@@ -114,26 +112,26 @@ class DrainTold:
 
 @dataclass(frozen=True, slots=True)
 class FenceStands:
-    """A clean has locked its record's node out: it is of this cycle's cap, no later one's (C10)."""
+    """The fence of a clean is up: it counts for this cycle's cap, and for no later one's (C10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A record is its node's again (U8)."""
+    """A record was given back to its node (U8)."""
 
     record: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotRestored:
-    """Why a record that was freed by mistake stays free, told once for each reason (U8)."""
+    """Why a record that was freed by mistake stays free; logged once for each reason (U8)."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class ItemEnded:
-    """What became of an item of the backlog run that was let go (S5)."""
+    """What became of an adoption that a backlog run ordered; `key` is its item's (S5, D11)."""
 
     key: str
     step: ItemStep
@@ -160,27 +158,28 @@ Learned = (
 
 @dataclass(frozen=True, slots=True)
 class Drains:
-    """The orders to drain that this run gave, and that stand (D12).
+    """The drain orders that this run gave and that stand (D12).
 
     By record uuid: the order's number, and when it was given (CLOCK_BOOTTIME). An order of unknown
-    outcome counts for nothing: it is given anew, by another number.
+    outcome does not count: it is given again, with another number.
     """
 
     given: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def orders(self) -> dict[str, str]:
-        """The numbers alone, by record uuid."""
+        """The numbers of the orders, by record uuid."""
         return {uuid: order for uuid, (order, _) in self.given.items()}
 
     def after_told(self, told: DrainTold, now: float) -> Drains:
+        """With the order that the record's node is told now, in place of any other."""
         given = {uuid: one for uuid, one in self.given.items() if uuid != told.record}
         if told.order is not None:
             given[told.record] = told.order, now
         return Drains(given)
 
     def after_listing(self, listing: Records) -> Drains:
-        """Without the orders that a complete listing does not show, begun since they were given."""
+        """Without the orders that this listing, complete and begun since, does not show."""
         if not (self.given and listing.complete):
             return self
         shown = {record.uuid: record.drain for record in listing.items}
@@ -195,7 +194,12 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """`created` has the size of each node of ours by its record and life, until it is cleaned."""
+    """What workflows have left for the plans.
+
+    By record uuid: the nodes `expected` to be listed, the incarnation and size of the nodes
+    `created`, until their record is freed, and the `sizes` of claims. `withdrawn` counts set-ups
+    withdrawn since the newest plan, by size; `pins_failed` counts its events, by node id.
+    """
 
     limits: Limits = field(default_factory=Limits)
     expected: Mapping[str, Expected] = field(default_factory=dict)
@@ -207,7 +211,7 @@ class Books:
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
-    """The books with it. `nodes` is how many there are now."""
+    """The books with one more thing learned; `nodes` is how many nodes there are now."""
     match one:
         case Claimed(record, size):
             return replace(books, sizes={**books.sizes, record: size})
@@ -222,7 +226,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             if one.node_id is None or not one.is_new:
                 return replace(books, sizes={**books.sizes, one.record: one.size})
             created = {**books.created, one.record: (one.incarnation, one.size)}
-            # The one just created is among them.
+            # `nodes` does not count the one just created.
             limits = after_success(books.limits, one.size, nodes + 1)
             return replace(books, created=created, limits=limits)
         case Withdrawn(size):
@@ -242,7 +246,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
 
 
 def still_unheard(sizes: Mapping[str, str], history: History) -> Mapping[str, str]:
-    """The sizes of claims, by record, without those that a ping was heard of."""
+    """The sizes of claims, by record uuid, without the records that pinged."""
     if history.cloud is None or history.records is None:
         return sizes
     heard = history.heard
@@ -260,12 +264,12 @@ def still_expected(
     now: float,
     settings: Settings,
 ) -> Mapping[str, Expected]:
-    """Without the nodes that paired or ended since, or did not come within boot_fail_after (P4).
+    """Without the nodes that paired, ended, or did not come within boot_fail_after (P4).
 
-    One whose id is known stays longer while no listing shows it, its claim waits for a ping, and
-    the cloud does not call it gone: it is asked for by that id (D13). One that was perhaps created
-    goes once its record's node pings: until then a later listing that is older than the claim must
-    not hide it.
+    A node with a known id stays longer while no listing shows it, its claim waits for a ping, and
+    the cloud does not call it gone: the cloud is asked for it by id (D13). A node that only may
+    exist goes once its incarnation pings: until then a listing from before the claim must not hide
+    it.
     """
     if not expected:
         return expected
@@ -294,9 +298,10 @@ def still_expected(
 def expected_again(
     answers: Iterable[tuple[NodeExpected, float]], ended: Collection[str]
 ) -> Mapping[str, Expected]:
-    """By record, the nodes that a former run's creates were answered with, and when (P1a, P4).
+    """By record uuid, the nodes that the creates of a former run were answered with (P1a, P4).
 
-    `ended` are the lives and the nodes that our own actions ended since: nobody expects those.
+    `answers` has each with its CLOCK_BOOTTIME. `ended` are the keys of lives and the ids of nodes
+    that our own actions ended since: these are left out.
     """
     return {
         one.record: Expected(one.node_id, one.size, since, one.incarnation)
@@ -306,7 +311,7 @@ def expected_again(
 
 
 def _is_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
-    """Whether the cloud, asked by id, calls a node gone: terminated, or twice unknown (D3)."""
+    """Whether the cloud, asked by id, calls a node gone: terminated, or denied twice (D3)."""
     denied_since = answer.denied_since
     if denied_since is None:
         return False

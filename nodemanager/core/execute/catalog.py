@@ -1,4 +1,4 @@
-"""All workflows: the runner runs these, the journal reads their states, the manual draws them."""
+"""All workflows: the runner runs them, the journal reads their states, the manual draws them."""
 
 from __future__ import annotations
 

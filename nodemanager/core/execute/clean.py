@@ -1,11 +1,11 @@
-"""How a record is freed: from an order over the last look to the write (SAFETY.md C11, C12).
+"""Frees one record, from the order to the write (SAFETY.md C11, C12).
 
-Where the store compares: look, confirm, write. Where it can't: look, confirm, put up a fence, let
-it stand, look behind it, confirm, write. What confirms a write is what proves it: one picture (L4).
+Where the store compares versions: look, confirm, write. Where it can't: look, confirm, put up a
+fence, let it stand, look again, confirm, write. The look that confirms a write also proves it (L4).
 
 A clean that follows a destroy (C20) or a refused create (U6) is tried again until it is done or
-until something forbids it; any other ends with what became of it, and is judged afresh by the next
-plan. Of what a former run left nothing is freed on what that run judged: it is looked at.
+something forbids it. Any other clean ends with its outcome, and the next plan judges the record
+again. After a restart nothing is freed on what the former run judged: the workflow looks again.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from nodemanager.errors import RemoteError
 
 FIRST_QUESTION_S = 2.0
 MOST_DOUBLINGS = 16
-"""How soon to try again: doubling from the first, up to `max_poll_time`."""
+"""The first wait in seconds, and how often it may double; `max_poll_time` caps it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The last look was asked for; nothing of it was written to the store yet.
+    """The record is read and the cloud asked; this clean has written nothing to the store yet.
 
-    A stale record will be stale after a restart: only an exception is written down by now. One that
-    is `inherited` of a former run is never given up, but parked (R1); `error` is the newest answer,
-    where it was none.
+    The journal has only a clean after a destroy or a refused create: a restart finds any other
+    stale record again. `error` is why the newest look failed; a clean that a former run left
+    (`inherited`) then does not expire: it counts as a failed attempt, and the fifth parks it (R1).
     """
 
     order: CleanOrder
@@ -73,9 +73,9 @@ class Looking:
 
 @dataclass(frozen=True, slots=True)
 class Checking:
-    """A write of it may have taken effect: the record is looked at.
+    """A write of this clean may have taken effect: the record is read and the cloud asked.
 
-    What the journal has of that write is left as it is: it may have to be proven by that.
+    The journal keeps its entry for that write, which may have to prove it.
     """
 
     order: CleanOrder
@@ -90,7 +90,7 @@ class Checking:
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """It is tried again after a while; `is_first` says that no write of it was sent yet."""
+    """The clean is tried again after a wait; `is_first` says that it has sent no write yet."""
 
     order: CleanOrder
     tries: int
@@ -105,7 +105,7 @@ class Pausing:
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """The fence was sent, or may have been: `before` is the record as it was judged."""
+    """The fence was sent, or may have been. `before` is the record as it was judged."""
 
     order: CleanOrder
     before: Record
@@ -118,9 +118,10 @@ class Fencing:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The fence stands until it has stood for `fence_wait`; then it is looked behind it.
+    """The fence stands for `fence_wait` seconds, then the record is read and the cloud asked.
 
-    `fenced` is the record behind it, unless a former run put it up. The journal has the fence.
+    `fenced` is the record with its fence, None where a former run put the fence up: then the look
+    comes at once. The journal has the fence.
     """
 
     order: CleanOrder
@@ -134,9 +135,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The write was sent, or may have been: `before` is the record before it, and its fence.
+    """The write was sent, or may have been. `before` is the record before the write and its fence.
 
-    `doubted` is since when the outcome of an earlier one is unknown, CLOCK_BOOTTIME.
+    `doubted` is since when the outcome of an earlier write is unknown, CLOCK_BOOTTIME; else None.
     """
 
     order: CleanOrder
@@ -151,9 +152,9 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """A write behind a fence may take effect yet: until that is known the fence stays (C12).
+    """A write behind a fence may still take effect: the fence stays until that is known (C12).
 
-    `since` is CLOCK_BOOTTIME. The journal has the write.
+    `since` is when that doubt began, CLOCK_BOOTTIME. The journal has the write.
     """
 
     order: CleanOrder
@@ -167,9 +168,10 @@ class Unsure:
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
-    """The node is given its secret back; `again` says that the clean is still due.
+    """The node gets its secret back. `why` is what kept the record, where something did.
 
-    `why` is what kept the record. The journal has the fence, but for one that was `found` standing.
+    `again` says that the obstacle may pass, and the clean be tried again. The journal has the fence
+    already, unless a listing showed it standing (`found`).
     """
 
     order: CleanOrder
@@ -189,7 +191,7 @@ class Lifting:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Its write took too long and the record is judged afresh; the worker may still answer."""
+    """The write took too long. The next plan judges the record again; a late answer counts."""
 
     order: CleanOrder
     before: Record
@@ -205,7 +207,7 @@ Fenceless = Looking | Checking
 
 
 class Clean:
-    """Look, confirm, write; where the store can't compare, behind a fence."""
+    """Look, confirm, write; where the store can't compare versions, behind a fence."""
 
     action = Action.CLEAN
     states = (Looking, Checking, Pausing, Fencing, Standing, Writing, Unsure, Lifting, GivenUp)
@@ -218,12 +220,12 @@ class Clean:
 
     def flight(self, state: State) -> str:
         if state.order.reason is Reason.CREATE_REFUSED:
-            # A claim counts as a node to be until it is seen to be released (U6).
+            # The claim counts as a node to be until it is released (U6).
             return "setup"
         if state.order.not_after == NEVER:
             return "unfence"
-        # Of the cycle in which its fence went up: it takes no later one's turn (C10), unless it
-        # waits to be begun anew.
+        # A clean whose fence is up counts for the cycle in which it went up, and for no later one
+        # (C10), unless it waits to begin again.
         is_up = state.order.fenced and not isinstance(state, Pausing)
         return "fenced" if is_up else "clean"
 
@@ -241,7 +243,7 @@ class Clean:
             case Writing(before=before) if fences and order.fenced:
                 past = _only_looked_at(order)
                 if order.is_exception:
-                    # It stood when the former run wrote: what came after that is looked for.
+                    # The order stood when the former run wrote: only a later change can forbid it.
                     past = replace(
                         _afresh(order, seen),
                         not_after=float("inf"),
@@ -315,7 +317,7 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
 def _confirmed(
     state: Fenceless, found: CleanEvidence, record: Record, look: Look, seen: Seen
 ) -> Step[State]:
-    """Fence or free it: once its pre-image and the proof are on the disk."""
+    """The fence or the write, once the record's pre-image and the proof are on the disk."""
     order, facts = state.order, _answers(state.order, found, seen)
     if seen.guarantee is Guarantee.FENCED:
         return Step(
@@ -327,7 +329,7 @@ def _confirmed(
 
 
 def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: bool) -> Step[State]:
-    """It is not written now: it is tried again, or ends with that."""
+    """The clean is not written now: it is tried again later, or it ends with `why`."""
     order, is_first = state.order, isinstance(state, Looking)
     if may_wait and (order.is_exception or not is_first):
         pausing = Pausing(order, state.tries, is_first, state.inherited, state.error)
@@ -336,7 +338,7 @@ def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: b
 
 
 def _done(order: CleanOrder, why: Verdict, seen: Seen, told: Told) -> Step[State]:
-    """A write of ours took effect, whoever sent it."""
+    """The end of a clean whose write took effect, as the look shows."""
     return Step(
         None,
         tell=(told,),
@@ -350,7 +352,7 @@ def _again(order: CleanOrder, tries: int, seen: Seen, *told: Told) -> Step[State
 
 
 def _pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
-    """After a while; or by the next run, which finds in the journal how far it came."""
+    """Try again after a wait; when stopping, leave it to the next run, which reads the journal."""
     if seen.stopping:
         return Step(None, tell=told)
     return Step(replace(state, tries=_more(state.tries)), (_wait(state.tries, seen),), tell=told)
@@ -358,7 +360,7 @@ def _pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
 
 def _too_long(state: Fenceless | Pausing) -> Step[State]:
     if state.inherited and state.error is not None:
-        # Its next look is on its way, or is waited for.
+        # The next look is on its way already, or waits for its time.
         return Step(replace(state, error=None), attempt_failed=state.error)
     return Step(None, ended=_ended(state.order, EXPIRED))
 
@@ -395,13 +397,13 @@ def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
             told = _failed(order, "fence", error)
             if error.definite:
                 return _undone(order, state.tries, error, seen, told)
-            # Nobody knows whether it is up.
+            # Nobody knows whether the fence is up.
             return _lift(Lifting(order, before, again=True, tries=state.tries), told)
     return Step(state)
 
 
 def _counts(order: CleanOrder) -> tuple[FenceStands, ...]:
-    """A fence against the cycle's cap (C10); a claim that is released is a node to be (U6)."""
+    """A fence counts for the cycle's cap (C10), but not where it releases a claim (U6)."""
     return () if order.reason is Reason.CREATE_REFUSED else (FenceStands(),)
 
 
@@ -470,7 +472,7 @@ def _writing(state: Writing, event: Event, seen: Seen) -> Step[State]:
 def _undone(
     order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: Told
 ) -> Step[State]:
-    """The store refused it, or nobody knows; no fence stands."""
+    """After a fence or a write that failed with no fence up: try again (C20, U6), or end."""
     if order.is_exception:
         return _again(order, tries, seen, told)
     outcome = "failed" if error.definite else "unknown"
@@ -510,7 +512,7 @@ def _doubt(state: Writing, seen: Seen, *told: Told) -> Step[State]:
 
 
 def _doubting(state: Unsure, seen: Seen, *told: Told) -> Step[State]:
-    """Look again later; or the next run does, which finds the write in the journal."""
+    """Look again later; when stopping, leave it to the next run: the journal has the write."""
     wait = () if seen.stopping else (_wait(state.tries, seen),)
     return Step(replace(state, tries=_more(state.tries)), wait, tell=told)
 
@@ -555,7 +557,7 @@ def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State
     state = replace(state, order=order)
     if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
         if not order.fenced:
-            # A late write of ours took the fence away.
+            # A late write of ours has removed the fence.
             return Step(state, (FenceRecord(found.record),), facts=facts)
         look = _evidence(order, found, found.record, seen)
         writing = Writing(order, before, look, state.since, state.tries)
@@ -567,7 +569,7 @@ def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State
 
 
 def _found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
-    """A listing shows a fence that nothing of ours is behind any more."""
+    """Lift a fence that a listing shows, and that no clean of ours needs any more."""
     listing = seen.snapshot.history.records
     items = listing.items if listing is not None else ()
     record = next((one for one in items if one.uuid == order.uuid), None)
@@ -582,7 +584,7 @@ def _lift(state: Lifting, *told: Told) -> Step[State]:
 
 
 def _lift_of(state: Lifting) -> LiftFence:
-    """The store has kept the secret of a fence that was found standing."""
+    """The effect that lifts it. The store has the secret of a fence that a listing showed."""
     left = state.order.reason is Reason.FENCE_LEFT
     secret = None if left else state.before.ping_secret
     return LiftFence(state.fenced or state.before, secret)
@@ -607,7 +609,7 @@ def _lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
             if seen.stopping:
                 # The journal has it: the next start lifts it.
                 return Step(None, tell=(told,))
-            # Its node may live, and can't ping before it has its secret back.
+            # The node may live, and can't ping before it has its secret back.
             wait = _wait(state.tries, seen)
             return Step(replace(state, tries=_more(state.tries)), (wait,), tell=(told,))
         case Due() | Stopping():
@@ -621,7 +623,7 @@ def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[State]:
         return _again(order, state.tries, seen)
     relieved = outcome == LIFTED and order.not_after == NEVER
     if relieved and order.is_exception and not seen.stopping:
-        # What a former run began is begun afresh.
+        # A former run began this clean: begin it again.
         order = _afresh(order, seen)
         return Step(Checking(order, state.tries), (_look(order),))
     return Step(None, ended=_ended(order, outcome, state.why))
@@ -647,7 +649,7 @@ def _more(tries: int) -> int:
 
 
 def _afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
-    """An exception, ordered again now."""
+    """The order of an exception (C20, U6), given again as of now."""
     return order_release(
         order.uuid,
         order.reason,
@@ -660,12 +662,12 @@ def _afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
 
 
 def _only_looked_at(order: CleanOrder) -> CleanOrder:
-    """Nothing is freed on what a former run judged."""
+    """The order made void: what a former run judged frees nothing, so the record is only read."""
     return replace(order, not_after=NEVER)
 
 
 def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: Seen) -> Look:
-    """What stands right before the write, for the proof: the picture that has just confirmed it."""
+    """What the look found right before the write: the evidence that confirmed it, for the proof."""
     return look_at(
         record,
         found.tagged,
@@ -682,7 +684,7 @@ def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: See
 
 
 def _why_not(verdict: Verdict) -> Verdict:
-    """What keeps the record: what forbids it now, or that we stop."""
+    """What keeps the record: the verdict that forbids its clean, or that the daemon stops."""
     if verdict.kind is not Kind.CLEAN:
         return verdict
     return keep(verdict.id, Reason.STOPPING)
@@ -691,7 +693,7 @@ def _why_not(verdict: Verdict) -> Verdict:
 def _passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
     """Whether what keeps the record passes by itself.
 
-    A write that failed may itself have opened the breaker: it waits for the store.
+    A failed write may have opened the breaker: then the clean waits for the store to work again.
     """
     if why.reason is Reason.BREAKER_OPEN:
         return seen.failing
@@ -705,7 +707,7 @@ def _unwritten(order: CleanOrder, problem: str) -> Verdict:
 
 
 def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
-    """Whether the record no longer is what was to be freed: a write of ours took effect."""
+    """Whether a write of ours took effect: the record is free, or has another incarnation."""
     record = found.record
     if found.error is not None or record is None:
         return False
@@ -713,11 +715,10 @@ def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
 
 
 def _answers(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
-    """What later decisions must know of the last look.
+    """The facts of a look that later decisions need.
 
-    That what the record's node pings as is no node's id (P1a); and that the cloud has a node which
-    no listing shows: denials before it are of another run of them (P6), and a silent one is ended
-    (D13).
+    The id that the record's node pings with may be no node's id (P1a). The cloud may have a node
+    that no listing shows: this breaks a run of denials (P6), and a silent node is shut down (D13).
     """
     facts: tuple[Fact, ...] = ()
     now, asked_at = seen.snapshot.now, found.asked_at

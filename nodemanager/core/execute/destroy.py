@@ -1,4 +1,4 @@
-"""From the order to destroy a node to its being gone (SAFETY.md D2, D3)."""
+"""Judges a destroy: its order, the last check before it, and whether the node is gone (D2, D3)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ShutdownOrder:
-    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME.
+    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME, `created_at` epoch.
 
-    A `cancellable` shutdown is one that a change of demand or state undoes (D2).
+    News that no plan has weighed yet calls a `cancellable` shutdown off (D2).
     """
 
     node_id: str
@@ -86,9 +86,9 @@ def confirm_shutdown(
     *,
     wanted: bool,
 ) -> Verdict:
-    """The last word before the destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
+    """The last check before the destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
 
-    `wanted` says that the newest plan would boot a node of this size.
+    `wanted` says that demand lacks a node of this size by the newest plan (`Wants.unmet`).
     """
     node_id = order.node_id
     if found.error is not None:
@@ -140,9 +140,9 @@ def confirm_shutdown(
 def called_off(
     order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """Why a shutdown by hand is left undone at the last look; None when it stands (D2).
+    """Why an operator's kill or drain is not carried out now; None where it stands (D2).
 
-    `record` is the node's as it was read just now.
+    `record` is the node's, as just read.
     """
     node_id = order.node_id
     kill, drain = snapshot.kills.get(node_id), snapshot.drains.get(node_id)
@@ -160,7 +160,7 @@ def called_off(
 
 
 def _was_heard(record: Record, snapshot: Snapshot) -> bool:
-    """Whether a ping came since the listing that the order was made from."""
+    """Whether the record shows a ping that no listing has shown yet."""
     heard = snapshot.history.heard.get(record.uuid)
     return heard is None or heard.last_ping_at != record.last_ping_at
 
@@ -168,9 +168,9 @@ def _was_heard(record: Record, snapshot: Snapshot) -> bool:
 def _still_bad(
     order: ShutdownOrder, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> bool:
-    """A silent node's record must not have moved: any word since is a sign of life.
+    """Whether the node's record did not change since the plan: any change is a sign of life.
 
-    One that says `down` goes on saying so, and its record moves with each ping.
+    Only a node that reports `down`, and is destroyed for that, may go on pinging.
     """
     if record is None:
         return False
@@ -203,9 +203,10 @@ def judge_gone(
 ) -> tuple[Outcome, Destroyed]:
     """Whether a destroyed node is gone, from the answer to a question by id (D3).
 
-    Terminated is gone. "No such node" is gone only `visible_after` past the node's launch, asked
-    twice ASK_AGAIN_S apart; a cloud whose reads are consistent is believed at once. A denial is as
-    old as its question, which went out at `asked_at` or later (A1).
+    Terminated is gone. "No such node" (`node` None) is gone only `visible_after` past the node's
+    launch, answered twice ASK_AGAIN_S apart; a cloud with consistent reads (`visible_after` 0) is
+    believed at once. An answer may be as old as `asked_at` (A1). `now` and `asked_at` are
+    CLOCK_BOOTTIME, `wall` is epoch seconds.
     """
     if node is not None:
         outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
@@ -215,7 +216,7 @@ def judge_gone(
     created_at = destroyed.order.created_at
     age_s = asked_at - destroyed.sent_at
     if created_at is not None:
-        # The launch is on the cloud's clock, which nobody measured: it may be off so much (A3).
+        # The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
         age_s = max(age_s, wall - (now - asked_at) - created_at - CLOCK_STEP_S)
     if age_s <= settings.visible_after:
         return Outcome.UNKNOWN, destroyed

@@ -1,7 +1,8 @@
-"""Which nodes are told to take no more work, and which to take it again (SAFETY.md D12).
+"""Tells nodes to take no more work, or to take work again (SAFETY.md D12).
 
-The plan orders (`drain_orders`); the workflow tells the node. Which orders of this run stand is in
-the books (`Drains`): a node goes only once it has drained by such a one.
+The plan gives the orders (`drain_orders`); the workflow tells the node. The books have the orders
+of this run that stand (`Drains`): a node that can drain is shut down as idle only once it has
+drained by such an order.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from nodemanager.core.plan.snapshot import Snapshot
 UNDECIDED = frozenset(
     {Reason.HELD, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.IMPOSSIBLE}
 )
-"""Nodes that nothing is to be told of now: what they were told stands."""
+"""A node with one of these verdicts gets no order now: what it was told stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """Tell the node of `record` to take no more work; or with `on` False to take it again."""
+    """Tell the node of `record` to take no more work or, with `on` False, to take work again."""
 
     node_id: str
     record: Record
@@ -55,11 +56,11 @@ def drain_orders(
 ) -> Iterator[DrainOrder]:
     """The orders that this plan calls for.
 
-    A node is told to drain that would go had it drained, or that an operator drains. By what this
-    run itself told alone: an order of a former run may yet be taken back, by a write of that run
-    that is still on its way. What nobody drains any more is told so, whoever drained it.
+    A node is told to drain where only that keeps it from its shutdown, or where an operator drains
+    it. Only orders of this run count as told: a late write of a former run may still take back the
+    order that it gave. A node that is wanted again is told so, whoever drained it.
     """
-    # An open breaker forbids to destroy a node, not to give it work again.
+    # An open breaker forbids destroying a node, not giving it work again.
     if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
         return
     unwanted, told = snapshot.history.unwanted, snapshot.drain_orders
@@ -77,9 +78,9 @@ def drain_orders(
 
 
 def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
-    """Whether the order may be written at this moment; `record` is as it was just read.
+    """Whether the order may be written at this moment; `record` was just read.
 
-    It may have waited for its worker: lease, pause, breaker, holds and demand are asked anew (L6).
+    The order may have waited for a worker, and lease, breaker, holds or demand may have changed.
     """
     snapshot, settings, uuid = seen.snapshot, seen.settings, order.record.uuid
     if seen.stopping or standing_block(snapshot, settings, breaker=order.on) is not None:
@@ -94,7 +95,7 @@ def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """It waits for a worker, who reads the record first; nothing is written yet."""
+    """It waits for a worker, which reads the record first; nothing is written yet."""
 
     order: DrainOrder
     before = None
@@ -105,7 +106,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """The order was sent; what the node is told, nobody knows until the answer."""
+    """The order was sent; until the answer nobody knows what the node is told."""
 
     order: DrainOrder
     before = None
@@ -116,7 +117,7 @@ class Telling:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long: whatever its worker answers, the order is given anew."""
+    """It took too long. Whatever the worker answers, a later plan gives the order again."""
 
     order: DrainOrder
     before = None
@@ -129,7 +130,7 @@ State = Reading | Telling | GivenUp
 
 
 class Drain:
-    """One write, bound to the incarnation and to the order that stands: a late one is refused."""
+    """Read, confirm, write. The write names incarnation and drain order: a late one is refused."""
 
     action = Action.DRAIN
     states = (Reading, Telling, GivenUp)

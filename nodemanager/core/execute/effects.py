@@ -1,6 +1,7 @@
-"""What a workflow may ask of the world: questions, writes and waits. A closed set.
+"""The effects that a workflow may ask for: questions, writes and waits. A closed set.
 
-Each is carried out by one worker (nodemanager/actors), which says what came back or the error.
+A worker (nodemanager/actors/workers) carries a question or a write out, and answers with what came
+back or with the error. The daemon's timer carries out a wait.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from nodemanager.errors import RemoteError
 class LookAtRecord:
     """Read the record, and ask the cloud which nodes bear its tag (C11).
 
-    With `asks_id` the cloud is asked by instance id, too: by `instance_id` where one is given, by
-    that of the record otherwise. Answered with CleanEvidence.
+    With `asks_id` the worker also asks the cloud by instance id: by `instance_id` or, without one,
+    by the record's. Answered with CleanEvidence.
     """
 
     uuid: str
@@ -32,14 +33,14 @@ class CheckImage:
 
 @dataclass(frozen=True, slots=True)
 class FindByTag:
-    """Ask the cloud which nodes bear the record's tag. Answered with these."""
+    """Ask the cloud which nodes bear the record's tag. Answered with those nodes."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """Read the record. Answered with it, or None where there is none."""
+    """Read the record. Answered with the record, None where there is none."""
 
     uuid: str
 
@@ -48,7 +49,7 @@ class ReadRecord:
 class ClaimRecord:
     """Claim the record, or a new one, in the store of that id (L5). Answered with the record.
 
-    `claim.at` is left to the worker: its CLOCK_BOOTTIME, and `offset`, is the store's time.
+    The worker sets `claim.at` to the store's time: its CLOCK_BOOTTIME plus `offset`, in seconds.
     """
 
     record: Record | None
@@ -59,7 +60,7 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class RenewClaim:
-    """Claim it again, as of now. Answered with the record."""
+    """Write the claim again, with the time of now as in ClaimRecord. Answered with the record."""
 
     record: Record
     claim: Claim
@@ -68,7 +69,7 @@ class RenewClaim:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """Create a node on the claimed record. Answered with Created."""
+    """Create a node for the claimed record. Answered with Created."""
 
     record: Record
     claim: Claim
@@ -77,7 +78,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The cloud's answer to a create, and how long it took."""
+    """The node that the cloud created, and how many seconds its answer took."""
 
     node: CloudNode
     took_s: float
@@ -85,7 +86,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class LookAtNode:
-    """Read the node's record, after asking the cloud what the node pins unless told not to (D2).
+    """Ask the cloud what the node pins, if `pins` says so; then read the node's record (D2, D4).
 
     Answered with NodeLooked.
     """
@@ -97,7 +98,7 @@ class LookAtNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeLooked:
-    """`pins` is None where that was not asked, or `pins_error` was the answer (D4)."""
+    """The answer to LookAtNode. `pins` is None where not asked, or `pins_error` says why (D4)."""
 
     found: ShutdownEvidence
     pins: tuple[Leftover, ...] | None = None
@@ -106,7 +107,7 @@ class NodeLooked:
 
 @dataclass(frozen=True, slots=True)
 class WriteClaim:
-    """Put the claim on the record where it is still at this version."""
+    """Put the claim on the record, if it is still at this version. Answered with the record."""
 
     record: Record
     claim: Claim
@@ -114,10 +115,10 @@ class WriteClaim:
 
 @dataclass(frozen=True, slots=True)
 class TellDrain:
-    """Put the order to drain into the answers to the pings of the record's node, or take it out.
+    """Put the drain order into the answers to the pings of the record's node, or take it out (D12).
 
-    Only while the record has the incarnation and the order that this one has (D12). Answered with
-    the record as it stands since.
+    The store refuses it unless the record still has this incarnation and this drain order. Answered
+    with the record after the write.
     """
 
     record: Record
@@ -126,9 +127,9 @@ class TellDrain:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRecord:
-    """Put the freed record, as it is now, back to what is `known` of it (U8).
+    """Put the freed `record` back to its pre-image `known` (U8).
 
-    Answered with the record as it stands since.
+    Answered with the record after the write.
     """
 
     record: Record
@@ -137,14 +138,14 @@ class RestoreRecord:
 
 @dataclass(frozen=True, slots=True)
 class AskNode:
-    """Ask the cloud for the node by its id. Answered with it, None for "no such node"."""
+    """Ask the cloud for the node by its id. Answered with the node, None for "no such node"."""
 
     node_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DestroyNode:
-    """Ask for the node's end, not after that CLOCK_BOOTTIME (C11). Answered with an Outcome."""
+    """Destroy the node, not after that CLOCK_BOOTTIME (C11). Answered with an Outcome."""
 
     node_id: str
     not_after: float
@@ -152,7 +153,7 @@ class DestroyNode:
 
 @dataclass(frozen=True, slots=True)
 class AdoptNode:
-    """Put these tags on a node that somebody made by hand (D11)."""
+    """Put our tags on a node that somebody made by hand (D11)."""
 
     node_id: str
     tags: Tags
@@ -160,7 +161,7 @@ class AdoptNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecord:
-    """Delete the record where it is still at this version (C12)."""
+    """Delete the record, if it is still at this version (C12)."""
 
     record: Record
 
@@ -174,7 +175,7 @@ class FenceRecord:
 
 @dataclass(frozen=True, slots=True)
 class LiftFence:
-    """Give the node its secret back; without one, the one that the store kept with the fence."""
+    """Give the node `ping_secret` back, or the secret that the store kept with the fence (C12)."""
 
     record: Record
     ping_secret: str | None = field(repr=False, default=None)
@@ -182,9 +183,9 @@ class LiftFence:
 
 @dataclass(frozen=True, slots=True)
 class FreeRecord:
-    """Free the record; where the store compares, if it is still at this version (C12).
+    """Free the record; where the store compares, only if it is still at this version (C12).
 
-    Answered with the record as it is then.
+    `reason` goes into the record. Answered with the record after the write.
     """
 
     record: Record
@@ -193,7 +194,7 @@ class FreeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Come back to it in so many seconds."""
+    """Take the workflow up again (`Due`) in so many seconds."""
 
     seconds: float
 
@@ -201,7 +202,7 @@ class Wait:
 Question = LookAtRecord | ReadRecord | CheckImage | FindByTag | LookAtNode | AskNode
 Freeing = FenceRecord | LiftFence | FreeRecord
 Intended = DeleteRecord | Freeing | ClaimRecord | RenewClaim | CreateNode | DestroyNode
-"""Writes that the journal has as begun before they leave (R1)."""
+"""Writes that the journal has as intents before they leave (R1)."""
 StoreWrite = (
     DeleteRecord | Freeing | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
 )

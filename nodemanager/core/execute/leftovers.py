@@ -1,14 +1,14 @@
-"""The ledger of what gone nodes left behind, and when each of it is released (SAFETY.md D4, D5).
+"""The ledger of what gone nodes left behind, and when each leftover is released (SAFETY.md D4, D5).
 
-    entered --> WAITING --ended--> DUE --after--> RELEASING <--> FAILED --after(gone)--> (left)
-                   |                ^                 (both again and again, ever later)
-                   +--called_off    +-- found, restored
+    entered --> WAITING --ended--> DUE --after--> RELEASING <--> FAILED --after(gone)--> (removed)
+                   |                ^                 (retried for ever, ever later)
+                   +--called_off    +-- found, doubtful, restored
 
-The ledger knows no records: a record is freed once its node is gone, whatever stands here.
-Every function may be called again with the same facts, so that whatever way a shut-down ends,
-one routine follows: `ended` or `called_off`, then `due` and `after` until nothing is left.
+The ledger knows no records: a record is freed once its node is gone, whatever the ledger has.
+Every function may be called again with the same facts. So one routine follows however a shut-down
+ends: `ended`, `doubtful` or `called_off`, then `due` and `after` until nothing is left.
 
-Times are CLOCK_BOOTTIME seconds (T2), which mean nothing after a restart: `restored` sets anew
+Times are CLOCK_BOOTTIME seconds (T2), which mean nothing after a restart: `restored` sets again
 when each entry is due.
 """
 
@@ -26,33 +26,33 @@ from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.core.plan.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
-"""How long after the first try the next one comes; each further wait is twice as long."""
+"""Seconds from the first attempt to the next; each further wait is twice as long."""
 RETRY_CAP_S = 3600.0
-"""The longest wait; it is tried for ever, since it costs money for ever."""
+"""The longest wait in seconds. Attempts never end, as a leftover costs money for ever."""
 PASS_OVER_AFTER = 5
-"""So many tries without an end, and it holds up its node's other things no more (as in R1)."""
+"""After this many attempts a leftover no longer holds up the others of its node (as in R1)."""
 
 Key = tuple[LeftoverKind, str]
 
 
 class LedgerState(StrEnum):
-    """How far one leftover has come."""
+    """How far the release of one leftover has come."""
 
     WAITING = "waiting"
     """Its node is not known to be gone."""
     DUE = "due"
-    """Its node is gone; not tried yet."""
+    """Its node is gone, or may be; not tried yet."""
     RELEASING = "releasing"
-    """The cloud took the order, or its node's end still holds it."""
+    """The cloud accepted the release, or its node still holds it while it ends."""
     FAILED = "failed"
-    """Refused, left alone, or nobody knows; tried again."""
+    """Refused, left alone, or of unknown outcome; it is tried again."""
     RELEASED = "released"
-    """The cloud says it is not there; `after` tells it, and the ledger has forgotten it."""
+    """The cloud says that it is gone; `after` returns this, and the ledger has no such entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One leftover. `attempts` counts its tries; `last_error` is None once one was accepted."""
+    """One leftover. `attempts` counts its releases; `last_error` is None once one was accepted."""
 
     leftover: Leftover
     state: LedgerState
@@ -62,7 +62,7 @@ class Entry:
 
     @property
     def passed_over(self) -> bool:
-        """It does not get on, so that what comes after it need not wait for it."""
+        """Whether it failed so often that later kinds of its node no longer wait for it."""
         return self.attempts >= PASS_OVER_AFTER
 
 
@@ -77,7 +77,7 @@ class Ledger:
 
 
 def entered(ledger: Ledger, pins: Iterable[Leftover], now: float) -> Ledger:
-    """With what a node pins, before its destroy is sent; what is known waits for its end anew."""
+    """With what a node pins, before its destroy is sent; known leftovers wait for its end again."""
     changed: dict[Key, Entry] = {}
     for pin in pins:
         known = ledger.entries.get(pin.key)
@@ -93,16 +93,16 @@ def entered(ledger: Ledger, pins: Iterable[Leftover], now: float) -> Ledger:
 def found(
     ledger: Ledger, leftovers: Iterable[Leftover], now: float, visible_after: float
 ) -> Ledger:
-    """With what the cloud shows by our tag whose node is not there (`find_leftovers`).
+    """With what the cloud shows by our tag and whose node is not there (`find_leftovers`).
 
-    A node that was just created may not have been seen, so nothing of it is due before
-    `visible_after` seconds have passed (A1). What was under way already stays as it is.
+    The cloud may not show a young node yet, so nothing is due before `visible_after` seconds have
+    passed (A1). Entries that no longer wait stay as they are.
     """
     changed: dict[Key, Entry] = {}
     for leftover in leftovers:
         known = ledger.entries.get(leftover.key)
         if known is None:
-            # What no ledger named and bears no tags of ours is nobody's to release.
+            # A thing that no ledger names and that bears no tags of ours is not ours to release.
             if leftover.tagged:
                 changed[leftover.key] = Entry(leftover, LedgerState.DUE, now + visible_after)
         elif known.state is LedgerState.WAITING:
@@ -113,7 +113,7 @@ def found(
 
 
 def ended(ledger: Ledger, node_id: str, now: float) -> Ledger:
-    """With everything of that node due: the cloud says that the node is gone (D3)."""
+    """With everything that waits for that node due: the cloud says that the node is gone (D3)."""
     return _with(
         ledger,
         {
@@ -125,9 +125,9 @@ def ended(ledger: Ledger, node_id: str, now: float) -> Ledger:
 
 
 def doubtful(ledger: Ledger, node_id: str, now: float, visible_after: float) -> Ledger:
-    """With what waits for that node due after all, though nobody told of its end.
+    """With what waits for that node due, though it is not known whether the node is gone.
 
-    Its shut-down is not waited for any longer (C8); the release asks for the node first.
+    Its shut-down took too long (C8); the release asks the cloud for the node first.
     """
     waiting = (
         entry.leftover
@@ -151,8 +151,8 @@ def called_off(ledger: Ledger, node_id: str) -> Ledger:
 def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledger:
     """The ledger after a restart; every entry is due once `visible_after` seconds have passed.
 
-    Those that waited, too: nobody may be left who would say that their node is gone, and the
-    release asks for the node first.
+    So are the entries that waited: perhaps no shut-down is left to say that their node is gone. The
+    release asks the cloud for the node first.
     """
     return Ledger(
         {
@@ -166,9 +166,9 @@ def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledg
 
 
 def due(ledger: Ledger, now: float, holds: Set[str] = frozenset()) -> tuple[Entry, ...]:
-    """What is to be released now: of one node only the first kind that is not passed over.
+    """What may be released now, in order: of one node only up to the first kind not passed over.
 
-    What an operator holds by its own id is passed over, too; the rest of its node goes on (C9).
+    A leftover that an operator holds by its own id does not hold up the rest of its node (C9).
     """
     ready = [entry for entry in _in_turn(ledger, holds) if entry.not_before <= now]
     return tuple(sorted(ready, key=lambda e: (e.leftover.order, e.not_before, e.leftover.id)))
@@ -176,16 +176,16 @@ def due(ledger: Ledger, now: float, holds: Set[str] = frozenset()) -> tuple[Entr
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is released next, or why nothing is though it is due: a reason and its measures."""
+    """What is released next, or why nothing is though something is due: a reason, its measures."""
 
     entry: Entry | None = None
     block: tuple[Reason, Mapping[str, object]] | None = None
 
 
 def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn:
-    """The one thing to release now, as all freeing and destroying may be done (B2, C9, C10, L6).
+    """The one leftover to release now, if anything may be freed or destroyed now (B2, C10, L6).
 
-    Neither what is held itself, nor what a held node left.
+    A leftover on hold, or of a node on hold, is left out (C9).
     """
     ready = due(ledger, snapshot.now, snapshot.holds)
     if not ready:
@@ -196,7 +196,7 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     if wait_s > 0:
         return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
     reason = Reason.HELD
-    # What a listing does not show yet is under way, too; but the cloud's own "gone" is the end.
+    # A node counts as in flight until the listings show its end, or the cloud called it gone.
     under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
     for entry in ready:
         if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
@@ -208,10 +208,10 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
 
 
 def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
-    """The nodes of the ledger that are listed, with nothing of ours under way for them.
+    """The ids of the ledger's nodes that are listed, with no action of ours in flight for them.
 
-    Their shut-down came to nothing, and what they use is not left behind. A listing from before
-    the end of something of ours does not count.
+    Their shut-down did not happen, and what they use is not left behind. A listing from before the
+    end of an action of ours does not count.
     """
     nodes = {entry.leftover.node_id for entry in ledger.entries.values()}
     ended = snapshot.touched.keys() | snapshot.gone.keys() | snapshot.node_flights.keys()
@@ -219,21 +219,21 @@ def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
 
 
 def without(ledger: Ledger, node_id: str) -> Ledger:
-    """Without anything of that node: it lives."""
+    """Without anything of that node, which lives."""
     return Ledger(
         {key: one for key, one in ledger.entries.items() if one.leftover.node_id != node_id}
     )
 
 
 def next_due(ledger: Ledger) -> float | None:
-    """When `due` gives something, maybe already; None while everything waits for its node."""
+    """When `due` has something, perhaps already; None while everything waits for its node."""
     return min((entry.not_before for entry in _in_turn(ledger)), default=None)
 
 
 def _in_turn(ledger: Ledger, holds: Set[str] = frozenset()) -> list[Entry]:
-    """What need not wait for anything but its time.
+    """The entries that wait for nothing but their time.
 
-    Where the node is not known, nobody knows what belongs together, and nothing waits.
+    Where the node is not known, nobody knows what belongs together, and no entry waits for another.
     """
     first: dict[str, int] = {}
     for entry in ledger.entries.values():
@@ -260,11 +260,11 @@ def after(
     error: str | None = None,
     retry_after: float | None = None,
 ) -> tuple[Ledger, Entry]:
-    """The ledger after one try of `release`, and that leftover's entry as it is now.
+    """The ledger after one attempt to release the leftover, and its entry as it is now.
 
-    Only `gone` takes it out. An error of the cloud is Outcome.FAILED where it is definite, else
-    Outcome.UNKNOWN, with its text and the wait that the cloud asked for. One that is no longer
-    in the ledger is not put back.
+    Only `gone` removes the entry. An error of the cloud is Outcome.FAILED where it is definite,
+    else Outcome.UNKNOWN, with its text and the seconds that the cloud asks to wait. A leftover that
+    is no longer in the ledger is not put back.
     """
     known = ledger.entries.get(leftover.key)
     before = known or Entry(leftover, LedgerState.DUE, now)
@@ -274,7 +274,7 @@ def after(
         rest = {key: entry for key, entry in ledger.entries.items() if key != leftover.key}
         return Ledger(rest), released
     accepted = outcome is Outcome.ACCEPTED
-    # What failed long and is accepted at last ends within seconds: look again soon, once.
+    # A release that is accepted after failures ends within seconds: look again soon, once.
     news = accepted and before.state is LedgerState.FAILED
     wait = FIRST_RETRY_S if news else retry_delay(attempts)
     tried = replace(
@@ -288,13 +288,13 @@ def after(
 
 
 def retry_delay(attempts: int) -> float:
-    """Seconds from the `attempts`-th try to the next one."""
+    """Seconds from attempt number `attempts`, from 1, to the next."""
     doublings = min(max(attempts, 1) - 1, 32)
     return float(min(RETRY_CAP_S, FIRST_RETRY_S * 2**doublings))
 
 
 def counts(ledger: Ledger) -> Mapping[tuple[LeftoverKind, LedgerState], int]:
-    """How many there are of each kind in each state, for the metric."""
+    """How many leftovers there are of each kind in each state, for the metric."""
     return Counter((entry.leftover.kind, entry.state) for entry in ledger.entries.values())
 
 

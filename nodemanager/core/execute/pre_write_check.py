@@ -1,4 +1,4 @@
-"""The last word before a record is freed: what was found, held against what was judged (C11)."""
+"""The last check before a record is freed: what is found now against what was judged (C11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 def _broken(order: CleanOrder, reason: Reason) -> bool:
-    """Whether the order breaks what would keep the record for this reason (O3)."""
+    """Whether an operator's order breaks the rule that keeps the record for this reason (O3)."""
     return order.hand is not None and order.hand.breaks(reason)
 
 
@@ -27,10 +27,10 @@ def _broken(order: CleanOrder, reason: Reason) -> bool:
 class CleanEvidence:
     """What the cleaner found just before the write: the record and the cloud's answers (C11).
 
-    `tagged` are the nodes that bear the record's uuid, None when the cloud did not answer;
-    `by_id` is the answer for the instance id, with `asked_id` saying whether one was asked, and
-    `malformed` that the cloud calls it no node's id: as if there were none (P1a). The cloud may
-    have said so as early as `asked_at`, CLOCK_BOOTTIME; None is as when it is judged.
+    `record` is None where there is none. `tagged` are the nodes that bear its uuid, None where the
+    cloud did not answer. `by_id` is the answer for the instance id; `asked_id` says whether one was
+    asked for, and `malformed` that the cloud calls it no node's id, as if there were none (P1a).
+    The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None is when it is judged.
     """
 
     record: Record | None
@@ -45,9 +45,9 @@ class CleanEvidence:
 def confirm_clean(
     order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last word before the write: CLEAN, or KEEP with what forbids it now (C11).
+    """The last check before the write: CLEAN, or KEEP with what forbids it now (C11).
 
-    `snapshot` is of this moment, with the order's own flight left out.
+    `snapshot` is of this moment, without the order's own action.
     """
     uuid = order.uuid
     if found.error is not None or found.tagged is None:
@@ -75,7 +75,7 @@ def confirm_clean(
 def _still_permitted(
     order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """C0, C8-C10 and the order's own time, evaluated again."""
+    """What forbids the write by C0, C7-C10 or the order's own time, evaluated again."""
     uuid = order.uuid
     if snapshot.now > order.not_after:
         return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
@@ -98,6 +98,7 @@ def _still_permitted(
 def _sign_of_life(
     order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
 ) -> Verdict | None:
+    """What shows that the record changed or its node lives (C4, C11); None where nothing does."""
     uuid = order.uuid
     if order.version is not None and record.version != order.version:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
@@ -115,17 +116,17 @@ def _sign_of_life(
     history = snapshot.history
     # A node seen in an incomplete listing is seen (C5).
     glimpsed = glimpsed_as(history, uuid, record.instance_id)
-    # The newest listing may have begun before the node was gone.
+    # The newest listing may be from before the destroyed node was gone.
     listed = (
         node
         for node in (*history.bearers.get(uuid, ()), *glimpsed)
         if node.tags.record == uuid and (not order.is_exception or node.id != order.instance_id)
     )
     for node in (*(found.tagged or ()), *listed):
-        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        # By C20 no other node may bear the uuid; by C4 none of this incarnation.
         if _is_alive(node, order) and (order.is_exception or bears(node, record)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
-    # One of before our time, or that takes no tags, is listed under its id alone (C4).
+    # A node from before our time, or without tags, is listed under its id alone (C4).
     listed_as: list[CloudNode | None] = []
     if not order.is_exception:
         listed_as = [one for one in glimpsed if one.id == record.instance_id]
@@ -137,8 +138,8 @@ def _sign_of_life(
 
 
 def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
-    """Whether a ping shows that the plan did not see, though no version tells of it; one that
-    pings in vain may ping on (P6)."""
+    """Whether the record shows a ping that the plan did not see, even at the same version. A node
+    that the cloud denies may go on pinging (P6)."""
     if order.grounds is None or order.reason is Reason.PINGER_DENIED:
         return False
     judged = order.grounds.signs
@@ -150,8 +151,8 @@ def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
 
 
 def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
-    """Whether the node holds the slot: C20 waives C4 for the one destroyed, which is on its way
-    out in an answer that is late."""
+    """Whether the node keeps the record. C20 waives C4 for the destroyed node, which a late answer
+    may still show as stopping."""
     if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
         return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
     return node.state is not CloudState.TERMINATED
@@ -164,8 +165,8 @@ def _may_have_a_twin(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """C20: a create may have made two nodes, and the cloud denies the other while it is young: no
-    other counts as none only visible_after past the first ping, or past the create."""
+    """What keeps a record whose create may have made a second node (C20). The cloud may deny a
+    young node: a denial counts only visible_after past the first ping, or past the create."""
     claim, clock, limit_s = record.claim, snapshot.history.clock, settings.visible_after
     if order.reason is not Reason.AFTER_SHUTDOWN or claim is None or limit_s == 0:
         return None
@@ -186,7 +187,7 @@ def _can_be_told(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps the record because its silence, or its node's absence, can't be told now."""
+    """What keeps the record because its silence or its node's absence can't be known now."""
     uuid = order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
@@ -209,7 +210,7 @@ def _still_denied(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict:
-    """P6: nothing has shown its node meanwhile, and it did not ping for the first time just now."""
+    """CLEAN where the cloud still denies the pinging node, and its first ping is old (P6)."""
     uuid, clock = order.uuid, snapshot.history.clock
     assert clock is not None
     if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
@@ -228,15 +229,16 @@ def _still_stale(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict:
+    """CLEAN where the record is still quiet, its node not at work, and the denial late (C2, C3)."""
     uuid, clock = order.uuid, snapshot.history.clock
     assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
-    # The fence is a write of ours and no sign of life; what it must not hide was compared.
+    # The fence is our write and no sign of life; `fenced_order` compared what it might hide.
     within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
     if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    # A fence is a new version; but the word behind it is no younger than it was.
+    # The fence made a new version, but the node's word is no younger than it was.
     told_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
     state = word_of(record, snapshot, settings, told_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
@@ -246,7 +248,7 @@ def _still_stale(
     if first is not None:
         since_s = clock.age(first, denied_at)
         if since_s < 0.0:
-            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            # The stamp is ahead of a clock that was set back; the first ping is as old as the last.
             since_s = max(denied_quiet_s, float(order.measures.get("idle_s", 0.0)))
         if since_s <= settings.visible_after:
             return keep(
@@ -259,10 +261,11 @@ def _still_stale(
 
 
 def _denied_at(found: CleanEvidence, snapshot: Snapshot) -> float:
-    """When the cloud may have denied the node: no denial is younger than its question (A1)."""
+    """The earliest time at which the cloud may have denied the node, CLOCK_BOOTTIME (A1)."""
     return snapshot.now if found.asked_at is None else found.asked_at
 
 
 def _claim_window(record: Record, settings: Settings) -> float:
+    """How many seconds after its claim the node of an unpinged record may still appear (C21)."""
     claim = record.claim
     return settings.claim_window if claim is None else settings.window_of(claim)

@@ -1,10 +1,10 @@
-"""Which cleaned records are more than the pool will ever need, and may be deleted (C8-C12).
+"""Deletes cleaned records that are more than the pool will ever need (SAFETY.md C8-C12).
 
-A pool never needs more records than max_nodes. What is beyond that, holds nothing and has held
-nothing for longer than `prune_after` is deleted, the longest clean first: only where the store
-compares, so that a claim that comes meanwhile wins.
+A pool never needs more records than max_nodes. Where it has more, those that hold nothing and did
+not change for longer than `prune_after` are deleted, the longest clean first. The store must
+compare versions, so that a claim that comes meanwhile wins.
 
-The plan orders (`prune_orders`); the workflow looks, confirms, and deletes.
+The plan gives the orders (`prune_orders`); the workflow checks each record again and deletes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class PruneOrder:
-    """One record to delete, at the version judged; `not_after` is CLOCK_BOOTTIME (C11)."""
+    """One record to delete, at the version that was judged; `not_after` is CLOCK_BOOTTIME (C11)."""
 
     uuid: str
     reason: Reason
@@ -60,7 +60,7 @@ class PruneOrder:
 def prune_orders(
     snapshot: Snapshot, settings: Settings, kept: Iterable[str], room: int
 ) -> tuple[PruneOrder, ...]:
-    """The deletions that this moment calls for: at most `room`, and none of `kept`."""
+    """The deletions that the snapshot calls for: at most `room`, and no uuid of `kept`."""
     history = snapshot.history
     listing, clock = history.records, history.clock
     if settings.prune_after is None or not settings.compare_and_set or room <= 0:
@@ -108,7 +108,7 @@ def prune_orders(
 
 
 def _is_being_deleted(record: Record, snapshot: Snapshot) -> bool:
-    """Or was, since the listing: it must not count as one that is there."""
+    """Whether we delete it, or may have since the listing: then it does not count as there."""
     flight = snapshot.record_flights.get(record.uuid)
     if flight is not None:
         return flight.kind == "prune"
@@ -116,7 +116,7 @@ def _is_being_deleted(record: Record, snapshot: Snapshot) -> bool:
 
 
 def _is_unused(record: Record, snapshot: Snapshot) -> bool:
-    """Whether nothing is on it, under way for it, or bears it; and no listing says otherwise."""
+    """Whether no hold, action or node needs the record, and all listings show this version."""
     uuid, history = record.uuid, snapshot.history
     if record.holds_anything or record.held or record.fenced:
         return False
@@ -129,7 +129,7 @@ def _is_unused(record: Record, snapshot: Snapshot) -> bool:
 
 
 def _may_come_back(snapshot: Snapshot) -> set[str]:
-    """Records freed within the last week: a false clean is given back on the record itself (U8)."""
+    """Uuids of records freed within the last week: a false clean is undone on that record (U8)."""
     return {
         *(life.record for life in snapshot.history.freed.values()),
         *(life.record for life in false_clean.open_lives(snapshot.breaker)),
@@ -139,9 +139,9 @@ def _may_come_back(snapshot: Snapshot) -> set[str]:
 def confirm_prune(
     order: PruneOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last word before the delete: PRUNE, or KEEP with what forbids it now (C8-C11).
+    """The last check before the delete: PRUNE, or KEEP with what forbids it now (C8-C11).
 
-    `snapshot` is of this moment, with the order's own flight left out.
+    `snapshot` is of this moment, without the order's own action.
     """
     uuid, record = order.uuid, found.record
     if found.error is not None or found.tagged is None:
@@ -177,12 +177,12 @@ def confirm_prune(
 # The workflow.
 
 LOOK_AGAIN_S = 30.0
-"""How soon to look again after a restart, where the store or the cloud gave no answer."""
+"""Seconds until the next look after a restart, where the store or the cloud did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The last look was asked for; nothing is written yet."""
+    """The record is read and the cloud asked once more; nothing is written yet."""
 
     order: PruneOrder
     before = None
@@ -193,7 +193,7 @@ class Looking:
 
 @dataclass(frozen=True, slots=True)
 class Deleting:
-    """The delete was sent, or may have been: `before` is the record as it was then."""
+    """The delete was sent, or may have been. `before` is the record before that."""
 
     order: PruneOrder
     before: Record
@@ -204,7 +204,7 @@ class Deleting:
 
 @dataclass(frozen=True, slots=True)
 class Checking:
-    """A former run may have deleted it: whether the record is still there was asked."""
+    """A former run may have deleted the record: the store is asked whether it is still there."""
 
     order: PruneOrder
     before: Record
@@ -215,7 +215,7 @@ class Checking:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long and is judged afresh; its worker may still answer."""
+    """It took too long. The next plan judges the record again; the worker may still answer."""
 
     order: PruneOrder
     before = None
@@ -228,7 +228,7 @@ State = Looking | Deleting | Checking | GivenUp
 
 
 class Prune:
-    """Look, confirm, delete. The delete is bound to a version: none of it can come late."""
+    """Look, confirm, delete. The delete names a version: it can't hit a record that changed."""
 
     action = Action.PRUNE
     states = (Looking, Deleting, Checking, GivenUp)
@@ -296,7 +296,7 @@ def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
                 ended=_ended(order, "pruned"),
             )
         case Failed(error=error):
-            # It may be gone all the same, and that would be our own doing.
+            # The record may be gone all the same, and then by our own doing.
             return Step(
                 None,
                 tell=(_failed(order, error),),
@@ -341,7 +341,7 @@ def _skipped(order: PruneOrder, reason: Reason, measures: Mapping[str, Any]) -> 
 
 
 def _explained(order: PruneOrder, seen: Seen) -> RecordsExplained:
-    """No listing that lacks the record is short for that (L3)."""
+    """We deleted the record: a listing without it has not collapsed for that (L3)."""
     return RecordsExplained((order.uuid,), seen.snapshot.now)
 
 

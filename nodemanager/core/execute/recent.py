@@ -1,4 +1,4 @@
-"""What ended of ours and no listing shows yet: it still counts (SAFETY.md C8, C10, D9, U6)."""
+"""Our actions that ended, but that no listing shows yet: they still count (C8, C10, D9, U6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodemanager.core.plan.snapshot import Flight
 
 @dataclass(frozen=True, slots=True)
 class OwnClaim:
-    """A claim of ours that the store answered: it stands `until` C21 ends it."""
+    """A claim that the store confirmed, `at` that CLOCK_BOOTTIME; it stands `until` C21 ends it."""
 
     incarnation: str
     at: float
@@ -27,11 +27,13 @@ class OwnClaim:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Counts until both listings began after its end. Times are CLOCK_BOOTTIME.
+    """Actions that ended. Each counts until both listings began after its end.
 
-    `landed` are set-ups that count as a node to be, by record, with when they ended; `doubtful` the
-    sizes of those of which nobody knows whether a record was claimed for them. `touched`, `gone`
-    and `skipped` are as in Snapshot. `claims` are those that stand, by record.
+    `landed` are set-ups that still count as a node to be, by record uuid, with when they ended.
+    `doubtful` has the size and end of each set-up that may or may not have claimed a record.
+    `cleaned_at` and `destroyed_at` count against the caps (C10, D9). `touched`, `gone` and
+    `skipped` are as in Snapshot. `claims` are ours that stand, by record uuid. Times are
+    CLOCK_BOOTTIME.
     """
 
     landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)
@@ -44,20 +46,20 @@ class Recent:
     claims: Mapping[str, OwnClaim] = field(default_factory=dict)
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
-        """The set-ups that landed, by record uuid; `without` is one that is left out."""
+        """The landed set-ups by record uuid, except that of the record `without`."""
         return {uuid: flight for uuid, (flight, _) in self.landed.items() if uuid != without}
 
     @property
     def unclaimed(self) -> tuple[str, ...]:
-        """The sizes of set-ups of which nobody knows whether a record was claimed for them."""
+        """The sizes of the doubtful set-ups."""
         return tuple(size for size, _ in self.doubtful)
 
 
 def still_recent(recent: Recent, history: History, now: float) -> Recent:
-    """Without what both newest listings began after.
+    """What still counts: without actions that ended before both newest listings began.
 
-    A listing may show what was minutes before it began. What it does not show as we claimed it, it
-    shows as it was before: that claim counts as if it had ended only now (C8, U6).
+    A listing may show a state from minutes before it began. A record that it shows without our
+    standing claim counts as if its set-up had ended just as that listing began (C8, U6).
     """
     if history.cloud is None or history.records is None:
         return recent
@@ -88,7 +90,7 @@ def _of_claim(claim: OwnClaim) -> Flight:
 
 
 def _shown(claims: Mapping[str, OwnClaim], listing: Records) -> set[str]:
-    """The records that the listing shows as they were claimed."""
+    """The uuids of the records that the listing shows with our claim."""
     return {
         one.uuid
         for one in listing.items
@@ -97,7 +99,7 @@ def _shown(claims: Mapping[str, OwnClaim], listing: Records) -> set[str]:
 
 
 def after_claim(recent: Recent, record: Record, now: float, settings: Settings) -> Recent:
-    """The store answered a claim of ours with that record."""
+    """With the claim that the store confirmed, answering with `record`."""
     claim = record.claim
     if claim is None:
         return recent
@@ -106,12 +108,12 @@ def after_claim(recent: Recent, record: Record, now: float, settings: Settings) 
 
 
 def after_freed(recent: Recent, uuid: str) -> Recent:
-    """That record is free: no claim of ours stands on it any more."""
+    """Without our claim on a record that is free now."""
     return replace(recent, claims={id: one for id, one in recent.claims.items() if id != uuid})
 
 
 def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:
-    """A node that we destroyed is gone; against the cap counts what was not idle (D9)."""
+    """With a node that we destroyed and that is gone; an idle one does not count for D9's cap."""
     recent = replace(recent, gone={**recent.gone, gone.node_id: now})
     if gone.reason is Reason.IDLE_BEYOND_DEMAND:
         return recent
@@ -119,16 +121,16 @@ def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:
 
 
 def after_fence(recent: Recent, now: float) -> Recent:
-    """A clean has begun to write: it counts from here on, however long its fence stands (C10)."""
+    """With a clean whose fence is up: it counts from now, however long the fence stands (C10)."""
     return replace(recent, cleaned_at=(*recent.cleaned_at, now))
 
 
 def after_end(recent: Recent, end: End, now: float) -> Recent:
-    """A workflow blocks its record and node no more; a listing that began before shows what was."""
+    """With the end of a workflow, which no listing that began before it shows."""
     about, action, since = end.about, end.key.action, end.since
     if since is None and action is not Action.CLEAN:
         return recent
-    # A drain changes nothing that a record or node is judged by.
+    # A drain changes nothing that records and nodes are judged by.
     if action is not Action.DRAIN:
         ids = (id for id in (about.record, about.node) if id is not None)
         recent = replace(recent, touched={**recent.touched, **dict.fromkeys(ids, now)})
@@ -137,7 +139,7 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
     if action is Action.PRUNE:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))
     if action is Action.SETUP and end.state.is_written and since is not None:
-        # A node to be until it is listed with the claim (U6).
+        # It counts as a node to be until a listing shows its claim (U6).
         if about.record is None:
             return replace(recent, doubtful=(*recent.doubtful, (end.order.size.name, now)))
         flight = Flight("setup", since, end.order.claim.incarnation)

@@ -1,8 +1,8 @@
-"""A record that was freed by mistake is given back to its node (SAFETY.md U8).
+"""Gives a record that was freed by mistake back to its node (SAFETY.md U8).
 
-`false_clean` says which lives may be, and the plan has these; the workflow reads the record anew,
-confirms, and writes the pre-image of the clean back. A restart needs to remember none of it: the
-breaker has the life, and an earlier try that took effect shows in the record.
+`false_clean` judges which lives may be given back, and the plan lists them. The workflow reads the
+record again, confirms, and restores the record from before its clean (the pre-image). A restart
+need not remember it: the breaker has the life, and the record shows an attempt that took effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nodemanager.errors import Conflict, NoSuchRecord, RemoteError, SlotTaken
 
 @dataclass(frozen=True, slots=True)
 class RestoreOrder:
-    """One life to give its record back; `known` is the record as it was before its clean."""
+    """One life to give its record back; `known` is the record before its clean, None if unknown."""
 
     life: FreedLife
     known: Record | None = field(repr=False)
@@ -47,16 +47,16 @@ class RestoreOrder:
 
 
 def order_restore(life: FreedLife, images: Iterable[Record], plan_id: str) -> RestoreOrder:
-    """The order, with the newest pre-image of that life. `images` are the newest first."""
+    """The order with the newest pre-image of that life; `images` are pre-images, newest first."""
     lives = (one for one in images if one.holds_anything)
     known = next((one for one in lives if one.incarnation == life.incarnation), None)
     return RestoreOrder(life, known, plan_id)
 
 
 def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> Verdict:
-    """The last word before the write: RESTORE, or KEEP with what forbids it now.
+    """The last check before the write: RESTORE, or KEEP with what forbids it now.
 
-    `record` is as it was just read.
+    `record` was just read; None where there is none.
     """
     life, uuid, snapshot = order.life, order.uuid, seen.snapshot
     if record is None:
@@ -82,7 +82,7 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The record is read anew; nothing is written yet."""
+    """The record is read again; nothing is written yet."""
 
     order: RestoreOrder
     before = None
@@ -93,7 +93,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """The pre-image was sent."""
+    """The write of the pre-image was sent."""
 
     order: RestoreOrder
     before = None
@@ -104,7 +104,7 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long and is judged afresh; its worker may still answer."""
+    """It took too long. The next plan judges the life again; the worker may still answer."""
 
     order: RestoreOrder
     before = None
@@ -117,7 +117,7 @@ State = Reading | Restoring | GivenUp
 
 
 class Restore:
-    """Read, confirm, write. Where the store compares, none of it can come late."""
+    """Read, confirm, write. A store that compares versions refuses a late write."""
 
     action = Action.RESTORE
     states = (Reading, Restoring, GivenUp)
@@ -163,12 +163,12 @@ class Restore:
 def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State]:
     incarnation = order.life.incarnation
     if record is not None and incarnation is not None and record.incarnation == incarnation:
-        # An earlier try, whose answer was lost.
+        # An earlier attempt took effect, and its answer was lost.
         return _restored(order, record, seen)
     verdict = confirm_restore(order, record, seen)
     if verdict.kind is Kind.RESTORE and record is not None and order.known is not None:
         return Step(Restoring(order), (RestoreRecord(record, order.known),))
-    # What passes by itself is not told: the next plans judge it again.
+    # A reason that passes by itself is not logged: the next plans judge the life again.
     lasts = verdict.reason in false_clean.LASTING
     return Step(None, learn=(NotRestored(verdict),) if lasts else ())
 
@@ -202,6 +202,6 @@ def _failed(
     if reason is not None:
         not_restored = NotRestored(keep(order.uuid, reason, error=error))
         return Step(None, learn=(*learn, not_restored))
-    # Judged afresh from the next record listing.
+    # The next plan judges the life again.
     fields = {"record": order.uuid, "error": error}
     return Step(None, tell=(Told(Name.RECORD_NOT_RESTORED, fields, Level.WARNING),), learn=learn)

@@ -1,9 +1,9 @@
-"""Setting a node up: a claim, a create on it, and what an unclear or refused one leads to.
+"""Sets a node up: claims a record, creates the node, and settles a refused or unclear create.
 
-The plan orders boots; each becomes a workflow of its own, which asks anew whether it may go on
-right before its claim and right before its create (U10). An unclear create is repeated with the
-same client token where the cloud knows such tokens (U9); elsewhere, and once it took too long, what
-became of it is read from the record listing and asked for by tag (U5).
+The plan orders boots, and each becomes a workflow. It checks right before its claim, and again
+right before its create, whether it may go on (U10). An unclear create is repeated with the same
+client token where the cloud knows such tokens (U9). Elsewhere, and once that took too long, the
+record listing and the node's tag tell what became of it (U5).
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ from nodemanager.errors import RemoteError, Throttled
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
-"""How long to wait before an unclear create is repeated: doubling, up to this (U9)."""
+"""The first and the longest wait before an unclear create is repeated; it doubles (U9)."""
 GIVES_UP = frozenset(
     {Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE, Reason.NO_LEASE}
 )
-"""What an unclear create is not repeated for later either."""
+"""A block for one of these ends the repeats of an unclear create (`_go_on`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetUpOrder:
     """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
 
-    `claim.at` is not said yet. Nothing is written in another store than `store_id` (L5).
+    The worker will set `claim.at`. The claim is written to no store but `store_id` (L5).
     """
 
     size: Size
@@ -81,15 +81,15 @@ class SetUpOrder:
 
 
 def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:
-    """The order of a boot that a plan called for; `claim` has a life of its own."""
+    """The order for a boot that a plan called for; `claim` starts a new incarnation."""
     not_after = now + ORDER_TTL_S
     return SetUpOrder(boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record)
 
 
 def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) -> Doubtful:
-    """What is left of a set-up that was written down before states were.
+    """The state of a set-up that an older version, without states, left in the journal.
 
-    Raises ValueError for details that none had.
+    Raises ValueError where `details` lack the incarnation or the size.
     """
     incarnation, size = details.get("incarnation"), details.get("size")
     if not isinstance(incarnation, str) or not isinstance(size, str):
@@ -101,7 +101,7 @@ def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) 
 
 @dataclass(frozen=True, slots=True)
 class Checking:
-    """It waits for a worker, who asks for the image first; nothing is written yet."""
+    """It waits for a worker, which first asks the cloud for the image; nothing is written yet."""
 
     order: SetUpOrder
     before = None
@@ -123,7 +123,7 @@ class Claiming:
 
 @dataclass(frozen=True, slots=True)
 class Renewing:
-    """The claim is too old to send a create on, and is written again (U5, A2)."""
+    """The claim is too old for a create, and is written again (U5, A2)."""
 
     order: SetUpOrder
     record: Record
@@ -136,7 +136,7 @@ class Renewing:
 
 @dataclass(frozen=True, slots=True)
 class Creating:
-    """The create was sent, or may have been: so often before without a clear answer."""
+    """The create was sent, or may have been. `tries` counts earlier ones without a clear answer."""
 
     order: SetUpOrder
     record: Record
@@ -149,7 +149,7 @@ class Creating:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An unclear create is repeated soon: it waits for its time, and then for a worker."""
+    """An unclear create will be repeated: it waits for its time, and then for a worker."""
 
     order: SetUpOrder
     record: Record
@@ -162,10 +162,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Nobody knows what became of it: a record listing begun after `since` and the tag tell.
+    """The claim or the create has an unknown outcome, which record listings and the tag will tell.
 
-    `record` is the uuid of the claimed record, where it is known. `since` is CLOCK_BOOTTIME, None
-    until a restart has gone on with it.
+    A listing must have begun after `since`, CLOCK_BOOTTIME; None until a restart takes it up.
+    `record` is the uuid of the claimed record, None where it is not known.
     """
 
     order: SetUpOrder
@@ -184,7 +184,7 @@ State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
 
 
 def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
-    """What forbids the claim or the create at this moment (U10); None where it may go out."""
+    """What forbids the claim or the create at this moment (U10); None where it may be sent."""
     snapshot = seen.snapshot
     if seen.stopping:
         return Reason.STOPPING, {}
@@ -204,7 +204,7 @@ def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
 
 
 def is_unclear(state: object) -> bool:
-    """Whether its create was sent, and nobody knows what came of it."""
+    """Whether a set-up in this state has sent a create without a clear answer (U9)."""
     match state:
         case Waiting():
             return True
@@ -216,7 +216,7 @@ def is_unclear(state: object) -> bool:
 
 
 class SetUp:
-    """Claim, create; repeat, release or look for what came of it."""
+    """Claim and create; then repeat the create, release the claim, or look for the node."""
 
     action = Action.SETUP
     states = (Checking, Claiming, Renewing, Creating, Waiting, Doubtful)
@@ -251,7 +251,7 @@ class SetUp:
                 left = _doubtful(state, seen)
         if not left.sent or left.record is None:
             return Step(left)
-        # A listing may lack its claim, and its create may still take effect (U9).
+        # A listing may not show the claim yet, and the create may still take effect (U9).
         return Step(left, learn=(_perhaps(left.order, left.record),))
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -284,7 +284,7 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
             claim = ClaimRecord(order.record, order.claim, order.store_id, offset)
             return Step(Claiming(order), (claim,))
         case Failed(error=error):
-            # The image is every size's.
+            # Every size boots from this image.
             sizes = tuple(size.name for size in seen.settings.sizes)
             told = _failed(order, None, "image", error, definite=True)
             return Step(None, tell=(told,), learn=(CreateRefused(sizes, error),))
@@ -321,10 +321,10 @@ def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
 
 
 def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
-    """The create, if it may be sent now; its claim again where that is too old to send it on."""
+    """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
     block = confirm_setup(order, seen)
     if block is not None and tries:
-        # It may have made a node, and its claim stands for that.
+        # An earlier create may have made a node, and the claim stands for that node.
         if block[0] in GIVES_UP:
             return Step(_doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
@@ -364,7 +364,7 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
         case Failed(error=error) if error.definite and not state.tries:
             return _refused(order, record, error, seen)
         case Failed(error=error):
-            # A later no says nothing of the earlier create that was not clear.
+            # A later refusal says nothing about an earlier create that was unclear.
             news = not state.tries
             told = _failed(order, record, "create", error, definite=False, is_news=news)
             learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
@@ -378,7 +378,7 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
 
 
 def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
-    """The unclear create again, later; or the listings and the tag have to tell (U9)."""
+    """Repeat the unclear create later, or leave it to the listings and the tag (U9)."""
     state = Waiting(order, record, tries)
     if not seen.repeats_creates:
         return Step(_doubtful(state, seen))
@@ -390,7 +390,7 @@ def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
 def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
     match event:
         case Due():
-            # For a worker's turn: all of them may be at work, and a look taken now grows old (U10).
+            # It waits for a free worker first: a check made now would be old by then (U10).
             return Step(state, (CheckImage(),))
         case Answered():
             return _go_on(state.order, state.record, state.tries, seen)
@@ -416,7 +416,7 @@ def _in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
             return Step(state)
         case Failed(effect=FindByTag()):
             return Step(replace(state, asked=False))
-        # Whoever was given up answers after all.
+        # A worker that was given up answers after all.
         case Answered(effect=CreateNode(record=record), answer=Created() as created):
             return _created(order, record, created)
         case Answered(effect=ClaimRecord() | RenewClaim(), answer=Record() as record):
@@ -435,7 +435,7 @@ def _in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
 
 
 def _listed(state: Doubtful, seen: Seen) -> Step[State]:
-    """What the listings tell of it; where they don't the cloud is asked by tag, once it can be."""
+    """What the listings tell of the set-up; where they don't, ask the cloud by the record's tag."""
     history = seen.snapshot.history
     listing, incarnation = history.records, state.order.claim.incarnation
     if listing is None or state.since is None or listing.started_at <= state.since:
@@ -443,10 +443,10 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     claimed = (one for one in listing.items if one.incarnation == incarnation)
     record = next((one for one in claimed if one.claim is not None), None)
     if record is None and seen.snapshot.touched.get(state.record or "", -1.0) >= listing.started_at:
-        # As it was before the claim, though that listing began later.
+        # The listing shows the record as before the claim, though it began later.
         return Step(state)
     if record is None:
-        # Never claimed, or freed since: by C21 at the latest.
+        # The record was never claimed, or was freed since: by C21 at the latest.
         return Step(None, ended=Ended("released"))
     doubt = _in_doubt_of(record)
     nodes = history.bearers.get(record.uuid, ())
@@ -459,7 +459,7 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     return Step(asking, (FindByTag(record.uuid),), learn=doubt)
 
 
-# Its ends.
+# How a set-up ends.
 
 
 def _created(order: SetUpOrder, record: Record, created: Created) -> Step[State]:
@@ -480,7 +480,7 @@ def _created(order: SetUpOrder, record: Record, created: Created) -> Step[State]
 
 
 def _refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[State]:
-    """By the cloud's own error code: nothing was made, and the claim is released at once (U6)."""
+    """The end after a definite refusal: nothing was created, so the claim is released (U6)."""
     step: Step[State] = Step(
         None,
         tell=(_failed(order, record, "create", error),),
@@ -492,7 +492,7 @@ def _refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) 
 def _released(
     order: SetUpOrder, record: Record, step: Step[State], outcome: str, seen: Seen, **more: Any
 ) -> Step[State]:
-    """That end, and the claim is given back."""
+    """The end `step`, with a clean that releases the claim (U6)."""
     clean = order_release(
         record.uuid,
         Reason.CREATE_REFUSED,
@@ -507,7 +507,7 @@ def _released(
 
 
 def _withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> Step[State]:
-    """`record` is the one that it has claimed."""
+    """The end of a set-up that must not go on; `record` is the one that it has claimed."""
     record = record or order.record
     fields = {
         **block[1],
@@ -532,7 +532,7 @@ def _doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Do
 
 
 def _perhaps(order: SetUpOrder, uuid: str) -> NodeExpected:
-    """A later listing that is older than the claim must not hide the node that may be."""
+    """Expect the node that may exist: a listing from before the claim must not hide it."""
     return NodeExpected(uuid, order.claim.incarnation, order.size.name)
 
 

@@ -1,9 +1,9 @@
-"""Writes of ours that may still take effect, on a store that can't compare (SAFETY.md A4, C12, U2).
+"""Writes of unknown outcome to a store that can't compare versions (SAFETY.md A4, C12, U2).
 
-A request that timed out may be late in the network, and then writes whatever it was made from over
-whatever is there by then. It does so within `node_stale_after` of when nobody waited for it any
-more, or never. Until then the record is not used again; the fence before an unknown clean stays;
-and a fence that came up late is lifted as soon as a listing shows it.
+A request that timed out may reach the store late, and overwrite newer data there. It does so within
+`node_stale_after` of when we stopped waiting for it, or never (A4). Until then the record is not
+reused, and the fence before a clean of unknown outcome stays. A fence that came up late is lifted
+as soon as a listing shows it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from nodemanager.core.plan.snapshot import LateWrite, Snapshot
 
 Late = Mapping[str, LateWrite]
 NEVER = float("-inf")
-"""The not-after of an order that only puts something back: nothing is freed by it."""
+"""The not-after of an order that only puts something back, and must free nothing."""
 
 
 def with_late(late: Late, uuid: str, at: float, *, clean: bool = False) -> Late:
-    """With one more write of unknown outcome on that record; `at` is CLOCK_BOOTTIME."""
+    """With one more write of unknown outcome to the record, `at` CLOCK_BOOTTIME."""
     known = late.get(uuid)
     clean_at = known.clean_at if known is not None else None
     if clean:
@@ -37,15 +37,15 @@ def with_late(late: Late, uuid: str, at: float, *, clean: bool = False) -> Late:
 
 
 def still_late(late: Late, now: float, settings: Settings) -> Late:
-    """Without those that took effect by now, or never will."""
+    """Without the writes that by now took effect or never will (A4)."""
     return {uuid: one for uuid, one in late.items() if now - one.at <= settings.node_stale_after}
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A clean was written behind a fence, and nobody knows whether it took effect.
+    """A clean that was written behind a fence, with unknown outcome.
 
-    `judged` is the record before its fence, `since` CLOCK_BOOTTIME of the last such write.
+    `judged` is the record before its fence, `since` the CLOCK_BOOTTIME of the last such write.
     """
 
     order: CleanOrder
@@ -56,12 +56,13 @@ class Unknown:
 def after_unknown(
     unknown: Unknown, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> tuple[CleanOrder, Verdict]:
-    """What becomes of a clean of unknown outcome, and the order as it stands now (C12).
+    """The order as it stands now, and what to do about a clean of unknown outcome (C12).
 
-    KEEP with HOLDS_NOTHING: it took effect. CLEAN: nothing but our own late writes moved the
-    record, and the cloud denies its node again, so it is written once more; where such a write took
-    the fence away, the order is not `fenced`, and it is put up again first. LIFT: it never will
-    take effect, or the record is another's by now. Any other KEEP: not now; the fence stays.
+    KEEP with HOLDS_NOTHING: the clean took effect. CLEAN: only our own late writes changed the
+    record, and the cloud denies its node again, so write the clean once more; where a late write
+    took the fence away, the order is not `fenced`, and the fence goes up again first. LIFT: the
+    clean never will take effect, or the record is another's by now. Any other KEEP: look again
+    later; the fence stays.
     """
     order, record = replace(unknown.order, fenced=True), found.record
     if found.error is not None:
@@ -90,7 +91,7 @@ def _lift(
 
 
 def _lives_on(judged: Record, found: Record) -> bool:
-    """Whether anything but a write of ours moved the record since it was judged."""
+    """Whether a ping changed the record since it was judged."""
     return (
         judged.last_ping_at != found.last_ping_at
         or judged.first_ping_at != found.first_ping_at
@@ -101,11 +102,11 @@ def _lives_on(judged: Record, found: Record) -> bool:
 def left_fences(
     snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
 ) -> tuple[CleanOrder, ...]:
-    """The fences to lift: void orders, with nothing in them but what they are about (C12).
+    """The fences to lift, as orders that only name their record (C12).
 
-    A listing shows the fence, and nothing of ours is under way for the record: it came up late, or
-    a former run left it. Its node is locked out, so that it is lifted at once, whatever the
-    breaker; only where a clean may still take effect it stays until that is over.
+    A listing shows the fence, and no action of ours is in flight for the record: the fence came up
+    late, or a former run left it. It locks the record's node out, so it is lifted at once, even
+    with an open breaker. Only where a clean may still take effect, the fence stays until then.
     """
     if settings.compare_and_set or not snapshot.lease or snapshot.read_only is not None:
         return ()
@@ -128,6 +129,7 @@ def left_fences(
 
 
 def _left_fenced(snapshot: Snapshot, settings: Settings) -> Iterator[Record]:
+    """Our listed records whose fence no action in flight, ended action or late clean explains."""
     listing = snapshot.history.records
     for record in listing.items if listing is not None else ():
         uuid = record.uuid

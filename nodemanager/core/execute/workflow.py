@@ -1,9 +1,9 @@
-"""Doing, as pure as deciding: each workflow is a state machine, and one runner runs them all.
+"""What a workflow is: a pure state machine, which one runner runs.
 
-A workflow takes an event (a worker answered, time passed, the journal refused) and says in a `Step`
-what its state is from here on, which effects follow, what is told, and what became of it. The
-runner (actors/daemon/runner.py) writes a step to the journal before any effect of it leaves: so no
-workflow can act before it is written down, and a restart goes on from the state that was written.
+A workflow takes an event (a worker answered, time passed, the journal refused) and returns a
+`Step`: its next state, the effects, the events to log, and the outcome. The runner
+(actors/daemon/runner.py) writes a step to the journal before any effect of it leaves: so no
+workflow acts before it is written down, and a restart goes on from the state in the journal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nodemanager.errors import RemoteError
 
 
 class Action(StrEnum):
-    """What is done. The value is the kind of its entry in the journal, too."""
+    """What a workflow does. The value is also the kind of its entry in the journal."""
 
     ADOPT = "adopt"
     BIND = "bind"
@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class Key(NamedTuple):
-    """One workflow under way: what is done, and to which record or node."""
+    """Names one workflow in flight: its action, and the id that `Workflow.id` gives its order."""
 
     action: Action
     id: str
@@ -50,7 +50,7 @@ class Key(NamedTuple):
 
 
 class About(NamedTuple):
-    """The record and the node that a workflow is about: nothing else is begun for them (C8).
+    """The record and the node that a workflow is about, and blocks for all others (C8).
 
     `names` is a node that the journal names beside the record, and that is not blocked.
     """
@@ -61,7 +61,7 @@ class About(NamedTuple):
 
 
 class Level(IntEnum):
-    """How loud an event is told; the values are those of Python's logging."""
+    """The log level of an event; the values are those of Python's logging."""
 
     DEBUG = 10
     INFO = 20
@@ -83,7 +83,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A worker did what the effect asks for; `answer` is what the effect's text says."""
+    """A worker carried the effect out; the effect's docstring says what `answer` is."""
 
     effect: Effect
     answer: Any = None
@@ -91,7 +91,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A worker could not; only a `definite` error says that nothing was done."""
+    """A worker got an error for the effect; only a `definite` error says that nothing was done."""
 
     effect: Effect
     error: RemoteError
@@ -99,7 +99,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The journal could not take the step that was to come: nothing of it was done."""
+    """The journal could not write the next step: nothing of that step was done."""
 
     problem: str
 
@@ -111,20 +111,20 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """It has been under way for longer than `action_timeout`: it no longer blocks anything (C8).
+    """The workflow has run for longer than `action_timeout`, and shall block no more (C8).
 
-    One that nothing changes for goes on.
+    A state that does not change on this event goes on.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A decision was taken on new listings: told to the states that wait for one (`listens`)."""
+    """The daemon is about to decide; only states that wait for listings are told (`listens`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The daemon stops, and no worker is at it."""
+    """The daemon stops, and no worker is busy with the workflow."""
 
 
 Event = Answered | Failed | Refused | Due | Expired | News | Stopping
@@ -132,16 +132,15 @@ Event = Answered | Failed | Refused | Due | Expired | News | Stopping
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What stands when an event comes. `snapshot` leaves the workflow's own flight out.
+    """What is known when an event comes. `snapshot` leaves the workflow's own action out.
 
-    `needless` are the nodes to be, by size, that demand wants no more since the newest plan;
-    by that plan one of any size is beyond max_nodes if `too_many`, and those in `too_dear`, by
-    size, are beyond the price;
-    `repeats_creates` says that the cloud takes one client token for one node (U9). `unmet` are the
-    sizes that the newest plan would boot more of, `undecided` that there are news which no plan has
-    weighed. `pins_failed` says, by node, how often the cloud did not tell what it pins.
-    `fence_wait` is for how long a fence must stand, in seconds; `failing` says that the newest
-    write to the store failed.
+    By the newest plan, and less those withdrawn since, `needless` counts the nodes to be that
+    demand wants no more, by size; `too_many` says that one is beyond max_nodes; `too_dear` counts
+    those beyond the price, by size. `unmet` are the sizes that demand lacks (`Wants`). `undecided`
+    says that there is news that no plan has weighed.
+    `repeats_creates` says that the cloud makes one node of one client token (U9). `pins_failed`
+    counts, by node id, how often the cloud did not tell what the node pins. `fence_wait` is how
+    many seconds a fence must stand. `failing` says that the newest write to the store failed.
     """
 
     snapshot: Snapshot
@@ -156,21 +155,21 @@ class Seen:
     undecided: bool = False
     pins_failed: Mapping[str, int] = field(default_factory=dict)
     picture: Picture | None = None
-    """The newest decision that could be taken; for an adoption alone, as is `run`."""
+    """The newest decision that could be taken. Only an adoption has this and `run`."""
     run: Run | None = None
-    """The backlog run that lets nodes go."""
+    """The backlog run that orders adoptions."""
     fence_wait: float = 0.0
     failing: bool = False
 
 
-# What a workflow makes of it.
+# What a workflow returns.
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a workflow: a word of ours, and its details, for the journal.
+    """The outcome of a workflow, as the journal has it: one word, and its details.
 
-    `why` is what kept it from being done, for whoever waits for it.
+    `why` is the verdict that kept it from being done, for whoever waits for it.
     """
 
     name: str
@@ -180,17 +179,17 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A workflow that another one begins: a clean, once a node is gone."""
+    """A workflow that another one begins, such as a clean once its node is gone."""
 
     action: Action
     order: Any
 
 
 class State(Protocol):
-    """Where a workflow stands; frozen data that the journal can keep.
+    """The state of a workflow: frozen data that the journal can keep.
 
-    `order` is what was decided, and under which terms. `before` is the record as it was before a
-    write that may be under way.
+    `order` is what a plan decided, and under which terms. `before` is the record before a write
+    that may be on its way, None without such a write.
     """
 
     @property
@@ -201,26 +200,26 @@ class State(Protocol):
 
     @property
     def is_written(self) -> bool:
-        """Whether the journal must have it before its effects leave."""
+        """Whether the journal must have the state before its effects leave."""
         ...
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it blocks what it is about: one that was given up only waits for its worker."""
+        """Whether it blocks its record and node. A workflow given up only waits for its answer."""
         ...
 
     @property
     def listens(self) -> bool:
-        """Whether it waits for what the listings show."""
+        """Whether it waits for what the listings show (`News`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A workflow blocks nothing any more, or what became of it is known, or both.
+    """A workflow stopped blocking, or its outcome is known, or both.
 
-    It has blocked `since`, CLOCK_BOOTTIME; None where it did no more. Without `ended` it was left
-    to the next run, or nobody will ever know.
+    It has blocked since that CLOCK_BOOTTIME; None where it did not block any more. `ended` is None
+    where there is no outcome: nothing was written, or the next run or an operator has to finish it.
     """
 
     key: Key
@@ -239,10 +238,10 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[S]):
-    """What one event does to one workflow. On the disk before any effect leaves.
+    """What one event does to one workflow. It is on the disk before any effect leaves.
 
-    Without a `state` it is over. `ended` is written where the journal has it as begun. `learn` is
-    for the books (see `books`). What it begins is on the disk with it, or neither is.
+    `state` None is the end. `ended` is the outcome, which concludes the journal's entry. `learn` is
+    for the books (see `books`). What it begins is on the disk in the same transaction.
     """
 
     state: S | None
@@ -251,42 +250,42 @@ class Step(Generic[S]):
     facts: tuple[Fact, ...] = ()
     ended: Ended | None = None
     pins: tuple[Leftover, ...] = ()
-    """What a node to be destroyed may leave behind: on the disk before the step is (D4)."""
+    """What a node to be destroyed may leave behind; it is on the disk before the step (D4)."""
     attempt_failed: str | None = None
-    """One more attempt to finish what a former run left failed: the fifth parks it (R1)."""
+    """The error of one more failed attempt at what a former run left; the fifth parks it (R1)."""
     learn: tuple[Learned, ...] = ()
     begin: tuple[Begin, ...] = ()
 
 
 class Workflow(Protocol[S]):
-    """One state machine. Every pair of a state and an event has an answer."""
+    """One state machine. It has a step for every pair of a state and an event."""
 
     @property
     def action(self) -> Action: ...
 
     @property
     def states(self) -> tuple[type[Any], ...]:
-        """Its states, the first one first: what the journal reads back and the manual draws."""
+        """Its states, the first one first: the journal reads them back, the manual draws them."""
         ...
 
     def id(self, order: Any) -> str:
-        """What tells its workflow from all others of the action: mostly a record or a node."""
+        """The id that tells it from others of the same action: mostly a record's or a node's."""
         ...
 
     def about(self, state: S) -> About:
-        """Whom it blocks for all others."""
+        """The record and the node that it blocks for all others (C8)."""
         ...
 
     def flight(self, state: S) -> str:
-        """What a snapshot calls it."""
+        """What a snapshot calls it in flight (`Flight.kind`)."""
         ...
 
     def start(self, order: Any, seen: Seen) -> Step[S]:
-        """The first step of an order that a plan gave."""
+        """The first step of an order."""
         ...
 
     def on(self, state: S, event: Event, seen: Seen) -> Step[S]:
-        """The next step."""
+        """The step that the event leads to; the same state without effects changes nothing."""
         ...
 
     def resume(self, state: S, seen: Seen) -> Step[S]:

@@ -1,1 +1,1 @@
-"""What one snapshot calls for: every verdict, and the actions in their order."""
+"""The plan: what one snapshot calls for, as verdicts and orders."""

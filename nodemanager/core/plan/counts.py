@@ -1,4 +1,4 @@
-"""How many nodes do what: what the cycle's summary line and the status page count."""
+"""The counts of nodes and records in the cycle's summary line and on the status page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 def place_of(view: NodeView) -> str | None:
-    """Where a node is counted and listed: what it does; None for one that is only seen."""
+    """What the node does, the name it is counted under; None for a node that is only seen."""
     return _place(view.verdict.reason, view.state, view.record is None)
 
 
@@ -30,7 +30,7 @@ def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
 def cycle_counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
-    """Nodes by what they do, and records, each under its name in the summary."""
+    """Nodes by what they do, and records, by name in the summary; `pending` are nodes to be."""
     counts: defaultdict[str, int] = defaultdict(int)
     kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
     for (reason, state, unpaired), count in kinds.items():

@@ -1,7 +1,7 @@
-"""How many nodes of which size are wanted, may be booted, or are more than wanted.
+"""How many nodes of each size are wanted, may be booted, or are more than wanted.
 
-min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6), the slot gate
-(U7) and pending claims (U6).
+It weighs min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6), the
+slot gate (U7) and pending claims (U6). Prices are per hour.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ from nodemanager.core.plan.snapshot import Limits, Snapshot
 from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
-"""Kept nodes that will take work soon, as far as is known."""
+"""Nodes kept for one of these will probably take work soon."""
 
 
 LONGEST_REFUSAL_S = 3600.0
-"""A size whose creates are bad requests is tried again this often at least (D6)."""
+"""The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
 PRICE_ERROR = 1e-9
-"""Sums of prices are this far from the decimal numbers that an operator adds up."""
+"""By how much a float sum of prices may differ from the decimal sum that an operator makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What demand makes of a snapshot.
+    """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
-    `boots` are the granted ones, in order; `refused` counts the others by (size, reason);
-    `unsatisfiable` says of each job that can't be had, by its id, why (U12);
-    `surplus` are idle nodes that may go, and `unwanted` those, the ones that may not go yet, and
-    those on their way out; of these, demand still wants those `over_max`, which are more than
-    max_nodes allows; `unmet` are the sizes still wanted after what is up, of which a node on its
-    way out may stay; `price` is per hour, of all there is. Of the nodes to be, demand lacks no more
-    those in `needless`, by size; `too_many` of any size are beyond max_nodes, and those in
-    `too_dear`, by size, beyond the price.
+    `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
+    `unsatisfiable` has a verdict for each job that can't be had (U12). `wishlist` is how many nodes
+    the other jobs want.
+    `surplus` are idle nodes that may go now. `unwanted` are these, idle nodes that may not go yet,
+    and nodes on their way out as unwanted. `over_max` are those of them that demand wants, but that
+    are more than max_nodes allows. `unmet` are the sizes that demand lacks: where max_nodes has
+    room, a node of such a size may stay though it is on its way out.
+    `price` is of all nodes that are there or to be. Of the nodes to be, `needless` counts those
+    beyond demand, by size, `too_many` those beyond max_nodes, and `too_dear` those beyond the
+    price, by size.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -67,7 +69,7 @@ class Wants:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """So many nodes of a size that are wanted, and why."""
+    """How many nodes of a size are wanted, and why."""
 
     size: Size
     reason: Reason
@@ -77,8 +79,8 @@ class Lot:
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
     """The cheapest size with at least what the job needs; None where there is none.
 
-    `sizes` are by price. A job that is not preemptible gets a preemptible size only where no other
-    fits. A size of the very name that the job gives goes before one of that instance type.
+    `sizes` are the cheapest first. A job that is not preemptible gets a preemptible size only where
+    no other fits. A job's `instance_type` names a size, or else an instance type.
     """
     asked: Sequence[Size] = sizes
     if job.instance_type is not None:
@@ -95,7 +97,7 @@ def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None
 
 
 def _fits(job: Job, size: Size, settings: Settings) -> bool:
-    """Whether the size has what the job needs; memory or scratch space of 0 is unknown: it fits."""
+    """Whether the size has what the job needs; unknown memory or scratch space (0) is enough."""
     ram_mb = size.ram_mb if size.ram_is_given else int(size.ram_mb * settings.node_mem_scaling)
     return (
         size.cores >= job.cores
@@ -111,14 +113,15 @@ def pending_claims(
     pairs: Pairs,
     unlisted: Unlisted = NOTHING,
 ) -> set[str]:
-    """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
+    """The uuids of records that stand for nodes to be (U6, P4).
 
-    And records whose node was heard and is not listed, until its absence is settled: a listing
-    that lacks it may be short, and a node beside it would be one too many. That goes for one that
-    was just created, too: once it was heard it is a node to be no more.
+    They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
+    not listed, and its absence is not settled. A listing that lacks such a node may be short, and
+    another node beside it would be one too many. That also goes for a node created just now, once it
+    was heard.
     """
     history = snapshot.history
-    # Most have a listed node, and are none of either: one pass leaves them out.
+    # Most have a listed node, and are not pending: one pass leaves them out.
     bearers, present, paired = history.bearers, history.present, pairs.node_of
     records = [
         record
@@ -151,15 +154,15 @@ def pending_claims(
 
 
 def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
-    """Whether a listed node may be that of this life: a former life's is another node."""
+    """Whether a listed node may be of this life of the record, by its tags."""
     lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
     return any(incarnation is None or life in (None, incarnation) for life in lives)
 
 
 def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
-    """Unpinged claims whose node is listed: until they are cleaned they count, too (U6).
+    """How many unpinged claims have a listed node: they count until they are cleaned (U6).
 
-    As a node each counts against max_nodes already, but no longer once that node is gone.
+    The node counts against max_nodes itself, but no longer once it is gone.
     """
     return sum(
         _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
@@ -178,14 +181,14 @@ def unlisted_nodes(
     settings: Settings,
     unlisted: Unlisted = NOTHING,
 ) -> Iterator[str]:
-    """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
+    """Uuids of records whose unlisted node was heard lately and may still be alive (C5, P6).
 
     `records` are those whose own node no listing shows.
 
-    What the cloud says of it by id goes before all: one that it has counts, one that it denied
-    since the last ping does not. Else its absence counts once it was seen in enough complete
-    listings, for `settle`, and a record listing after that shows no ping since the first of them;
-    or once the cloud lists the node as terminated.
+    The cloud's answer for the node by id or tag decides first: it counts where the cloud has it,
+    and not where the cloud denied it since its last ping. Otherwise it counts until its absence is
+    settled (`is_missed`), the cloud lists it as terminated, or the newest record listing shows it
+    silent for longer than poll_stale_after.
     """
     history, clock = snapshot.history, snapshot.history.clock
     assert history.records is not None
@@ -201,7 +204,7 @@ def unlisted_nodes(
                 continue
             if heard_s > (asked.measures or {})["age_s"]:
                 continue
-        # A listing is no word on the time since: who was heard then may be alive.
+        # A listing says nothing of the time after it: a node heard by then may be alive.
         records_at = history.records.started_at
         silent_then = heard_ago(record, stamp, clock, history, records_at)
         if silent_then > settings.poll_stale_after:
@@ -211,7 +214,7 @@ def unlisted_nodes(
 
 
 def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
-    """Those whose node the cloud does not list as terminated, nor has called gone."""
+    """The records whose node the cloud neither lists as terminated nor has called gone."""
     assert snapshot.history.cloud is not None
     absent = [node for node in snapshot.history.cloud.items if node.is_absent]
     ended = {node.id for node in absent}
@@ -221,14 +224,14 @@ def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record
     for record in records:
         if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        # Where the node told its id, one with its tags may be its twin.
+        # By tags only where the node never told its id: a terminated twin bears them, too.
         if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
             continue
         yield record
 
 
 def _leaving(snapshot: Snapshot) -> set[str]:
-    """Records whose node we are destroying, and that no listing shows: it is not gone yet (D3)."""
+    """Uuids of records whose node we destroy and no listing shows: it may not be gone yet (D3)."""
     return {
         uuid
         for uuid, flight in snapshot.record_flights.items()
@@ -237,10 +240,10 @@ def _leaving(snapshot: Snapshot) -> set[str]:
 
 
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """A cleaned record that may not be used again yet, for want of compare-and-set (U2).
+    """Whether a cleaned record may not be reused yet, as the store can't compare and set (U2).
 
-    Our own cleans are free at once, unless another write of ours may still take effect (C12). A
-    stamp ahead of the store's clock counts from when it was seen to be ahead, or the lock would
+    A record that we cleaned is free at once, unless another write of ours may still take effect
+    (C12). A stamp ahead of the store's clock counts from when we first saw it, or the lock would
     last as much longer as the clock was set back (T1).
     """
     if settings.compare_and_set:
@@ -256,7 +259,7 @@ def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 
 
 def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:
-    """Records of ours under U2's lock: with unpinged claims never more than max_nodes (U6)."""
+    """How many cleaned records of ours are locked (U2); they count like unpinged claims (U6)."""
     if settings.compare_and_set:
         return 0
     return sum(
@@ -269,7 +272,7 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
 
 
 class Market:
-    """Supply and demand of one snapshot."""
+    """Supply and demand of one snapshot. Counts by size are by its name."""
 
     def __init__(
         self,
@@ -294,15 +297,15 @@ class Market:
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = untagged & pending
-        """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
-        and nothing drains or ends it (D11)."""
+        """The pending records whose node lost our tags: such a node serves no demand, as it can't
+        pair, and nothing drains or destroys it (D11)."""
         self.up = 0
         self.staying = 0
-        """Of the existing, those that are listed and not on their way out."""
+        """How many of the existing nodes are listed and not on their way out."""
         self.price = 0.0
         self.fixed_price = 0.0
         self.prices_to_be: list[tuple[float, str]] = []
-        """Of each node to be, with the name of its size."""
+        """The price and the size's name of each node to be."""
         self._count_views()
         self._count_pending(pending)
 
@@ -331,8 +334,8 @@ class Market:
                 self.just_busy[size.name] += 1
 
     def _turned_busy(self, view: NodeView) -> bool:
-        """Whether its job may be one that the demand still counts as waiting: another node for it
-        would be one too many. The next demand poll tells."""
+        """Whether it turned busy after the demand poll, which may still count its job as waiting:
+        another node for that job would be one too many."""
         history, demand_at = self.snapshot.history, self.snapshot.demand_at
         if view.record is None or history.clock is None or demand_at is None:
             return False
@@ -342,7 +345,7 @@ class Market:
             return False
         ahead_s = heard.busy_since - clock.now(self.snapshot.now)
         if ahead_s > CLOCK_STEP_S + clock.error_s:
-            # From before the clock was set back: nobody can tell how old it is (T1).
+            # A stamp from before the clock was set back: nobody can tell its age (T1).
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
@@ -364,7 +367,7 @@ class Market:
             self._count_boot(name)
 
     def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
-        """A node to be; of a size that nobody knows any more it is taken for the cheapest."""
+        """Count a node to be; without a known size or price it counts as the cheapest size."""
         size = self.sizes.named(name)
         if size is None and price is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
@@ -375,11 +378,11 @@ class Market:
         self.price += price or 0.0
 
     def trade(self) -> Wants:
-        """Decide boots and surplus."""
+        """What demand calls for: the boots, the refusals, and the nodes that may go."""
         refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
         wishes, lots, unsatisfiable = self._weigh_demand()
         boots = self._grant(lots, refused, [])
-        # What the wishlist was refused does not fill the pool.
+        # Boots that the wishlist was refused do not count towards min_nodes.
         there = self.up + self.pending - len(self.untagged) + len(boots)
         lacking = max(0, self.settings.min_nodes - there)
         if lacking and self.sizes.by_price:
@@ -390,7 +393,7 @@ class Market:
         for name, count in self.snapshot.unclear.items():
             refused[name, Reason.CREATE_UNCLEAR] += count
         unwanted, over_max = self._unwanted(wishes)
-        # Where max_nodes has no room for one more, none of those on their way out may stay.
+        # Where max_nodes has no room for one more, no node on its way out may stay.
         unmet = wanted if self.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
@@ -410,7 +413,7 @@ class Market:
         )
 
     def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
-        """The nodes to be beyond demand, by size: never below min_nodes."""
+        """How many nodes to be are beyond demand, by size; what min_nodes needs stays."""
         may_go = self.up + self.pending - len(self.untagged) - self.settings.min_nodes
         needless: dict[str, int] = {}
         for name, coming in self.coming.items():
@@ -423,12 +426,12 @@ class Market:
     def _too_many(self) -> int:
         """How many of the nodes to be are beyond max_nodes.
 
-        A listing may show a node again that did not count any more when they were ordered.
+        A listing may show a node again that did not count when they were ordered.
         """
         return max(0, self.existing - self._counted_twice() - self.settings.max_nodes)
 
     def _too_dear(self) -> dict[str, int]:
-        """How many of the nodes to be must go for the price, the dearest first, by size."""
+        """How many nodes to be are beyond max_total_price, by size; the dearest go first."""
         if self.settings.max_total_price <= 0:
             return {}
         by_price = sorted(self.prices_to_be, reverse=True)
@@ -442,15 +445,15 @@ class Market:
         return too_dear
 
     def _counted_twice(self) -> int:
-        """Set-ups whose record nobody knows yet, and that may be claims that are listed already."""
+        """How many set-ups may count twice: their unknown record may be listed as claimed."""
         snapshot = self.snapshot
         known = snapshot.record_flights.keys() | snapshot.expected.keys()
         return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))
 
     def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
-        """The nodes that the queue wants by size, those that lack in its order, and what can't be.
+        """The nodes that the queue wants by size, the lots that lack, and the impossible jobs.
 
-        What is spare serves the first in the queue (U12).
+        The lots are in the order of the queue, and spare nodes serve its first jobs (U12).
         """
         wishes: defaultdict[str, int] = defaultdict(int)
         lots: list[Lot] = []
@@ -474,7 +477,7 @@ class Market:
         return wishes, lots, unsatisfiable
 
     def _unsatisfiable(self, job: Job, size: Size | None) -> Verdict | None:
-        """Why the job can't be had, however empty the pool is; None where it can (U12)."""
+        """Why the job can't be had even in an empty pool; None where it can (U12)."""
         settings = self.settings
         if size is None:
             asked = {"cores": job.cores, "ram_mb": job.ram_mb, "scratch_mb": job.scratch_mb}
@@ -496,8 +499,8 @@ class Market:
         return price > self.settings.max_total_price + PRICE_ERROR
 
     def _cheapest(self) -> Size:
-        """What `min_nodes` is filled with: the cheapest size that is neither preemptible nor
-        resting, or the cheapest of all."""
+        """The size that fills min_nodes: the cheapest that is neither preemptible nor resting, or
+        else the cheapest of all."""
         now = self.snapshot.now
         for size in self.sizes.by_price:
             limits = self.snapshot.limits
@@ -513,6 +516,7 @@ class Market:
         refused: defaultdict[tuple[str, Reason], int],
         granted: list[tuple[Size, Reason]],
     ) -> list[tuple[Size, Reason]]:
+        """`granted` and the boots of `wanted` that nothing forbids; `refused` counts the others."""
         boots = list(granted)
         if not any(lot.count for lot in wanted):
             return boots
@@ -525,7 +529,7 @@ class Market:
                 if reason is not None:
                     refused[size.name, reason] += left
                     if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
-                        # Whoever comes later in the queue must not take what it waits for.
+                        # A later job must not take the money that this one waits for.
                         standing = reason
                     break
                 boots.append((size, lot.reason))
@@ -533,11 +537,12 @@ class Market:
         return boots
 
     def _gets_its_turn(self, size: Size) -> bool:
-        """Whether there is a price left for it once all that may go has gone."""
+        """Whether max_total_price has room for the size once every node that may go is gone."""
         stays = self.settings.min_nodes * (self._cheapest().price or 0.0)
         return not self._is_over(self.fixed_price + stays + (size.price or 0.0))
 
     def _standing_refusal(self) -> Reason | None:
+        """What forbids every boot at this moment, whatever its size."""
         snapshot = self.snapshot
         # An open breaker stops booting only when a listing collapsed (B2).
         stops = snapshot.breaker.stops_booting
@@ -549,6 +554,7 @@ class Market:
         return None
 
     def _refusal(self, size: Size, booted: int, price: float) -> Reason | None:
+        """What forbids one more node of that size, after `booted` granted ones, at that `price`."""
         settings, limits, now = self.settings, self.snapshot.limits, self.snapshot.now
         if self.existing + booted >= settings.max_nodes:
             return Reason.AT_MAX_NODES
@@ -560,8 +566,8 @@ class Market:
             if self._is_over(price + size.price):
                 return Reason.AT_MAX_PRICE
         if limits.quota is not None:
-            # One more than was refused is tried again once in a while (D6); one more than there
-            # are, where we did not know of all when it was.
+            # One node more than the quota is tried again once in a while (D6), or one more than
+            # there are, where not all were known when the quota was set.
             quota = limits.quota
             if now - limits.quota_at > settings.boot_fail_after:
                 quota = max(quota, self.existing) + 1
@@ -578,11 +584,10 @@ class Market:
         return None
 
     def _unwanted(self, wishes: defaultdict[str, int]) -> tuple[list[NodeView], list[str]]:
-        """Idle nodes beyond demand: never below min_nodes, and down to max_nodes.
+        """Idle nodes beyond demand or max_nodes, and the ids of those that go for max_nodes alone.
 
-        None goes for a node to be, which may never come. Those that may go now come first, and of
-        them those that have been unwanted for longest.
-        With the ids of those among them that demand wants, and that go for max_nodes alone.
+        Never so many that fewer than min_nodes are up. Nodes to be don't count, as they may never
+        come. Nodes that may go now are chosen first, and of these the longest unwanted.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
         idle = [
@@ -619,7 +624,7 @@ class Market:
         return unwanted, only_over_max
 
     def _going_as_unwanted(self) -> list[NodeView]:
-        """Nodes on their way out that a former plan found unwanted (D12)."""
+        """Nodes on their way out that an earlier plan found unwanted (D12)."""
         known = self.snapshot.history.unwanted
         if not known:
             return []
@@ -630,8 +635,8 @@ class Market:
         ]
 
     def _just_ended(self, view: NodeView) -> bool:
-        """Whether it was unwanted before something of ours for it ended, which the next listing
-        shows, and is idle: demand decides about it still (D12)."""
+        """Whether an action of ours for the idle, unwanted node just ended, and no listing shows
+        that yet: demand still decides about it (D12)."""
         if view.verdict.reason is not Reason.CHANGED_SINCE_LISTING:
             return False
         return view.state is WorkerState.IDLE and view.node.id in self.snapshot.history.unwanted
@@ -640,12 +645,12 @@ class Market:
 def after_refusal(
     limits: Limits, error: Exception, size: str, nodes: int, now: float, settings: Settings
 ) -> Limits:
-    """The limits once the cloud refused a create of `size` while there were `nodes` (D6).
+    """The limits after the cloud refused a create of `size` while there were `nodes` (D6).
 
-    A quota is probed again later. Any other definite no rests the size for max_poll_time; of
-    requests that the cloud calls bad (a wrong image, say) each in a row for twice as long, up to
-    LONGEST_REFUSAL_S. An error that is not definite changes nothing: its claim stays and counts
-    (U6).
+    A quota is noted, and probed again later. Any other definite refusal rests the size for
+    max_poll_time; each bad request in a row (a wrong image, say) doubles that, up to
+    LONGEST_REFUSAL_S. Throttling and an error that is not definite change nothing: the claim of an
+    unclear create stays and counts (U6).
     """
     if isinstance(error, QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
@@ -654,7 +659,7 @@ def after_refusal(
     rest_s, bad = settings.max_poll_time, 0
     if isinstance(error, BadRequest):
         if limits.resting.get(size, 0.0) > now:
-            # Another create of the same plan.
+            # Another create of the same plan: the size rests already.
             return limits
         bad = limits.bad.get(size, 0) + 1
         rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (bad - 1)))
@@ -666,7 +671,7 @@ def after_refusal(
 
 
 def after_success(limits: Limits, size: str, nodes: int) -> Limits:
-    """The limits once a create of `size` succeeded: a quota that let one more through is raised."""
+    """The limits after a create of `size` succeeded: the quota rises once `nodes` reach it."""
     limits = replace(limits, bad={name: n for name, n in limits.bad.items() if name != size})
     if limits.quota is None or nodes < limits.quota:
         return limits

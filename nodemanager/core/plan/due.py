@@ -1,6 +1,7 @@
 """Which records are freed or deleted in this cycle, and which wait (SAFETY.md C10, S5).
 
-Of those that may be freed: the cap, the backlog of before our time, and whose turn it is.
+Records that may be freed still wait for the cycle's cap and for their turn, and are held back as
+backlog where they leaked before the first start.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.rate_limits import name_of
 
 Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
-"""Each record's verdict, what is freed, how many are deferred, and what is held as backlog."""
+"""The verdicts, the cleans, how many records the cap defers, and the names of the backlog."""
 
 
 def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
-    Those whose clean came to nothing wait behind the others, or they would take every turn.
+    Records that an operator wants freed come first. Records whose clean was left undone lately come
+    last, or they would take every turn.
     """
     snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
@@ -61,10 +63,11 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
 
 
 Due = tuple[tuple[float, float], str, int, Record]
+"""A record that may be freed: its turn (lowest first), uuid, place in the verdicts, itself."""
 
 
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
-    """What is held back as leaked before our time (S5): a first plan with too many, all of it."""
+    """The names held back as backlog (S5): all that are due, where a first plan has too many."""
     if not settings.hold_backlog:
         return frozenset()
     if snapshot.first_clean and len(due) > settings.max_cleans_per_cycle:
@@ -75,7 +78,7 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
 def _hold_back(
     backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
 ) -> list[Due]:
-    """Those still due: the others are kept, unless an operator ordered them by name (S5)."""
+    """Make the backlog's verdicts KEEP; return the rest, with what an operator forces past S5."""
     forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
     left = []
     for entry in due:
@@ -90,7 +93,7 @@ def _hold_back(
 
 
 def _taken(snapshot: Snapshot) -> int:
-    """How much of the cycle's cap is used up: by what was freed or deleted, or is being (C10)."""
+    """How much of the cycle's cap is used: cleans and prunes that ended lately or are in flight."""
     under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
     return snapshot.cleaned_lately + under_way
 
@@ -105,7 +108,10 @@ def to_prune(
     kept: frozenset[str],
     cleans: tuple[CleanOrder, ...],
 ) -> tuple[PruneOrder, ...]:
-    """What is deleted with what the cleans leave of the cycle's cap (C10), but for those `kept`."""
+    """The records to delete, within what the cleans leave of the cycle's cap (C10); none of `kept`.
+
+    None while a listing is short: a record may look unused only because its node is not listed.
+    """
     if settings.prune_after is None or unlisted.short:
         return ()
     room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
@@ -113,7 +119,7 @@ def to_prune(
 
 
 def with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list[Verdict]:
-    """The verdicts with those of what is deleted in place of what was said of it."""
+    """The verdicts, with PRUNE in place of the verdict of each record to delete."""
     if not prunes:
         return verdicts
     called_for = {order.uuid: order for order in prunes}

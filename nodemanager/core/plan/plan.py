@@ -1,8 +1,8 @@
-"""What one snapshot calls for: a verdict for each node and record, and the actions.
+"""What one snapshot calls for: a verdict for each node and record, and the orders.
 
 `plan` is pure: the same snapshot and settings give the same plan, whatever the order of the items
-in the listings. It is the only place where the parts of the deciding come together, and the same
-predicates feed the action, the log line, the metric and the simulation.
+in the listings. Only here do all parts of a decision come together, and the same predicates feed
+the action, the log line, the metric and the simulation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, n
 
 @dataclass(frozen=True, slots=True)
 class BootOrder:
-    """One node to boot, on a cleaned record or, without one, on a new one (U1)."""
+    """One node to boot: on this cleaned record, or on a new record where it is None (U1)."""
 
     size: Size
     reason: Reason
@@ -72,10 +72,10 @@ class Plan:
     """All that one snapshot calls for.
 
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
-    snapshot starts from. `ask` are node ids to ask the cloud for, `ask_tagged` records whose tag to
-    ask for (B3, P6, U8). `restores` are freed lives to give back, `not_restored` why others can't
-    be. `lifts` are fences that nothing follows any more (C12). `prunes` are records to delete.
-    `binds` are claims to be told their node (P1a).
+    snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of records
+    to ask for by tag (B3, P6, U8). `restores` are freed lives to give back, `not_restored` says why
+    others can't be. `lifts` are fences to lift, that no clean follows any more (C12). `prunes` are
+    records to delete, `binds` claims that lack the id of their node (P1a).
     """
 
     plan_id: str
@@ -109,14 +109,14 @@ class Plan:
 HANDLED = frozenset(
     {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
 )
-"""Nodes that we do, or did, something about: one that turned bad is no better for it (D9)."""
+"""Verdicts under which a node that turned bad still counts as bad (D9)."""
 
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
-"""Nodes that D9 counts nothing of: we never destroy them."""
+"""Nodes that D9 leaves out: we never destroy them."""
 
 
 def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
-    """Decide. `new_records` says that the record listing came since the last plan (D7)."""
+    """The plan of a snapshot. `new_records`: a record listing came since the last plan (D7)."""
     history = snapshot.history
     if history.cloud is None or history.records is None:
         missing = "cloud" if history.cloud is None else "records"
@@ -194,7 +194,7 @@ def _planned(
 
 
 def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeView]:
-    """Each listed node once, before demand, caps and breakers have had their say."""
+    """Each listed node, judged once; demand, caps and breakers come later (`_shutdowns`)."""
     judge, history = NodeJudge(snapshot, settings, pairs), snapshot.history
     assert history.cloud is not None
     return [judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
@@ -203,7 +203,7 @@ def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeVi
 def _unheard(
     snapshot: Snapshot, settings: Settings, unlisted: Unlisted, impossible: frozenset[str]
 ) -> list[NodeView]:
-    """Nodes that no listing shows and nobody hears, judged as if they were listed (D13)."""
+    """Nodes that are silent and unlisted, but that the cloud has, judged as if listed (D13)."""
     listing = snapshot.history.records
     if not unlisted.unheard or listing is None:
         return []
@@ -221,12 +221,12 @@ def _unheard(
 
 
 def _in_turn(*asking: Iterable[str]) -> tuple[str, ...]:
-    """The first of all these, each once: so many as may be asked for in a cycle."""
+    """The first ASK_LIMIT of all these, each once, in the order given."""
     return tuple(dict.fromkeys(chain.from_iterable(asking)))[:ASK_LIMIT]
 
 
 def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) -> Snapshot:
-    """The snapshot with what was folded in since; the same one where nothing was."""
+    """The snapshot with this history and breaker; the same object where neither changed."""
     breaker = snapshot.breaker if breaker is None else breaker
     if history is snapshot.history and breaker is snapshot.breaker:
         return snapshot
@@ -234,21 +234,21 @@ def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) 
 
 
 def _to_go_on_from(snapshot: Snapshot) -> History:
-    """A listing that is not believed proves no absence: C5 counts anew once one is (L3)."""
+    """The next snapshot's history: a listing that is not believed proves no absence (L3, C5)."""
     if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
         return snapshot.history
     return changed(snapshot.history, absence={})
 
 
 def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
-    """The snapshot as its plan's judges saw it, for whoever asks them again: `explain`."""
-    # Only what is gone on from forgets the absences of a suspect listing.
+    """The snapshot as the judges of this plan saw it, so that `explain` can ask them again."""
+    # `_to_go_on_from` may have dropped the absences, which the judges still had.
     history = changed(made.history, absence=snapshot.history.absence)
     return changed(snapshot, history=history, breaker=made.breaker)
 
 
 def adopting(history: History, settings: Settings) -> Settings:
-    """T3: by default records that name no pool are ours while no record names another."""
+    """The settings with `adopt_unclaimed` decided: yes while no record names another pool (T3)."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
     adopts = adopts_unclaimed(history.records.items, settings)
@@ -260,6 +260,7 @@ def _no_plan(
     aborted: tuple[Reason, Mapping[str, object]],
     impossible: Impossible | None,
 ) -> Plan:
+    """The plan where nothing may be decided: it only asks what the breaker waits for."""
     return Plan(
         plan_id=snapshot.plan_id,
         history=snapshot.history,
@@ -273,9 +274,9 @@ def _no_plan(
 
 
 def _doubted(history: History, settings: Settings) -> History:
-    """The history after listings that are not believed: they start a count anew, and end none.
+    """The history after listings that are not believed: they may restart a count, never finish one.
 
-    A node may have been paired (D7) or wanted (D12) in between, which no plan will have seen.
+    A node may have been paired (D7) or wanted (D12) meanwhile, and no plan has seen it.
     """
     settings = adopting(history, settings)
     unique, adopts = settings.ids_unique, settings.adopt_unclaimed
@@ -286,6 +287,7 @@ def _doubted(history: History, settings: Settings) -> History:
 
 
 def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
+    """Ids of listed nodes of our pool that pair with no record; none is ambiguous (D7)."""
     return [
         node.id
         for node in history.present.values()
@@ -298,10 +300,9 @@ def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
 def _after_silence(
     snapshot: Snapshot, settings: Settings, views: list[NodeView], unheard: list[NodeView]
 ) -> Snapshot:
-    """D9: count who turned silent, down or unpaired, and open or close the breaker on it.
+    """Count the nodes that turned silent, down or unpaired; open or close the breaker on it (D9).
 
-    A node that we are destroying for it is no better yet; one that we may never destroy says
-    nothing of the others.
+    A bad node that we are destroying still counts as bad. A node that we never destroy counts not.
     """
     ours = [
         view
@@ -325,9 +326,9 @@ def _after_silence(
 
 
 def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
-    """B1: too many records that became eligible at once open the breaker, before one is freed.
+    """Open the breaker on too many newly eligible records, before one of them is freed (B1).
 
-    What was leaked before our time is an operator's decision, who was told of it (S5).
+    The backlog does not count: an operator was told of it and decides (S5).
     """
     snapshot, settings = judge.snapshot, judge.settings
     records = snapshot.history.records
@@ -344,7 +345,7 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
 
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
-    """D12: who demand wants no more, or an operator, and since when."""
+    """Note the nodes that demand or an operator wants no more, and since when (D12)."""
     drains = snapshot.drains
     drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
     unwanted = wants.unwanted | frozenset(drained)
@@ -355,7 +356,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
 def _restores(
     snapshot: Snapshot, settings: Settings
 ) -> tuple[tuple[FreedLife, ...], tuple[Verdict, ...]]:
-    """The lives freed by mistake that may be given back now, and why the others can't be (U8)."""
+    """The freed lives to give back now, and what lasting cause keeps others from it (U8)."""
     restores, not_restored = [], []
     for life in false_clean.open_lives(snapshot.breaker):
         verdict = false_clean.judge_restore(life, snapshot, settings)
@@ -367,7 +368,7 @@ def _restores(
 
 
 def _judged_records(judge: RecordJudge, impossible: Impossible) -> tuple[Snapshot, Judged]:
-    """The records judged, once more where that itself opened the breaker (B1)."""
+    """Judge the records; judge them again where the first result opens the breaker (B1)."""
     made = judge_records(judge, impossible)
     snapshot = _after_eligible(judge, backlog=made[3])
     if snapshot.breaker.generation != judge.snapshot.breaker.generation:
@@ -383,7 +384,7 @@ def _shutdowns(
     wants: Wants,
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
-    """Apply demand, breaker and caps to the views, and give the orders that remain (D1, D9)."""
+    """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
     surplus, goes = wants.surplus, Kind.SHUTDOWN
     asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
     if not asking:
@@ -424,7 +425,7 @@ def _forbidden(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What forbids the shutdown that the view calls for, and is not about how many go."""
+    """What forbids the shutdown that the view calls for, caps aside; None where it may go."""
     node_id, record = view.node.id, view.record
     if node_id in impossible:
         return keep(node_id, Reason.IMPOSSIBLE)
@@ -441,11 +442,11 @@ def _forbidden(
 def _boots(
     snapshot: Snapshot, settings: Settings, wants: Wants, impossible: frozenset[str]
 ) -> tuple[BootOrder, ...]:
-    """Granted boots, each with a cleaned record to use again where there is one (U1-U3)."""
+    """The granted boots, each on a cleaned record to reuse as long as there are any (U1-U3)."""
     if not wants.boots:
         return ()
     assert snapshot.history.records is not None
-    # One that was freed by mistake is kept for its node.
+    # A record that was freed by mistake is kept for its node (U8).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
     reusable = sorted(
         (
@@ -463,6 +464,7 @@ def _boots(
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether a set-up may claim the record: cleaned, ours, unlocked, nothing in flight (U1-U3)."""
     if record.holds_anything or record.problems or record.held:
         return False
     if not is_ours_to_claim(record, settings):
@@ -474,13 +476,13 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
         return False
     if uuid in snapshot.history.bearers:
-        # A node with an older incarnation still carries its uuid: two would answer to one tag.
+        # A listed node still bears the uuid: two nodes would answer to one tag.
         return False
     return not is_locked(record, snapshot, settings)
 
 
 def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
-    """None for a decision that could not be taken."""
+    """The decision by the ids of what was judged; None where none could be taken."""
     listing = made.history.records
     if made.aborted is not None or listing is None:
         return None

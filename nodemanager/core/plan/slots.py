@@ -1,7 +1,7 @@
-"""Who holds the slots, which of them leak, and what keeps each of those (SAFETY.md U7).
+"""Who holds the slots, which slots leak, and what keeps each leaked slot (SAFETY.md U7).
 
-A slot leaks while a record holds it that no listed node bears, and that is not claimed for a node
-still to come: until the record is cleaned, nobody has any use of it.
+A slot leaks while its record has no listed node and is not claimed for a node still to come:
+nobody can use the slot until the record is cleaned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 NODE_TO_COME = frozenset(
     {Reason.NODE_LISTED, Reason.NODE_EXPECTED, Reason.CLAIM_WITHIN_WINDOW, Reason.OTHER_POOL}
 )
-"""Kept for a node that is there or may yet come, though no complete listing shows it."""
+"""A record kept for one of these reasons has a node or may yet get one: its slot does not leak."""
 
 
 class Holder(StrEnum):
@@ -35,16 +35,16 @@ class Holder(StrEnum):
 
 
 NODELESS = frozenset({Holder.CLAIM, Holder.NO_NODE})
-"""Of these it is asked whether the slot leaks."""
+"""Only the slots of these holders can leak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """The slots that leak for one cause: the reason code of what keeps their records now.
+    """The slots that leak for one cause: the reason code that keeps their records now.
 
-    `oldest_s` is how long the quietest of these records has been quiet. `free_in_s` is when, as far
-    as windows tell, the first of them will be free; None when it waits for something other than
-    time. Either is None where it can't be told.
+    `oldest_s` is how long the quietest of these records has been quiet, None where no age can be
+    told. `free_in_s` is in how many seconds the windows let the first of them be freed, None where
+    all wait for something other than time.
     """
 
     cause: Reason
@@ -55,11 +55,10 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slot gate (U7). `free` is None where the store can't say how many there are.
+    """The slot gate (U7). `total` and `free` are None where the store can't say how many there are.
 
-    `held_by` counts the slots by why they are held. `earliest_free_s` is when, as far as the
-    windows tell, the next one will be free. `leaks` are the leaked ones, those of the most slots
-    first.
+    `held_by` counts the taken slots by holder. `earliest_free_s` is in how many seconds the windows
+    let the next slot be freed, None where no window tells. `leaks` has the most slots first.
     """
 
     total: int | None
@@ -70,7 +69,7 @@ class Slots:
 
 
 def holder_of(record: Record, snapshot: Snapshot, settings: Settings) -> Holder:
-    """What a record holds its slot for; one that holds none must not be asked about."""
+    """What a record holds its slot for; call it only for a record that holds one."""
     if record.pool is not None and record.pool != settings.pool:
         return Holder.OTHER_POOL
     history = snapshot.history
@@ -87,9 +86,9 @@ def count_slots(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Slots:
-    """Who holds the slots, of all pools (U7); `verdicts` are those of `records`, in their order.
+    """Who holds the slots, of all pools (U7); `verdicts` are those of `records`, in the same order.
 
-    A set-up of ours takes one from its order on, before any listing shows its claim.
+    A set-up of ours takes a slot from its order on, before any listing shows its claim.
     """
     held: dict[Holder, int] = {}
     nodeless: list[tuple[Record, Verdict]] = []
@@ -103,7 +102,7 @@ def count_slots(
             continue
         if claiming:
             claiming.discard(record.uuid)
-        # Most have their pair: nothing else is asked of them.
+        # Most records are paired, and for those the verdict is enough.
         holder = listed if verdict.reason is paired else holder_of(record, snapshot, settings)
         held[holder] = held.get(holder, 0) + 1
         if holder in NODELESS:
@@ -120,9 +119,9 @@ def count_slots(
 
 
 def free_in_s(verdict: Verdict) -> float | None:
-    """Seconds until the record may be freed as far as its windows tell, from its own measures.
+    """Seconds until the windows let the record be freed, from the verdict's own measures.
 
-    None when no window keeps it: then it waits for a person, a listing or a deed under way.
+    None when no window keeps it: it waits for a person, a listing or an action in flight.
     """
     measures: Mapping[str, float] = verdict.measures or {}
     if verdict.kind is Kind.CLEAN or verdict.kind is Kind.DEFER:
@@ -135,7 +134,7 @@ def free_in_s(verdict: Verdict) -> float | None:
 
 
 def is_leaked(verdict: Verdict, snapshot: Snapshot) -> bool:
-    """Whether a record whose node no complete listing shows holds its slot for nothing."""
+    """Whether the slot of a record without a listed node leaks; `verdict` is the record's."""
     if verdict.reason in NODE_TO_COME or freed_since_listed(verdict.id, snapshot.history):
         return False
     flight = snapshot.record_flights.get(verdict.id)

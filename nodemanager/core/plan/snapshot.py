@@ -1,4 +1,4 @@
-"""Everything that one decision is made from (SAFETY.md L4)."""
+"""The snapshot: everything that one decision is made from (SAFETY.md L4)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from nodemanager.core.safety.breaker import Breaker
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Something of ours under way: `kind` is setup, shutdown or clean; `since` is boottime.
+    """An action of ours in flight, since that CLOCK_BOOTTIME.
 
-    `incarnation` is that of a set-up's claim.
+    `kind` is what its workflow calls it (`Workflow.flight`), for a record only up to the colon.
+    `incarnation` is that of a set-up's claim, else None.
     """
 
     kind: str
@@ -26,9 +27,9 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A node that the cloud said it created, not listed yet (P4).
+    """A node that the cloud created and no listing shows yet (P4); `since` is CLOCK_BOOTTIME.
 
-    Or one that it may have created, `node_id` None, until a listing shows its ping.
+    `node_id` is None where the cloud only may have created it: that waits for a listed ping.
     """
 
     node_id: str | None
@@ -39,10 +40,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class LateWrite:
-    """Of writes of ours on one record nobody knows whether they took effect, or will (C12).
+    """Writes of ours to one record whose outcome is unknown: they may still take effect (C12).
 
-    Times are CLOCK_BOOTTIME: when nobody waited for the last of them any more, and for the last
-    clean among them.
+    `at` is when we stopped waiting for the last of them, `clean_at` for the last clean among them,
+    None where none is a clean. Both are CLOCK_BOOTTIME.
     """
 
     at: float
@@ -51,10 +52,11 @@ class LateWrite:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the cloud refused lately (D6); times are boottime.
+    """What the cloud refused lately (D6); times are CLOCK_BOOTTIME.
 
-    `quota` is how many nodes there were when it last refused one more, `bad` how many requests in a
-    row it called bad, by size.
+    `quota` is how many nodes there were when the cloud last refused one more, at `quota_at`. By
+    size name, `resting` is until when the size is not booted, and `bad` how many of its creates in
+    a row the cloud called bad requests.
     """
 
     quota: int | None = None
@@ -63,7 +65,7 @@ class Limits:
     throttled_until: float = 0.0
     bad: Mapping[str, int] = field(default_factory=dict)
     loops: Loops = NONE
-    """Nodes in a row that never pinged (B5)."""
+    """Created nodes in a row that never pinged (B5)."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,15 @@ class Snapshot:
     """One immutable picture. `now` is CLOCK_BOOTTIME, `wall` epoch seconds.
 
     `demand` is None until the wishlist was polled. `record_flights` and `node_flights` are by
-    record uuid and node id; `boots_unclaimed` are set-ups that have no record yet, by size name.
-    `first_clean` says that no plan of this pool has called for a clean yet; `backlog` are the
+    record uuid and node id; `boots_unclaimed` has the size name of each set-up without a record;
+    `claimed_sizes` (size names) and `expected` are by record uuid.
+    `first_clean` says that no plan of this pool has called for a clean yet; `backlog` names the
     records that were held back then, each as `uuid@version`, and `let_go` those of them that an
-    operator has looked at and wants judged like all others (S5).
-    `read_only` says why nothing may be written (L5). `touched` is when something of ours for a
-    record or node ended, `gone` when a node was gone, by id: a listing that began before shows
-    what was, and is not acted on again. A record that the newest listing shows as it was before a
-    claim of ours is `touched`, too, whenever that listing began.
+    operator wants judged like all others (S5).
+    `read_only` says why nothing may be written (L5). `touched` is when an action of ours ended, by
+    record or node id, and `gone` when a node was gone: a listing that began before that is out of
+    date, and is not acted on. A record that the newest listing shows without our claim is
+    `touched`, too, whenever that listing began.
     """
 
     plan_id: str
@@ -91,12 +94,12 @@ class Snapshot:
     record_flights: Mapping[str, Flight] = field(default_factory=dict)
     node_flights: Mapping[str, Flight] = field(default_factory=dict)
     cleaned_lately: int = 0
-    """How many cleans ended in this round of polls: they are of the same cycle's cap (C10)."""
+    """How many cleans and prunes ended, or put up a fence, since the listings began (C10)."""
     destroyed_lately: int = 0
-    """How many nodes were destroyed in this round for anything but idle (D9)."""
+    """How many nodes were destroyed since the listings began, for any reason but idle (D9)."""
     boots_unclaimed: tuple[str, ...] = ()
     unclear: Mapping[str, int] = field(default_factory=dict)
-    """By size name: set-ups whose create got no clear answer yet (U9)."""
+    """By size name: how many set-ups have a create without a clear answer (U9)."""
     claimed_sizes: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
     holds: frozenset[str] = frozenset()
@@ -109,18 +112,18 @@ class Snapshot:
     backlog: frozenset[str] = frozenset()
     let_go: frozenset[str] = frozenset()
     skipped: Mapping[str, float] = field(default_factory=dict)
-    """When the clean of a record was last left undone: others have their turn first (C10)."""
+    """By record uuid: when its clean was last left undone; other records go first (C10)."""
     late: Mapping[str, LateWrite] = field(default_factory=dict)
-    """By record, on a store that can't compare: what may still be written to it (U2, C12)."""
+    """By record uuid, where the store can't compare: writes that may still take effect (C12)."""
     touched: Mapping[str, float] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
-    """By node id: to be shut down once idle (O1)."""
+    """By node id: nodes to be shut down once idle (O1)."""
     drain_orders: Mapping[str, str] = field(default_factory=dict)
-    """By record uuid: the orders to drain that this run gave, and has not taken back (D12)."""
+    """By record uuid: the numbers of the drain orders that this run gave and that stand (D12)."""
     kills: Mapping[str, Mark] = field(default_factory=dict)
-    """By node id: to be shut down now (O2)."""
+    """By node id: nodes to be shut down now (O2)."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
-    """By record uuid: to be freed now (O3)."""
+    """By record uuid: records to be freed now (O3)."""
     paused: Mark | None = None
-    """Who paused the pool (O4)."""
+    """Who paused the pool, and why; None while it runs (O4)."""
