@@ -238,9 +238,9 @@ def _aborted(
     assert made.aborted is not None
     reason, measures = made.aborted
     rule = "L4" if reason is Reason.TOO_MANY_IMPOSSIBLE else "L1"
-    why = "not before there is a picture that decisions may be made from"
+    why = "not before there are listings to decide from"
     block = Finding(
-        rule, "decided", "the picture may be decided on", Status.BLOCKS, reason, measures, why
+        rule, "decided", "the listings are fit to decide from", Status.BLOCKS, reason, measures, why
     )
     is_record = isinstance(subject, Record)
     return Explanation(

@@ -92,10 +92,10 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
     if impossible:
         why = "not while a listing contradicts itself about it"
         sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
-    asks = "nothing of ours is under way for its record"
+    asks = "no action of ours is in flight for its record"
     flight = Finding("C8", "record_not_in_flight", asks, Status.PASSED)
     if uuid in facts.snapshot.record_flights:
-        why = f"not while something of ours is under way for {uuid}"
+        why = f"not while an action of ours is in flight for {uuid}"
         flight = replace(flight, status=Status.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
     asks, limit = "the cycle's cap on shutdowns is not used up", settings.max_shutdowns_per_cycle
     cap = Finding("D9", "cap", asks, Status.PASSED, measures={"limit": limit})
@@ -105,7 +105,7 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
         not_asked(
             "D2",
             "last_look",
-            "record and picture are looked at once more",
+            "the record and the newest listings are checked again",
             "asked right before the destroy",
         ),
         not_asked(
@@ -121,7 +121,7 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
 
 def _word_is_news(verdict: Verdict) -> Finding:
     """What is asked of a node that would go by its own idle word (D12)."""
-    asks = "it was told to take no more work, and has drained; or its idle word is news"
+    asks = "it drained as it was told to, or a new ping of it says idle"
     waits = {
         Reason.DRAIN_AWAITED: "not before its pings say that it is drained",
         Reason.IDLE_WORD_OLD: "not before its next ping says that it is idle",

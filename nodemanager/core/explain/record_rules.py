@@ -62,7 +62,7 @@ def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str
 
 
 def _whole(judge: RecordJudge) -> Finding:
-    asks = "the listing lacks no node that the cloud has by id"
+    asks = "the cloud lists each node of ours that it has by id"
     whole = Finding("P6", "listing_whole", asks, Status.PASSED)
     if not judge.unlisted.short:
         return whole
@@ -88,7 +88,7 @@ def ask_of_plan(
     asks = "it was not leaked before the first start, with too many others"
     old = Finding("S5", "not_backlog", asks, Status.PASSED)
     if verdict.reason is Reason.BACKLOG_HELD:
-        why = "not by itself: it is of the backlog, and an operator decides"
+        why = "not by itself: it is in the backlog, and an operator decides"
         old = replace(old, status=Status.BLOCKS, reason=verdict.reason, why=why)
     asks, limit = "the cycle's cap is not used up", judge.settings.max_cleans_per_cycle
     cap = Finding("C10", "cap", asks, Status.PASSED, measures={"limit": limit})
@@ -106,7 +106,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
         not_asked(
             "C11",
             "last_look",
-            "read again and asked for by tag and id, nothing has moved",
+            "it is read and asked for by tag and id again, unchanged",
             "asked right before the write",
             visible_after_s=settings.visible_after,
         ),
@@ -120,7 +120,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
         not_asked(
             "C20",
             "after_shutdown",
-            "our shutdown of its node ended in gone: freed at once",
+            "our shutdown of its node ended in gone: it is freed at once",
             "our shutdown of its node is under way; once it is gone, it is freed at once"
             if leaving
             else "no shutdown of ours is under way for it",
@@ -132,7 +132,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
                 "C21",
                 "claim_window",
                 "a claim that never pinged has a window of its own",
-                "it was pinged" if record.claim is not None else "it bears no claim",
+                "it was pinged" if record.claim is not None else "it has no claim",
                 window_s=settings.claim_window,
             )
         )
