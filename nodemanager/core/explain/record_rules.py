@@ -80,7 +80,7 @@ def _answer(kept: Verdict | None) -> Answer | None:
 def ask_of_plan(
     verdict: Verdict, is_impossible: bool, judge: RecordJudge
 ) -> tuple[list[Finding], list[Finding]]:
-    """What the plan as a whole has to say, before the judge's own rules and behind them."""
+    """What the whole plan says of a record, before and after the judge's own rules."""
     sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
     if is_impossible:
         why = "not while a listing contradicts itself about it"
@@ -98,7 +98,7 @@ def ask_of_plan(
 
 
 def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
-    """What is asked later, or of other records, so that no rule goes without a word."""
+    """The rules that are asked later, or of other records, so that each rule has a row."""
     settings, flights = judge.settings, judge.snapshot.record_flights
     flight = flights.get(record.uuid)
     leaving = flight is not None and flight.kind.startswith("shutdown")
