@@ -1,4 +1,4 @@
-"""What every actor has: dispatch by message type, and a death that ends the process."""
+"""The base of every actor: dispatch by message type, and a death that ends the process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ OnDeath = Callable[[str, BaseException], None]
 
 
 class RoleActor(pykka.ThreadingActor):
-    """An actor whose handler for a message `NodeCreated` is its method `on_NodeCreated`.
+    """Handles a message of the class `NodeCreated` by its method `on_NodeCreated`.
 
-    An unknown message is an error of ours, so it kills the actor as any other exception does,
-    and `on_death(name, exception)` ends the process: systemd restarts it into a known state.
+    An unknown message is a bug. Like any other exception it kills the actor, and
+    `on_death(name, exception)` ends the process; systemd restarts it into a known state.
     """
 
     use_daemon_thread = True
@@ -37,7 +37,7 @@ class RoleActor(pykka.ThreadingActor):
         return self.handler_of(message)(message)
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:
-        """Who handles a message of that type."""
+        """The method that handles messages of this type."""
         handler: Callable[[Any], Any] = getattr(self, f"on_{type(message).__name__}")
         return handler
 
@@ -52,9 +52,9 @@ class RoleActor(pykka.ThreadingActor):
 
 
 def tell(to: Ref, message: Any) -> None:
-    """Tell, unless that actor has ended: one's end is no reason for another to die.
+    """Send the message, or drop it if that actor has ended, so that the sender does not die of it.
 
-    A death of its own ends the process by `on_death`; what is in flight is in the journal.
+    An actor that died ends the process by `on_death`; the journal has what was in flight.
     """
     try:
         to.tell(message)

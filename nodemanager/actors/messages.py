@@ -1,4 +1,4 @@
-"""What the actors say to each other: commands in the imperative, facts in the past tense."""
+"""The messages between actors: commands in the imperative, facts in the past tense."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nodemanager.errors import RemoteError
 
 
 class Ref(Protocol):
-    """Whoever can be told something: a Pykka reference, or a test's or simulation's stand-in."""
+    """A receiver of messages: a Pykka reference, or a stand-in of a test or the simulation."""
 
     def tell(self, message: Any) -> None: ...
 
@@ -33,7 +33,7 @@ class Ref(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CarryOut:
-    """One effect of a workflow; `serial` tells this workflow from an earlier one of the key."""
+    """Carry out one effect of a workflow. `serial` differs from earlier workflows of that key."""
 
     key: Key
     serial: int
@@ -42,7 +42,7 @@ class CarryOut:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What came of it: the answer, or the error in its place."""
+    """The result of an effect: its answer, or the error in its place."""
 
     key: Key
     serial: int
@@ -53,7 +53,7 @@ class CarriedOut:
 
 @dataclass(frozen=True, slots=True)
 class WaitOver:
-    """The timer's reminder that a workflow asked for."""
+    """The timer's reminder that a workflow's wait is over."""
 
     key: Key
     serial: int
@@ -64,7 +64,7 @@ class WaitOver:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Poll now, and arrange for the next. `number` tells a due poll from one since replaced."""
+    """Poll now, and schedule the next poll. A poll that was rescheduled has an older `number`."""
 
     number: int = 0
 
@@ -78,7 +78,7 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class ChangePolling:
-    """New intervals, in seconds. The poll that is waited for comes by them, too."""
+    """New intervals, in seconds. They also apply to the poll that is already scheduled."""
 
     poll_time: float
     max_poll_time: float
@@ -97,12 +97,12 @@ class AskNodes:
 
 @dataclass(frozen=True, slots=True)
 class CloudPollStarted:
-    """A cloud poll is about to begin: pin the record listing it is judged with (C6)."""
+    """A cloud poll is about to begin: pin the record listing that goes with it (C6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudListed:
-    """`account` where it was asked for; `unverified` is why it could not be told (L5)."""
+    """A cloud listing, with the `account` if it was asked for, or why that failed (L5)."""
 
     listing: Nodes
     account: str | None = None
@@ -111,9 +111,9 @@ class CloudListed:
 
 @dataclass(frozen=True, slots=True)
 class RecordsListed:
-    """`answered_at` is when the nodes' own ping URL answered, None when it did not (D8).
+    """A record listing. `answered_at` is when the nodes' own ping URL answered, or None (D8).
 
-    `late` are the pings of freed lives that the store knew of before it was listed (U8).
+    `late` has the pings of freed lives that the store knew of before the listing (U8).
     """
 
     listing: Records
@@ -133,7 +133,7 @@ class DemandPolled:
 
 @dataclass(frozen=True, slots=True)
 class PollFailed:
-    """`source` is cloud, records or demand; `retry_s` is when the next try comes."""
+    """`source` is cloud, records or demand; the next poll comes in `retry_s` seconds."""
 
     source: str
     error: Exception
@@ -143,10 +143,10 @@ class PollFailed:
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """The cloud's answers by id; a node it could not be asked about is left out.
+    """The cloud's answers by id, None for "no such node"; a node without an answer is left out.
 
-    `malformed` are those of which it says that they are no node's id (P1a). The first question was
-    sent at `asked_at`.
+    `malformed` has the ids that the cloud calls malformed (P1a). The first question was sent at
+    `asked_at` (CLOCK_BOOTTIME).
     """
 
     answers: Mapping[str, CloudNode | None]
@@ -156,21 +156,21 @@ class NodesAsked:
 
 @dataclass(frozen=True, slots=True)
 class AskAccount:
-    """Look at the account behind the credentials again, with the next cloud poll (L5)."""
+    """Ask for the account of the credentials again, with the next cloud poll (L5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskTagged:
-    """Ask the cloud which nodes bear the tag of these records (U5, R1, P6)."""
+    """Ask the cloud which nodes have these records' uuids as a tag (U5, R1, P6)."""
 
     records: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedAsked:
-    """The cloud's answers by record uuid; one it could not be asked about is left out.
+    """The cloud's answers by record uuid; a record without an answer is left out.
 
-    The first question was sent at `asked_at`.
+    The first question was sent at `asked_at` (CLOCK_BOOTTIME).
     """
 
     answers: Mapping[str, tuple[CloudNode, ...]]
@@ -182,12 +182,12 @@ class TaggedAsked:
 
 @dataclass(frozen=True, slots=True)
 class FindLeftovers:
-    """Ask the cloud for what bears our tags and has no node any more (D4)."""
+    """Ask the cloud for what has our tags and no node any more (D4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftoversFound:
-    """The answer, or the error in its place."""
+    """What the cloud found, or the error in its place."""
 
     found: tuple[Leftover, ...]
     error: RemoteError | None = None
@@ -200,7 +200,7 @@ class ReleaseLeftover:
 
 @dataclass(frozen=True, slots=True)
 class LeftoverReleased:
-    """The answer to one try; only GONE is the end of it."""
+    """The result of one attempt; only GONE ends the attempts."""
 
     leftover: Leftover
     outcome: Outcome
@@ -209,12 +209,9 @@ class LeftoverReleased:
 
 @dataclass(frozen=True, slots=True)
 class TendLeftovers:
-    """The timer's reminder, for `at` (CLOCK_BOOTTIME), that something may be due by now."""
+    """The timer's reminder that a search or release may be due at `at` (CLOCK_BOOTTIME)."""
 
     at: float
-
-
-# Records.
 
 
 # To and from the daemon.
@@ -239,7 +236,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Take one decision from all that came in before this."""
+    """Take one decision from all messages that came before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +245,12 @@ class ApplySettings:
 
 
 Answered = Callable[[Reply], None]
-"""Called once with what became of an operator's command."""
+"""Called once, with the answer to an operator's command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An operator's command, and whoever waits for the answer (O1-O4)."""
+    """An operator's command, and the function that takes its answer (O1-O4)."""
 
     command: Command
     answered: Answered
@@ -261,7 +258,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Begin nothing more; call `done` when nothing is in the air."""
+    """Begin nothing more; call `done` when no worker is busy."""
 
     reason: str
     done: Callable[[], None]
@@ -269,6 +266,6 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The watchdog asks whether the actor still answers; it calls `answered`."""
+    """The watchdog checks that the actor still answers: the actor calls `answered`."""
 
     answered: Callable[[], None]

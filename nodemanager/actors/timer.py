@@ -1,4 +1,4 @@
-"""Messages in the future: nobody sleeps in a handler."""
+"""Delayed messages, so that no handler sleeps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nodemanager.clock import Clock
 
 class Timer(Protocol):
     def after(self, seconds: float, to: Ref, message: Any) -> None:
-        """Tell `to` the message once that much CLOCK_BOOTTIME has passed."""
+        """Send the message to `to` after that many seconds of CLOCK_BOOTTIME."""
         ...
 
 
 class ThreadTimer:
     """One thread for all reminders.
 
-    It waits on CLOCK_BOOTTIME in steps of at most a second, since a condition's own time-out
+    It waits on CLOCK_BOOTTIME in steps of at most a second, because a condition's own time-out
     stands still while the machine is suspended.
     """
 

@@ -114,7 +114,7 @@ def _record(record: Shown) -> str:
         words.append(f"claimed {span(record['claimed_s'])} ago for {record['claimed_for']}")
     if record["last_ping_s"] is not None:
         words.append(f"pinged {span(record['last_ping_s'])} ago")
-        words.append(f"its word: {record['word']}")
+        words.append(f"worker state: {record['word']}")
     elif record["claimed_s"] is not None:
         words.append("never pinged")
     if record["instance_id"]:

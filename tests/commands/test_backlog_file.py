@@ -60,7 +60,7 @@ def test_each_line_shows_the_evidence_and_what_is_left_out_says_why(tmp_path: Pa
     for said in ("slot=1", "host=compute1", 'asked="no such node"', "idle_s=9012.5"):
         assert said in line
     assert sum(one.startswith("#clean ") for one in lines) == 2
-    assert any(one.startswith("# 2 left out, unverifiable: Neither tag") for one in lines)
+    assert any(one.startswith("# 2 left out, unverifiable: There is no tag") for one in lines)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The daemon actor and its parts: routes facts, asks core, runs workflows."""
+"""The daemon actor and its parts: they route facts, ask core, and run workflows."""

@@ -1,7 +1,7 @@
-"""The backlog: shows what an operator has to decide, and lets it go at a set rate (SAFETY.md S5).
+"""Shows operators the backlog, and lets what they chose go at a set rate (SAFETY.md S5).
 
-What is let go is judged, looked at and freed like any other record. The run outlives the process:
-it is written down before anything is let go.
+A record that is let go is judged, checked and freed like any other. The run outlives the process:
+it is in the journal before anything is let go.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nodemanager.log import WARNING
 
 @dataclass(frozen=True)
 class Shown:
-    """What the newest decision leaves to an operator, and where it was taken.
+    """What the newest decision leaves to an operator, and for which store and account.
 
     `seen` is None while no decision could be taken.
     """
@@ -46,14 +46,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ShowBacklog:
-    """An operator wants to see what is held back, and how far a plan has come."""
+    """Show an operator what is held back, and the progress of a run."""
 
     answered: Callable[[Shown], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyBacklog:
-    """An operator has reviewed a plan. Answered with the run, or with why there is none."""
+    """Apply a plan that an operator reviewed. Answered with the run, or why there is none."""
 
     order: Order
     answered: Callable[[Run | str], None]
@@ -61,7 +61,7 @@ class ApplyBacklog:
 
 @dataclass(frozen=True, slots=True)
 class StopBacklog:
-    """Let nothing more go. Answered with the run, or None where there never was one."""
+    """Let nothing more go. Answered with the run (None: there was none) or a problem."""
 
     by: str
     answered: Callable[[Run | str | None], None]
@@ -75,7 +75,7 @@ class TendBacklog:
 
 
 class BacklogRuns:
-    """Keeps the newest decision, the run, and tells what becomes of each item."""
+    """Keeps the newest decision and the run, and logs what becomes of each item."""
 
     def __init__(
         self, context: Context, held: HeldBacklog, identities: Identities, snapshots: Snapshots
@@ -90,18 +90,18 @@ class BacklogRuns:
 
     @property
     def seen(self) -> Picture | None:
-        """The newest decision that could be taken; made by ids only when somebody looks."""
+        """The newest decision that could be taken, indexed by ids once somebody asks."""
         if self._picture is None and self._newest is not None:
             self._picture = picture_of(*self._newest)
         return self._picture
 
     @property
     def run(self) -> Run | None:
-        """The run that lets records and nodes go; None where there never was one."""
+        """The run that lets records and nodes go; None if there never was one."""
         return self.held.run
 
     def load(self) -> None:
-        """Go on with a run that a former process left."""
+        """Resume a run that a former process left."""
         kept = self._context.journal_writer.kept(BACKLOG_RUN)
         if kept is None or self.held.run is not None:
             return
@@ -115,7 +115,7 @@ class BacklogRuns:
             self._tell_order("continued", run)
 
     def show(self, message: ShowBacklog) -> None:
-        """Answer with what is held back, and with the run."""
+        """Answer with what is held back and the run."""
         message.answered(
             Shown(
                 self.seen,
@@ -154,7 +154,7 @@ class BacklogRuns:
         self._tell_order("apply", made)
         self._take(None, made)
         if self._context.journal_writer.problem is not None:
-            # It is not on the disk, and was refused: it must not begin by itself later.
+            # It could not be written, so it is refused: it must not begin by itself later.
             self.held.run = run
             self._context.journal_writer.keep(
                 BACKLOG_RUN, None if run is None else codec_of(Run).encode(run)
@@ -163,7 +163,7 @@ class BacklogRuns:
         return made
 
     def stop(self, message: StopBacklog) -> None:
-        """Let nothing more go."""
+        """End the run: let nothing more go."""
         run = self.held.run
         if run is not None and run.is_open:
             self._context.log.event(
@@ -173,14 +173,14 @@ class BacklogRuns:
         message.answered(self._context.journal_writer.problem or self.held.run)
 
     def due(self, message: TendBacklog) -> None:
-        """The reminder: more may be let go by the next decision."""
+        """Take the reminder: decide soon, since more may be let go."""
         self._tending = False
         run = self.held.run
         if run is not None and run.is_open and self._context.stopping is None:
             self._context.decide_soon()
 
     def after_plan(self, made: Plan, snapshot: Snapshot) -> None:
-        """Hold the run against a decision that was just taken."""
+        """Go on with the run after a decision."""
         if made.aborted is not None:
             return
         self._newest, self._picture = (made, snapshot), None
@@ -193,12 +193,12 @@ class BacklogRuns:
         self._take(run, backlog_run.after_plan(run, seen, self._context.settings))
 
     def _take(self, before: Run | None, run: Run) -> None:
-        """Go on from the run as it is now."""
+        """Enter the run's new state, and begin the adoptions that are due."""
         self._enter(before, run)
         self._adopt_due(run)
 
     def _enter(self, before: Run | None, run: Run) -> None:
-        """Write it down where it let something go or ended, tell what is news, and go on."""
+        """Write a run that began, let something go or ended; log what is news, and go on."""
         self.held.run = run
         known = {} if before is None else before.steps
         news = {
@@ -208,7 +208,7 @@ class BacklogRuns:
         }
         lets_go = any(step.where is Where.LET_GO for step in news.values())
         if before is None or lets_go or not run.is_open:
-            # How an item ended is seen again after a restart; thousands are a lot to write.
+            # How an item ended is seen again after a restart, and thousands are a lot to write.
             self._context.journal_writer.keep(BACKLOG_RUN, codec_of(Run).encode(run))
         for item in run.items:
             step = news.get(item.key)
@@ -224,7 +224,7 @@ class BacklogRuns:
             self._context.remind(run.tick_s, TendBacklog(run.id))
 
     def _adopt_due(self, run: Run) -> None:
-        """Begin the adoption of each node that was let go and that nobody is at (D11)."""
+        """Begin the adoption of each node that was let go and has none in flight (D11)."""
         context, seen, now = self._context, self.seen, self._context.now
         blocked = run.waits_for is not None or context.journal_writer.problem is not None
         if seen is None or blocked or context.stopping is not None:
@@ -270,7 +270,7 @@ class BacklogRuns:
     # What becomes of what was let go.
 
     def ended(self, end: End) -> None:
-        """A clean came to an end: it may be an item's."""
+        """Note a clean that ended, if it is that of an item."""
         if end.key.action is not Action.CLEAN or end.ended is None:
             return
         run, why = self.held.run, end.ended.why

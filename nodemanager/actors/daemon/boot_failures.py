@@ -1,4 +1,4 @@
-"""How many nodes never pinged, and when booting goes on (SAFETY.md B5)."""
+"""Counts nodes in a row that never pinged, and says when booting rests (SAFETY.md B5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodemanager.log import WARNING
 
 
 class BootFailures:
-    """Keeps the streaks; `Limits` carries them into every decision."""
+    """Keeps the streaks of failed boots; `Limits` takes them into every decision."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class BootFailures:
         return self._context.limits.loops
 
     def ended(self, end: End) -> None:
-        """A workflow came to an end: a clean may be that of a node that never came up."""
+        """Note the end of a workflow: a clean may show that a node never came up."""
         if end.key.action is not Action.CLEAN or end.ended is None or end.ended.name != CLEANED:
             return
         books = self._context.books
@@ -41,7 +41,7 @@ class BootFailures:
             self.failed(None, size)
 
     def failed(self, node_id: str | None, size_name: str | None) -> None:
-        """A node of ours was given up, or vanished, without a ping."""
+        """Count a node of ours that was given up, or vanished, without a ping."""
         context = self._context
         settings, now = context.settings, context.now
         size = Sizes(settings.sizes).named(size_name)
@@ -58,7 +58,7 @@ class BootFailures:
             self._tell_rest(after.pool, now, None)
 
     def probe_sent(self) -> None:
-        """Set-ups were handed out: while the pool rests, one is its probe."""
+        """Note that set-ups were begun: while the pool rests, one of them is its probe."""
         before, now = self._loops, self._context.now
         after = boot_loops.after_probe(before, now, self._context.settings.boot_fail_after)
         if after is not before:
@@ -66,7 +66,7 @@ class BootFailures:
             self._tell_rest(after.pool, now, None)
 
     def watch_first_pings(self, before: History, listing: Records) -> None:
-        """A first ping ends a streak. `before` is the history without the listing."""
+        """End the streaks that a first ping ends. `before` is the history without the listing."""
         context = self._context
         if self._loops == NONE:
             return
@@ -76,11 +76,11 @@ class BootFailures:
             self._end(boot_loops.after_first_ping(self._loops, name), "a node pinged")
 
     def reset(self) -> None:
-        """An operator has seen to it."""
+        """End all streaks, because an operator reset the breaker."""
         self._end(NONE, "an operator's reset")
 
     def _end(self, after: Loops, why: str) -> None:
-        """Forget streaks; told where something rested for them."""
+        """Keep these streaks only, and log it if anything rested because of the others."""
         before = self._loops
         if after == before:
             return
@@ -116,7 +116,7 @@ class BootFailures:
         self._context.books = replace(books, limits=replace(books.limits, loops=loops))
 
     def load(self) -> None:
-        """What a former run counted, on this boot's clock; the daemon has just loaded it."""
+        """Take the streaks of a former run, if this run has none; the journal is loaded already."""
         clock = self._context.clock
         try:
             kept: Loops = decoded(Loops, self._context.journal_writer.kept(LOOPS) or {})
@@ -127,7 +127,7 @@ class BootFailures:
 
 
 def _moved(loops: Loops, by_s: float) -> Loops:
-    """With its times on another clock."""
+    """The streaks with their times moved to another clock."""
     sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
     return Loops(sizes, _streak_moved(loops.pool, by_s))
 

@@ -1,6 +1,6 @@
-"""What the parts of the daemon share: its tools, what it knows, and what is under way.
+"""What the parts of the daemon share: its tools, its State, and its books of actions in flight.
 
-What is known changes by facts and decisions alone, folded in as a replay of the journal folds them.
+Only facts and decisions change the State, by the same fold that a replay of the journal uses.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from nodemanager.log import Logger
 
 
 class Context:
-    """The daemon's tools, its one State of facts, and its books of what is under way."""
+    """The daemon's tools, its one State of facts, and its books of actions in flight."""
 
     # Given with Begin, before any other message.
     team: Team
     setups: WorkerPool
     shutdowns: WorkerPool
     cleaner: WorkerPool
-    # Given once the parts that it serves are made.
+    # Set once the parts that it serves are made.
     runner: Runner
 
     def __init__(
@@ -99,12 +99,12 @@ class Context:
     # What is known.
 
     def fold(self, fact: Fact) -> None:
-        """Note a fact, and know it from here on."""
+        """Write a fact to the journal, and fold it into the State."""
         self.journal_writer.note(fact)
         self.take(fact)
 
     def take(self, fact: Fact) -> None:
-        """Know a fact that is noted already, and tell what it changes."""
+        """Fold a fact that is in the journal already into the State, and log what it changes."""
         for stage in stages(self.state, fact, self.settings):
             self._enter(stage)
 
@@ -123,7 +123,7 @@ class Context:
             self.decide_soon()
 
     def _keep_breaker(self, breaker: Breaker) -> None:
-        """Write the breaker down before it takes effect, and tell how it changed."""
+        """Write the breaker before it takes effect, and log how it changed."""
         before = self.state.breaker
         if breaker is before:
             return
@@ -133,13 +133,13 @@ class Context:
         self.state = replace(self.state, breaker=breaker)
 
     def turn_breaker(self, breaker: Breaker) -> None:
-        """The breaker as something else than a listing or an answer leaves it."""
+        """Set the breaker for a cause other than a poll or an answer, and decide soon."""
         if breaker is not self.state.breaker:
             self.fold(BreakerSet(breaker, self.now))
             self.decide_soon()
 
     def after_decision(self, made: Plan) -> None:
-        """Go on from what a plan leaves behind."""
+        """Take over the breaker and the history that a plan leaves."""
         self._keep_breaker(made.breaker)
         self.state = after_decision(self.state, made)
         self.plan = made
@@ -148,26 +148,26 @@ class Context:
     # What comes next.
 
     def decide_soon(self) -> None:
-        """Take a decision once the messages that wait already are heard; one for all of them."""
+        """Take one decision after all messages that wait already."""
         if not self._deciding:
             self._deciding = True
             self._actor().tell(Decide())
 
     @property
     def deciding(self) -> bool:
-        """Whether there are news which no plan has weighed."""
+        """Whether there is news that no plan has considered yet."""
         return self._deciding
 
     def decides(self) -> None:
-        """The decision that was asked for is taken now."""
+        """Note that the decision that was asked for is taken now."""
         self._deciding = False
 
     def remind(self, seconds: float, message: Any) -> None:
-        """Tell the daemon `message` in so many seconds."""
+        """Send the daemon `message` after that many seconds."""
         self._timer.after(seconds, self._actor(), message)
 
     def throttled(self, error: RemoteError) -> None:
-        """D6: back off all calls."""
+        """Back off all calls to the cloud (D6)."""
         asked_s = heeded(error.retry_after, self.settings.max_retry_after)
         until = self.now + (asked_s or self.settings.max_poll_time)
         limits = self.books.limits
@@ -177,7 +177,7 @@ class Context:
 
     @property
     def nodes_now(self) -> int:
-        """The nodes there are, those created since the last listing among them."""
+        """The number of nodes, with those created since the last listing."""
         planned = self.plan.counts.get("nodes", 0) if self.plan is not None else 0
         present = self.history.present
         ids = (one.node_id for one in self.books.expected.values() if one.node_id is not None)

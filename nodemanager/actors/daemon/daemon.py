@@ -1,9 +1,8 @@
-"""The daemon actor: coordinates the others, and alone decides - by asking core.
+"""The daemon actor: it alone decides, by asking core, and coordinates the other actors.
 
-Every fact that arrives is folded into the one State; then one `Decide` takes one plan from one
-snapshot and hands out its orders. What comes back from a worker is confirmed by core again before
-anything is destroyed or freed. There is no `if` about freeing or destroying in here: this module
-says which message is whose.
+Every fact that arrives is folded into the one State. Then one `Decide` makes one plan from one
+snapshot and hands out its orders. Core checks what a worker answers before anything is destroyed or
+freed. This module only says which part handles which message.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from nodemanager.log import Logger
 
 
 class NodeManagerDaemonActor(RoleActor):
-    """Coordinates the team; see the module's text."""
+    """Routes each message to the part that handles it."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class NodeManagerDaemonActor(RoleActor):
         }
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:
-        """Whose message it is."""
+        """The part's method that handles messages of this type."""
         return self._routes[type(message)]
 
     def _begin(self, message: Begin) -> None:

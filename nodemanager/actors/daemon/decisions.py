@@ -1,4 +1,4 @@
-"""One decision after another: core's plan of a snapshot, told, shown, and carried out."""
+"""Takes decisions: core plans, the plan is logged and shown, and its orders are begun."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nodemanager.core.replay.fold import Decision, decide
 
 
 class Decisions:
-    """Takes each decision by core, and has carried out what it calls for."""
+    """Takes each decision by asking core, and begins what the plan orders."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Decisions:
         self._tags_asked_after: Nodes | None = None
 
     def decide(self, message: Decide) -> None:
-        """Take one decision on what is known now."""
+        """Take one decision from what is known now."""
         self._context.decides()
         self._recovery.mend()
         now = self._context.now
@@ -77,7 +77,7 @@ class Decisions:
         self._endings.settled()
 
     def _forget(self, now: float) -> None:
-        """What both newest listings show by now."""
+        """Forget what both newest listings show by now."""
         context = self._context
         context.recent = still_recent(context.recent, context.history, now)
         context.books = replace(
@@ -86,7 +86,7 @@ class Decisions:
         self._writes.forget_late(now)
 
     def _decided(self, now: float) -> Plan:
-        """The plan of this moment, entered into the books, told and shown."""
+        """Make the plan of this moment, enter it into the books, log it and show it."""
         context = self._context
         plan_id = f"{context.inputs.run_id}-{next(self._plan_numbers)}"
         snapshot = self._snapshots.taken(plan_id)
@@ -127,7 +127,7 @@ class Decisions:
         )
 
     def _ask(self, made: Plan) -> None:
-        """Ask the cloud what the plan wants to know, once for each of its listings."""
+        """Ask the cloud what the plan wants to know, once for each cloud listing."""
         context = self._context
         cloud, goes_on = context.history.cloud, context.stopping is None
         if made.ask and self._asked_after is not cloud and goes_on:

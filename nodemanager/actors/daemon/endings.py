@@ -1,4 +1,4 @@
-"""When the daemon is done: `--once` has applied its plan, or it was told to stop."""
+"""Ends the daemon: after the one plan of `--once`, or when it is told to stop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from nodemanager.log import DEBUG
 
 
 class Endings:
-    """Says so once everything of ours has ended. The next decision waits for the next poll: what
-    it would be taken from does not show the outcome yet.
-    """
+    """Reports the end once no action of ours is in flight."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -25,37 +23,37 @@ class Endings:
     # --once.
 
     def cannot_act(self) -> None:
-        """Nothing can be done this time: `--once` fails, where it has not applied its plan yet."""
+        """A poll or the journal failed: end `--once` with 1 if it has not applied its plan yet."""
         once = self._context.inputs.once
         if once is not None and not self._applied:
             once.finished(1)
 
     def may_apply(self, made: Plan) -> bool:
-        """Whether this plan may be applied; with `--once` the first one that is settled, alone."""
+        """Whether this plan may be applied; with `--once` only the first one that is settled."""
         if self._context.inputs.once is None:
             return True
         if self._applied:
             return False
         history = made.history
-        # Without a base there is no listing to decide from yet: none counts.
+        # Without a base there is no record listing to decide from yet, so no listing counts.
         if history.base is not None and history.cloud is not None and history.records is not None:
             self._listings.add(history.cloud.started_at)
         return listed_for_long(self._listings, history, self._context.settings)
 
     def applied(self) -> None:
-        """A plan is being carried out."""
+        """Note that a plan is being carried out."""
         self._applied = True
 
     # The end.
 
     def stop(self, message: Stop) -> None:
-        """Begin nothing more; what no worker is at has a word."""
+        """Begin nothing more, and tell the workflows that no worker is busy with."""
         context = self._context
         context.stopping = message
         context.runner.drop(Action.SETUP, context.setups.drop_waiting())
         context.runner.drop(Action.SHUTDOWN, context.shutdowns.drop_waiting())
         context.cleaner.drop_waiting()
-        # A step under way ends by itself.
+        # A step that a worker has begun ends by itself.
         context.runner.stop(context.now, self._is_busy)
         context.log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)
         self._finish_stop()
@@ -64,7 +62,7 @@ class Endings:
         return any(pool.has(id) for pool in self._context.worker_pools)
 
     def settled(self) -> None:
-        """Something of ours ended, or a decision was taken."""
+        """End the daemon if it is done; called after each outcome and each decision."""
         self._finish_once()
         self._finish_stop()
 
@@ -84,7 +82,7 @@ class Endings:
             left = [state for state in states if state.is_under_way]
             unsure = [one for one in left if isinstance(one, Unsure) and one.since <= waited]
             if len(unsure) == len(left):
-                # Nobody has known their outcome for long: the next run goes on with them.
+                # Their outcomes have been unknown for long: the next run goes on with them.
                 once.finished(1)
             return
         context.event_log.summary_again()

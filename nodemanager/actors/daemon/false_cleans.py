@@ -1,4 +1,4 @@
-"""What was freed, and the way back where that was false: it is given back (SAFETY.md U8)."""
+"""Remembers freed lives, and restores the records of those that go on (SAFETY.md U8)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nodemanager.core.replay.fold import after_fact
 
 
 class FalseCleans:
-    """Remembers what was freed, hears of the lives that go on, and has them given back."""
+    """Loads freed lives, takes in their signs of life, and begins restores."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def load(self) -> None:
-        """What former runs freed, by the journal's pre-images."""
+        """Load what former runs freed, from the journal's pre-images."""
         wall, boottime = self._context.clock.wall(), self._context.now
         given_back: Mapping[str, float] = self._context.journal_writer.kept(GIVEN_BACK)
         lives = []
@@ -44,12 +44,12 @@ class FalseCleans:
                 why=image.reason,
             )
             lives.append(life)
-        # Oldest first: of a life that was freed twice the later end counts.
+        # Oldest first: if a life was freed twice, the later end counts.
         if lives:
             self._context.fold(LivesFreed(tuple(reversed(lives)), self._context.now))
 
     def late_pings(self, late: tuple[LatePing, ...]) -> None:
-        """The late pings that the store remembers; most were told before."""
+        """Take in the late pings that the store remembers, if they change the breaker."""
         context = self._context
         if not late and not context.breaker.is_open:
             return
@@ -58,7 +58,7 @@ class FalseCleans:
             context.fold(fact)
 
     def answered(self, answers: Answers, malformed: frozenset[str], asked_at: float | None) -> None:
-        """The cloud's answers by id; a life that waits for one is judged at once."""
+        """Take in the cloud's answers by id, and decide soon if a false clean waits for one."""
         context = self._context
         context.fold(NodesAnswered(answers, context.now, malformed, asked_at))
         asked_for = {life.node_id for life in false_clean.open_lives(context.breaker)}
@@ -66,7 +66,7 @@ class FalseCleans:
             context.decide_soon()
 
     def begin_restore(self, life: FreedLife, plan_id: str, now: float) -> None:
-        """Hand out the restore, with what the journal knows the record was (U8)."""
+        """Begin a restore from the journal's pre-images of the record (U8)."""
         images = self._context.journal_writer.pre_images(record=life.record)
         order = order_restore(life, (one.record for one in images), plan_id)
         if order.known is not None or self._context.journal_writer.problem is None:

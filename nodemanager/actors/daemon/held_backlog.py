@@ -1,4 +1,4 @@
-"""What the first plan with cleans in it held back, until an operator lets it go (SAFETY.md S5)."""
+"""Keeps what the first plan with cleans held back, until an operator lets it go (SAFETY.md S5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodemanager.log import WARNING
 
 
 class HeldBacklog:
-    """What is held back, kept in the state directory, and the run that lets some of it go."""
+    """The records that are held back, and the run that lets some of them go."""
 
     def __init__(self, context: Context, identities: Identities) -> None:
         self._context = context
@@ -21,8 +21,8 @@ class HeldBacklog:
         self._owed = False
 
     def keep(self, made: Plan) -> None:
-        """Hold back what the first plan with cleans in it says."""
-        # One that an operator wanted says nothing of how many wait.
+        """Hold back the backlog of the first plan that has cleans."""
+        # A clean by hand says nothing about how many records wait.
         cleans = any(order.hand is None for order in made.cleans)
         if not (self.first_clean and (cleans or made.backlog)):
             return
@@ -40,7 +40,7 @@ class HeldBacklog:
         self.save()
 
     def save(self) -> None:
-        """What is held back must be known to the next run before any of it, or more, is freed."""
+        """Write the backlog if that is owed: the next run must know it before anything is freed."""
         if self._owed:
             keeper = self._context.inputs.backlog
             kept, _ = self._identities.keeps_state("backlog", lambda: keeper.save(self.records))

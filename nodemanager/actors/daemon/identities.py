@@ -1,4 +1,4 @@
-"""Whether account, store and state directory are those that we know (SAFETY.md L5)."""
+"""Checks that account and store are the known ones, over restarts, too (SAFETY.md L5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Identities:
-    """Read-only while one of them is another than the one known, or that can't be known."""
+    """Makes the daemon read-only while one of them is another, or can't be compared."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -26,21 +26,21 @@ class Identities:
 
     @property
     def read_only(self) -> tuple[str, ...]:
-        """Why nothing may be written, but for the journal: identities, and where they are kept."""
+        """What is wrong with account, store or state directory; while anything is, read-only."""
         return (*sorted(self._mismatched.values()), *sorted(set(self._state_failed.values())))
 
     @property
     def state_failed(self) -> bool:
-        """Whether the state directory failed to do what was asked of it last."""
+        """Whether the last call of anything in the state directory failed."""
         return bool(self._state_failed)
 
     @property
     def account_in_question(self) -> bool:
-        """Whether the account is another than the one known, or could not be compared."""
+        """Whether the account is not the known one, or could not be compared."""
         return "account" in self._mismatched or "account" in self._state_failed
 
     def unverified(self, error: Exception) -> None:
-        """The account could not be asked for; told once for each time that it was seen."""
+        """Log that the account can't be asked for; once, until it is seen again."""
         if "account" in self._identified:
             self._identified.discard("account")
             self._context.log.event(
@@ -48,14 +48,14 @@ class Identities:
             )
 
     def saw_account(self, account: str) -> None:
-        """The account that the cloud's credentials belong to."""
+        """Take in the account of the cloud's credentials."""
         self.account = account
         self._identify("account", account)
 
     def saw_store(self, store_id: str, beats: int | None) -> None:
-        """The store that answered, and how many heartbeats it has counted.
+        """Take in the id of the store that answered, and its count of heartbeats.
 
-        A store from a backup has the same id, and not the records that we know (N26).
+        A store that was restored from a backup has the same id, but lacks records that we know.
         """
         self._identify("store", store_id)
         if beats is not None and "store" not in self._mismatched:
@@ -67,7 +67,7 @@ class Identities:
         self.store = store_id
 
     def _identify(self, kind: str, seen: str) -> None:
-        """L5: another account or store than the one known makes us read-only."""
+        """Compare an account or a store with the known one (L5)."""
         kept = self._compare(
             kind,
             lambda: self._context.inputs.identity.check(kind, seen),
@@ -85,7 +85,7 @@ class Identities:
         is_new: bool = False,
         **seen_as: Any,
     ) -> bool:
-        """Whether what is known could be read; tells what is news of it."""
+        """Compare, and log what is news. False if the known one could not be read."""
         log = self._context.log
         kept, problem = self.keeps_state(kind, check)
         if not kept:
@@ -101,9 +101,9 @@ class Identities:
         return True
 
     def keeps_state(self, what: str, call: Callable[[], T]) -> tuple[bool, T | None]:
-        """Whether the state directory did what `call` asks of it, and its answer.
+        """Call something that uses the state directory: whether that worked, and its answer.
 
-        Read-only while it does not; what failed is called again with the next poll or decision.
+        A failure makes us read-only until that call works; the next poll or decision makes it.
         """
         log = self._context.log
         failed_before = self.state_failed

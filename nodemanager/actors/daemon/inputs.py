@@ -1,4 +1,4 @@
-"""What the daemon actor is given once and for all."""
+"""What the daemon actor is given at its start."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Identity(Protocol):
     """Remembers the account and the store over restarts (L5)."""
 
     def check(self, kind: str, seen: str) -> str | None:
-        """None when `seen` is what was known (or the first), else a line that says what differs.
+        """None if `seen` is the known one or the first; else a text that says what differs.
 
-        Raises StartError while what is known can't be read, or the first can't be kept.
+        Raises StartError if the known one can't be read, or the first one can't be kept.
         """
         ...
 
     def check_age(self, store_id: str, beats: int) -> str | None:
-        """None while that store's count of heartbeats never fell, else a line that says so.
+        """None if that store's count of heartbeats never fell; else a text that says so.
 
-        It stays until an operator forgets it. Raises StartError as `check` does.
+        The text stays until an operator clears it. Raises StartError as `check` does.
         """
         ...
 
@@ -38,12 +38,12 @@ class BacklogKeeper(Protocol):
         ...
 
     def save(self, backlog: frozenset[str]) -> None:
-        """Keep it, on the disk when this returns. Raises StartError where it can't be kept."""
+        """Write it to the disk. Raises StartError if that fails."""
         ...
 
 
 class NoBacklog:
-    """Every record is ours to judge from the start."""
+    """Holds nothing back: every record is judged from the start."""
 
     def load(self) -> tuple[bool, frozenset[str]]:
         return False, frozenset()
@@ -54,14 +54,14 @@ class NoBacklog:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """`--once`: one plan is applied, its outcomes are awaited, then `finished` gets the code."""
+    """`--once`: one plan is applied, then `finished` is called with the exit code."""
 
     finished: Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class DaemonInputs:
-    """What the daemon actor is given once and for all.
+    """What the daemon actor is given at its start.
 
     `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates` says
     that the cloud makes one node of creates with one client token (U9). `show` is given each

@@ -1,4 +1,4 @@
-"""What the daemon writes down before it acts, and how a later run reads it again (SAFETY.md R1)."""
+"""The intents that the daemon writes before it acts, and that a later run reads (SAFETY.md R1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def destroy_key(node_id: str) -> str:
 
 
 def clean_key(uuid: str) -> str:
-    """The fence before a clean has the same: it is one deed, and is finished as one."""
+    """A clean's key; its fence has the same one, because both are finished as one action."""
     return f"clean:{uuid}"
 
 
@@ -33,12 +33,12 @@ _KEPT_AS = {
     (Action.CLEAN, "Fencing"): IntentKind.FENCE,
     (Action.CLEAN, "Lifting"): IntentKind.FENCE,
 }
-"""The kinds of entries that are not called what their action is."""
+"""The kinds of journal entries that are not named after their action."""
 _ACTIONS = {IntentKind.FENCE: Action.CLEAN}
 
 
 def action_of(kind: IntentKind) -> Action | None:
-    """The workflow that such an entry is of."""
+    """The action of journal entries of this kind; None for a kind without a workflow."""
     try:
         return _ACTIONS.get(kind) or Action(kind.value)
     except ValueError:
@@ -46,7 +46,7 @@ def action_of(kind: IntentKind) -> Action | None:
 
 
 def _written_before(action: Action, intent: Intent) -> str | None:
-    """The state of an entry that was written down before states were."""
+    """The state of an entry of an older version, which did not name states."""
     if action is not Action.CLEAN:
         return _WRITTEN_BEFORE.get(action)
     if intent.pre_image is None:
@@ -57,7 +57,7 @@ def _written_before(action: Action, intent: Intent) -> str | None:
 
 
 def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
-    """What the journal keeps of a workflow: its state, with the record as it was beside it."""
+    """A workflow's journal entry: its state, and the record's pre-image beside it."""
     data = codec_of(type(state)).encode(state)
     data.pop("before", None)
     name, about = type(state).__name__, workflow.about(state)
@@ -73,7 +73,7 @@ def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
 
 
 def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
-    """The state that was kept. Raises ValueError for what is none."""
+    """The workflow's state in its entry. Raises ValueError if it can't be decoded."""
     details = intent.details
     if workflow.action is Action.SETUP and "state" not in details:
         return setup.left_by_older(details, intent.record, intent.plan_id)
@@ -89,7 +89,7 @@ def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
 
 
 def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]]:
-    """The records that a former run may have been writing to, and whether that was a clean."""
+    """The records that a former run may have been writing to, and whether by a clean."""
     for one in intents:
         intent = one.intent
         if intent.record is None:
@@ -105,7 +105,7 @@ def may_be_under_way(intents: Iterable[OpenIntent]) -> Iterator[tuple[str, bool]
 
 
 def answers_of_creates(ended: Iterable[Concluded]) -> Iterator[tuple[NodeExpected, float]]:
-    """The nodes that creates were answered with, and when (epoch seconds)."""
+    """The nodes that creates returned, and when (epoch seconds)."""
     for one in ended:
         node_id, record = one.details.get("node"), one.details.get("record")
         if one.intent.kind is not IntentKind.CREATE or node_id is None or record is None:
@@ -119,7 +119,7 @@ def answers_of_creates(ended: Iterable[Concluded]) -> Iterator[tuple[NodeExpecte
 
 
 def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:
-    """The lives that cleans ended, and the nodes that destroys did."""
+    """The keys of lives that cleans ended, and the ids of nodes that destroys ended."""
     for one in ended:
         intent = one.intent
         if one.outcome == Outcome.GONE.value and intent.node is not None:
@@ -144,19 +144,19 @@ def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, fl
 
 
 def clean_order(intent: Intent) -> CleanOrder:
-    """Raises ValueError for details that no clean has."""
+    """The order in a clean's entry. Raises ValueError if it can't be decoded."""
     order: CleanOrder = decoded(CleanOrder, intent.details.get("order"))
     return order
 
 
 def clean_look(intent: Intent) -> Look:
-    """Raises ValueError for a clean that none was written down of."""
+    """The evidence in a clean's entry. Raises ValueError if it can't be decoded."""
     look: Look = decoded(Look, intent.details.get("look"))
     return look
 
 
 def fields_of(one: OpenIntent) -> dict[str, Any]:
-    """What a log line says of it."""
+    """The log fields of an open intent."""
     intent = one.intent
     return {
         "action": intent.kind.value,

@@ -1,4 +1,4 @@
-"""A second look: was each clean right, and is what was freed still free? (SAFETY.md C0-C12, U8)"""
+"""Checks each clean again afterwards, and that what was freed stays free (SAFETY.md C0-C12, U8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodemanager.log import ERROR
 
 
 class Invariants:
-    """Holds the journal's entry of every clean against the rules, once its outcome is known."""
+    """Checks each clean's journal entry against the rules, once its outcome is known."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -28,12 +28,12 @@ class Invariants:
         self._seen_told: frozenset[str] = frozenset()
 
     def ended(self, end: End) -> None:
-        """A workflow came to an end: a clean is checked."""
+        """Check a clean that ended."""
         if end.key.action is Action.CLEAN and end.ended is not None and end.ended.name == CLEANED:
             self._prove(end.key.id)
 
     def _prove(self, uuid: str) -> None:
-        """Check one clean; while the journal can't be read, that is owed."""
+        """Check one clean, or owe that while the journal can't be read."""
         readable, intent = self._context.journal_writer.newest(clean_key(uuid))
         if not readable:
             self._unproven.add(uuid)
@@ -58,7 +58,7 @@ class Invariants:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
 
     def _proven(self, uuid: str) -> None:
-        """It was held against its entry, whatever that showed."""
+        """Note that a clean was checked, whatever the result."""
         self._unproven.discard(uuid)
         self._context.journal_writer.to_prove.proven(clean_key(uuid))
 
@@ -68,7 +68,7 @@ class Invariants:
             self._prove(uuid)
 
     def _broken(self, uuid: str, found: Iterable[Violation], plan_id: str | None) -> None:
-        """Tell each rule that was broken, and free and destroy nothing more."""
+        """Log each broken rule, and open the breaker."""
         for violation in found:
             self._context.log.event(
                 Event.INVARIANT_BROKEN,
@@ -87,7 +87,7 @@ class Invariants:
         self._context.turn_breaker(opened(breaker, Cause.INVARIANT, ids, now, {"count": len(ids)}))
 
     def watch_freed(self, listing: Records) -> None:
-        """A freed life is on its record again, in two complete listings in a row."""
+        """Report a freed life that two complete listings in a row show on its record again."""
         if not listing.complete:
             return
         history = self._context.history
@@ -108,11 +108,11 @@ class Invariants:
 
 
 def _rests_on(intent: Intent | None) -> CleanOrder | None:
-    """The order of a clean that a destroy of ours must have gone before."""
+    """The order of a clean that needs an earlier destroy of ours as its proof; else None."""
     try:
         order = None if intent is None else clean_order(intent)
     except ValueError:
-        # Told as unproven.
+        # `_violations` reports it as unproven.
         return None
     return order if order is not None and proof.needs_destroy(order) is not None else None
 

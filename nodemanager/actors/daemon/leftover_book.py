@@ -1,6 +1,6 @@
-"""The daemon's ledger of what its nodes leave behind: core's, the journal's and the log's at once.
+"""The daemon's ledger of leftovers: changes core's ledger, the journal and the log together.
 
-However a shut-down ends - gone, refused, left undone, forgotten by a kill - one of `called_off`,
+However a shutdown ends (gone, refused, skipped, or cut off by a kill), one of `called_off`,
 `ended`, `doubted` or `restore` follows, and then the same releases (SAFETY.md D4, D5).
 """
 
@@ -22,8 +22,8 @@ from nodemanager.log import DEBUG, INFO, WARNING, Logger
 class LeftoverBook:
     """What is still to be released. Times are CLOCK_BOOTTIME.
 
-    Only where it `applies` are things entered, released and written down; a dry run tells what it
-    finds, and of each thing once what it would do.
+    Unless it `applies`, it writes and releases nothing: a dry run logs what it finds, and once for
+    each leftover what it would do.
     """
 
     def __init__(self, journal_writer: JournalWriter, log: Logger, *, mode: str) -> None:
@@ -37,14 +37,14 @@ class LeftoverBook:
         return self._mode == "apply"
 
     def restore(self, entries: Iterable[Entry], now: float, visible_after: float) -> None:
-        """Go on with a former run's; what this one entered meanwhile is the newer word."""
+        """Add the entries of a former run; those that this run entered already go before them."""
         restored = leftovers.restored(entries, now, visible_after)
         self.ledger = Ledger({**restored.entries, **self.ledger.entries})
 
     # A shut-down of ours.
 
     def enter(self, pins: tuple[Leftover, ...], now: float) -> bool:
-        """Whether what a node pins is on the disk, so that it may be destroyed."""
+        """Enter what a node pins. It may be destroyed only if this returns True."""
         ledger = leftovers.entered(self.ledger, pins, now)
         if not self._scribe.enter_leftovers([ledger.entries[pin.key] for pin in pins]):
             return False
@@ -54,11 +54,11 @@ class LeftoverBook:
         return True
 
     def called_off(self, node_id: str) -> None:
-        """Its destroy was not sent, or was refused."""
+        """Drop the leftovers of a node whose destroy was not sent, or was refused."""
         self._drop(leftovers.called_off(self.ledger, node_id))
 
     def lives(self, node_id: str) -> None:
-        """It is listed, and nothing of ours is under way for it."""
+        """Drop the leftovers of a node that is listed and has no action of ours in flight."""
         self._drop(leftovers.without(self.ledger, node_id))
 
     def _drop(self, ledger: Ledger) -> None:
@@ -78,10 +78,10 @@ class LeftoverBook:
     # The sweep.
 
     def found(self, seen: tuple[Leftover, ...], now: float, visible_after: float) -> bool:
-        """Take in what the cloud shows by our tags; whether that could be written down."""
+        """Enter what the cloud found with our tags; whether that could be written."""
         before = self.ledger
         if not self.applies:
-            # Nobody releases it here, so what is not found any more is not left any more.
+            # A dry run releases nothing, so it forgets what is not found any more.
             keys = {leftover.key for leftover in seen}
             kept = {key: entry for key, entry in before.entries.items() if key in keys}
             before = Ledger(kept)
@@ -112,7 +112,7 @@ class LeftoverBook:
         )
 
     def would_release(self, entry: Entry, now: float) -> None:
-        """A dry run's whole release: said once, and as far as we know it came to nothing."""
+        """Log the release that a dry run would order, and enter it as an unknown outcome."""
         self.about_to_release(entry)
         ledger, _ = leftovers.after(
             self.ledger, entry.leftover, Outcome.UNKNOWN, now, error=Reason.DRY_RUN.value
@@ -128,7 +128,7 @@ class LeftoverBook:
         *,
         longest_s: float,
     ) -> None:
-        """Write down what became of one try, and say it where it is news."""
+        """Write the outcome of one attempt, and log it; as a warning if it is news."""
         known = self.ledger.entries.get(leftover.key)
         said = None if error is None else str(error)
         retry_after = None if error is None else heeded(error.retry_after, longest_s)

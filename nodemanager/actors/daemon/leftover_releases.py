@@ -1,7 +1,7 @@
 """The search for what gone nodes left behind, and its release (SAFETY.md D4, D5).
 
-One question or release at a time, and only where a shut-down worker is free: a destroy never waits
-behind more than one of them, and nothing that was decided grows old in a queue.
+One search or release runs at a time, and only on a free shutdown worker. So a destroy waits for at
+most one of them, and no decided release grows old in a queue.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 
 FIND_EVERY_S = 3600.0
-"""EC2 forgets a terminated instance within the hour, and what it left costs by the hour."""
+"""Seconds between searches: EC2 forgets a terminated instance within the hour."""
 ROOM_AGAIN_S = 5.0
-"""How soon to look again for a free worker."""
+"""Seconds until the next look for a free worker."""
 LEFTOVERS = "leftovers"
-"""The key of whatever a shut-down worker does here; no node's id."""
+"""The key of all searches and releases in the worker pool; it is no node's id."""
 
 
 class LeftoverReleases:
-    """Finds what was left, and releases it in order. `settled` hears that a call came back."""
+    """Finds leftovers and releases them in order; calls `settled` after each answer."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class LeftoverReleases:
         self._deferred_for: Reason | None = None
 
     def due(self, message: TendLeftovers) -> None:
-        """The reminder; an older one says nothing."""
+        """Take the timer's reminder, unless a newer one was scheduled."""
         if message.at == self._tend_at:
             self._tend_at = None
             self.tend()
 
     def tend(self) -> None:
-        """Send the next question or release, if it is time; else arrange to be reminded."""
+        """Send the next search or release if it is due; else schedule a reminder."""
         if self._context.stopping is not None or self._context.shutdowns.has(LEFTOVERS):
             return
         now = self._context.now
@@ -96,7 +96,7 @@ class LeftoverReleases:
         return True
 
     def _time_to_find(self, now: float) -> bool:
-        """Whether it is time to ask, and what is found could be kept (L5)."""
+        """Whether a search is due, and what it finds can be kept (L5)."""
         return (
             now >= self._find_at
             and now >= self._context.limits.throttled_until
@@ -106,7 +106,7 @@ class LeftoverReleases:
         )
 
     def found(self, message: LeftoversFound) -> None:
-        """The cloud told what it shows by our tags, or did not."""
+        """Take the result of a search."""
         self._context.shutdowns.done(LEFTOVERS)
         now = self._context.now
         if isinstance(message.error, Throttled):
@@ -125,7 +125,7 @@ class LeftoverReleases:
             self._finds_failed = 0
             wait_s = FIND_EVERY_S
             if not self.book.found(message.found, now, self._context.settings.visible_after):
-                # The journal: as soon as it can be written.
+                # Search again as soon as the journal can be written.
                 wait_s = 0.0
             present = self._context.history.present
             books = self._context.books
@@ -136,7 +136,7 @@ class LeftoverReleases:
         self._settled()
 
     def released(self, message: LeftoverReleased) -> None:
-        """A release came back."""
+        """Take the result of a release."""
         self._context.shutdowns.done(LEFTOVERS)
         if isinstance(message.error, Throttled):
             self._context.throttled(message.error)
@@ -152,7 +152,7 @@ class LeftoverReleases:
         self._settled()
 
     def _tell_deferred(self, turn: Turn, now: float) -> None:
-        """Say why nothing is released, once for each reason."""
+        """Log why nothing is released, when the reason changes."""
         reason, measures = turn.block or (None, {})
         if reason is not None and reason is not self._deferred_for:
             count = len(leftovers.due(self.book.ledger, now))
@@ -165,13 +165,13 @@ class LeftoverReleases:
         due_at = leftovers.next_due(self.book.ledger)
         if due_at is not None and not is_blocked:
             times.append(due_at)
-        # What blocks it is looked at with each decision.
+        # Each decision looks again at what blocks a release.
         later = [at for at in times if at > now]
         if later:
             self._tend_after(min(later) - now)
 
     def _tend_after(self, seconds: float) -> None:
-        """Be reminded by then; an earlier reminder stands."""
+        """Schedule a reminder, unless an earlier one is scheduled."""
         now = self._context.now
         at = now + seconds
         if self._tend_at is not None and now < self._tend_at <= at:

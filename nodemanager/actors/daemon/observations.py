@@ -1,4 +1,4 @@
-"""What the pollers bring: each answer is told, folded into what is known, and watched (L1-L5)."""
+"""Takes in what the pollers bring: logs it, folds it into the State, and watches it (L1-L5)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from nodemanager.errors import Throttled
 
 
 class Observations:
-    """Takes the answers in, and asks for a decision on them."""
+    """Takes in polls and answers, and asks for a decision after each poll."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class Observations:
         self._endings = endings
 
     def cloud_poll_started(self, message: CloudPollStarted) -> None:
-        """A listing of the cloud is about to begin (C6)."""
+        """Note that a cloud listing is about to begin (C6)."""
         self._context.fold(CloudPollBegun(self._context.now))
 
     def cloud_listed(self, message: CloudListed) -> None:
-        """What the cloud lists, complete or not."""
+        """Take in a cloud listing, complete or not."""
         context, listing = self._context, message.listing
         if message.unverified is not None:
             self._identities.unverified(message.unverified)
         if message.account is not None:
             self._identities.saw_account(message.account)
             if self._identities.account_in_question:
-                # What was put right is noticed with the next poll.
+                # So that the next poll notices when it is put right.
                 tell(context.team.cloud_list, AskAccount())
         fact = CloudSeen(listing, message.account)
         context.journal_writer.note(fact)
@@ -81,7 +81,7 @@ class Observations:
         context.decide_soon()
 
     def records_listed(self, message: RecordsListed) -> None:
-        """What the store lists, complete or not, and what it remembers of late pings."""
+        """Take in a record listing, complete or not, and the late pings that the store has."""
         context, listing = self._context, message.listing
         self._identities.saw_store(message.store_id, message.store_time.beats)
         self._false_cleans.late_pings(message.late)
@@ -99,7 +99,7 @@ class Observations:
         before = context.history
         clock = store_clock_read(before, message.store_time).clock
         if clock is not None:
-            # Ahead of what the listing does to the breaker: a later run must know of a step.
+            # Before the listing changes the breaker: a later run must know of a step.
             context.journal_writer.save_clock(clock)
         context.take(fact)
         if listing.complete:
@@ -112,7 +112,7 @@ class Observations:
         context.decide_soon()
 
     def demand_polled(self, message: DemandPolled) -> None:
-        """The queue, or the wishlist."""
+        """Take in the wishlist."""
         context = self._context
         context.fold(DemandSeen(message.jobs, message.started_at, message.ended_at))
         took_s = message.ended_at - message.started_at
@@ -120,7 +120,7 @@ class Observations:
         context.decide_soon()
 
     def poll_failed(self, message: PollFailed) -> None:
-        """No evidence (L1)."""
+        """Note a failed poll: it is no evidence (L1)."""
         context, error = self._context, message.error
         context.event_log.list_failed(message.source, error, message.retry_s, message.took_s)
         kind, text = type(error).__name__, str(error)
@@ -133,15 +133,15 @@ class Observations:
         context.decide_soon()
 
     def nodes_asked(self, message: NodesAsked) -> None:
-        """The cloud's answers by id."""
+        """Take in the cloud's answers by id."""
         self._false_cleans.answered(message.answers, message.malformed, message.asked_at)
 
     def tagged_asked(self, message: TaggedAsked) -> None:
-        """The cloud's answers by tag."""
+        """Take in the cloud's answers by tag."""
         now = self._context.now
         self._context.fold(TagsAnswered(message.answers, now, message.asked_at))
 
 
 def _there(items: Sequence[CloudNode | Record]) -> int:
-    """How many of a listing's items are there: a terminated node is not."""
+    """The number of items in a listing, without terminated nodes."""
     return len(items) - sum([isinstance(one, CloudNode) and one.is_absent for one in items])

@@ -1,6 +1,6 @@
-"""What operators order: it is marked, judged by the next plan, and answered.
+"""Takes operators' commands: marks them, has the next plan judge them, and answers them.
 
-No command is carried out in here: marks go into the snapshot, and core decides by them (O1-O4).
+Marks go into the snapshot, and core decides from them (O1-O4); this module decides nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Asked = tuple[Ordered, Named]
 
 
 class CommandHandler:
-    """Keeps the operators' marks, and answers each command once it is known what became of it."""
+    """Keeps the operators' marks, and answers each command once its result is known."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CommandHandler:
         self._asked: list[Asked] = []
         """Drains, kills and cleans that no plan has judged yet."""
         self._awaited: dict[str, list[Asked]] = {}
-        """By record uuid, whom the outcome of a clean is told to."""
+        """The commands that wait for the outcome of a clean, by record uuid."""
 
     @property
     def waits(self) -> bool:
@@ -105,7 +105,7 @@ class CommandHandler:
         )
 
     def _found(self, said: Ordered) -> Named | None:
-        """Whom it names; None once it was answered that nobody is."""
+        """What the command names; None if nothing, and then it is answered."""
         known = self._known()
         found = commands.find(said.command.id or "", known)
         if isinstance(found, Named):
@@ -116,7 +116,7 @@ class CommandHandler:
         return None
 
     def _node(self, said: Ordered) -> Named | None:
-        """The node it names; None once it was answered that there is none."""
+        """The node that the command names; None if there is none, and then it is answered."""
         if self._sent_away(said):
             return None
         named = self._found(said)
@@ -126,7 +126,7 @@ class CommandHandler:
         return named
 
     def _sent_away(self, said: Ordered) -> bool:
-        """Whether it names a node that was sent away just now, and that was answered."""
+        """Whether the command names a node that was sent away lately; then it is answered."""
         given, wall = said.command.id or "", self._context.clock.wall()
         found = commands.find(given, self._known())
         named = found if isinstance(found, Named) else None
@@ -144,7 +144,7 @@ class CommandHandler:
     # Holds.
 
     def _hold(self, said: Ordered) -> None:
-        """Nothing automatic touches that id until it is released."""
+        """Hold the id: nothing automatic touches it until it is released."""
         known = self._known()
         found = commands.find(said.command.id or "", known)
         if isinstance(found, Reply):
@@ -172,7 +172,7 @@ class CommandHandler:
         self._did(said, named, text)
 
     def _release(self, said: Ordered) -> None:
-        """The hold ends."""
+        """End the hold."""
         named = self._found(said)
         if named is None:
             return
@@ -218,7 +218,7 @@ class CommandHandler:
             self._ask(said, named)
 
     def _run(self, said: Ordered) -> None:
-        """Take a drain or a kill back."""
+        """Undo a drain or a kill."""
         named = self._node(said)
         if named is None:
             return
@@ -248,7 +248,7 @@ class CommandHandler:
     # Records that are to be freed.
 
     def _clean(self, said: Ordered) -> None:
-        """Free the record now, but for what an operator may not force (O3)."""
+        """Free the record now, unless a rule that was not broken by name forbids it (O3)."""
         never = commands.forcing(said.command.forced, self._mark(said))
         if never is not None:
             self._answer(said, never)
@@ -266,7 +266,7 @@ class CommandHandler:
             self._ask(said, named)
 
     def ended(self, end: End) -> None:
-        """A clean came to an end: whoever waits for it is answered."""
+        """Answer the commands that wait for a clean that ended."""
         if end.key.action is not Action.CLEAN:
             return
         order, ended = end.order, end.ended
@@ -285,7 +285,7 @@ class CommandHandler:
     # The pool.
 
     def _pause(self, said: Ordered) -> None:
-        """Nothing is created, destroyed or freed until the pool is resumed (O4)."""
+        """Pause the pool: nothing is created, destroyed or freed until `resume` (O4)."""
         if self.marks.paused is not None:
             self._already(said, None, "the pool is paused already", self.marks.paused)
             return
@@ -302,7 +302,7 @@ class CommandHandler:
         self._did(said, None, text)
 
     def _resume(self, said: Ordered) -> None:
-        """The pool goes on."""
+        """End the pause."""
         standing, self.marks.paused = self.marks.paused, None
         if standing is None:
             self._already(said, None, "the pool is not paused")
@@ -314,7 +314,7 @@ class CommandHandler:
             self._did(said, None, "the pool goes on")
 
     def _reset_breaker(self, said: Ordered) -> None:
-        """Close the breaker, and let boot again what rests (B3, B5)."""
+        """Close the breaker, and forget failed boots (B3, B5)."""
         if self._scribe.problem is not None:
             self._not_written(said, None)
             return
@@ -345,7 +345,7 @@ class CommandHandler:
         return any((named.node or named.id) == node_id for _, named in self._asked)
 
     def after_plan(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
-        """Answer what this plan judged; what it forbids is marked no longer.
+        """Answer the commands that this plan judged, and drop the marks of those it forbids.
 
         `acts` says that the plan's orders will be carried out.
         """
@@ -368,7 +368,7 @@ class CommandHandler:
     def _judged(
         self, said: Ordered, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
     ) -> Reply | None:
-        """What to answer; None for a clean whose outcome will be the answer."""
+        """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
         if said.command.verb is Verb.DRAIN:
             reply = commands.of_drain(named, made, snapshot)
@@ -392,7 +392,7 @@ class CommandHandler:
         return None
 
     def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
-        """The mark that could not be written down."""
+        """Drop a mark that could not be written; the answer that says so."""
         said, named = asked
         if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
@@ -401,7 +401,7 @@ class CommandHandler:
         return commands.failed(named, self._scribe.problem or "the journal can't be written")
 
     def _forget_lost(self) -> None:
-        """Cleans that took too long are judged afresh; nobody waits for them any more."""
+        """Answer commands whose clean took too long and is judged again."""
         flights, _ = self._context.runner.flights()
         for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
@@ -411,7 +411,7 @@ class CommandHandler:
     # Answers.
 
     def _acts(self, said: Ordered, named: Named) -> bool:
-        """Whether this daemon does what it decides; False once that was answered (S3)."""
+        """Whether this is no dry run; if it is one, the command is answered (S3)."""
         if self._context.inputs.mode == "apply":
             return True
         self._answer(
@@ -440,7 +440,7 @@ class CommandHandler:
         self._answer(said, _reply(Result.FAILED, named, text))
 
     def _answer(self, said: Ordered, reply: Reply) -> None:
-        """Write it down, for whoever asks later who did what, and tell whoever waits."""
+        """Log the command and its result, note both in the journal, and answer."""
         told: dict[str, Any] = {
             **reply.measures,
             "id": said.command.id,

@@ -1,4 +1,4 @@
-"""What operators ordered and what stands: drains, kills, cleans by hand, and the pause (O1-O4)."""
+"""Operators' standing orders: drains, kills, cleans by hand, and the pause (O1-O4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nodemanager.core.model.annotations import HandClean, Mark, Marks
 
 
 class OperatorMarks:
-    """The marks that go into each snapshot; but for cleans by hand they are written down."""
+    """The marks that go into each snapshot; all but cleans by hand are in the journal, too."""
 
     def __init__(self, journal_writer: JournalWriter) -> None:
         self._scribe = journal_writer
@@ -18,22 +18,22 @@ class OperatorMarks:
 
     @property
     def all(self) -> Marks:
-        """All that stand, holds among them."""
+        """All marks that stand, and the holds, but no cleans by hand."""
         drains, kills = dict(self.drains), dict(self.kills)
         return Marks(self._scribe.hold_marks, drains, kills, self.paused)
 
     def load(self, marks: Marks) -> None:
-        """Those of a former run; what was said since goes before them."""
+        """Add the marks of a former run; those made since go before them."""
         self.drains = {**marks.drains, **self.drains}
         self.kills = {**marks.kills, **self.kills}
         self.paused = self.paused or marks.paused
 
     def save(self) -> bool:
-        """Whether they are on the disk."""
+        """Write the marks; whether they are on the disk."""
         return self._scribe.save_marks(self.all)
 
     def forget(self, ended: frozenset[str]) -> None:
-        """Of nodes that are no more."""
+        """Forget the drains and kills of these nodes, which do not exist any more."""
         if not ended & (self.drains.keys() | self.kills.keys()):
             return
         self.drains = {id: one for id, one in self.drains.items() if id not in ended}

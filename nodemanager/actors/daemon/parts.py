@@ -1,4 +1,4 @@
-"""The parts of the daemon, each with what it needs: where to look for who has what."""
+"""Makes the parts of the daemon, and gives each the parts that it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nodemanager.core.execute.catalog import WORKFLOWS
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Those that messages go to."""
+    """The parts that messages go to."""
 
     observations: Observations
     decisions: Decisions
@@ -41,7 +41,7 @@ class Parts:
 
 
 def parts_of(context: Context) -> Parts:
-    """All parts of a daemon, and the runner that they share."""
+    """Make all parts of a daemon, and the runner that they share."""
     identities, endings = Identities(context), Endings(context)
     writes, boot_failures = RecordWrites(context), BootFailures(context)
     invariants, false_cleans = Invariants(context), FalseCleans(context)

@@ -1,4 +1,4 @@
-"""What a plan calls for: each order is told, and begins its workflow."""
+"""Logs each order of a plan, and begins its workflow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlanOrders:
         self._false_cleans = false_cleans
 
     def carry_out(self, made: Plan, now: float) -> None:
-        """Tell each order; begin it, where this daemon does what it decides (S3)."""
+        """Log each order, and begin it unless this is a dry run (S3)."""
         event_log, runner = self._context.event_log, self._context.runner
         for clean in made.cleans:
             event_log.clean_ordered(clean)

@@ -1,4 +1,4 @@
-"""Writes to the record store: do they fail (SAFETY.md B1, B3), and which may come late (C12)?"""
+"""Watches writes to the record store: failures (SAFETY.md B1, B3), and late ones (C12)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from nodemanager.errors import (
 )
 
 ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
-"""A store that gives one of these works, and could have written."""
+"""Errors of a store that works, and could have written."""
 
 
 class RecordWrites:
-    """Opens the breaker when nothing can be written, and closes it when something was.
+    """Opens the breaker when writes fail in a row, and closes it after a write that worked.
 
-    Remembers which records our own cleans wrote last (U2), and which may be written late (C12).
+    Knows which records our own cleans wrote last (U2), and which writes may come late (C12).
     """
 
     def __init__(self, context: Context) -> None:
@@ -58,11 +58,11 @@ class RecordWrites:
 
     @property
     def late(self) -> Late:
-        """By record, what may still be written to it."""
+        """Our writes that may still take effect, by record."""
         return self._late
 
     def answered(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
-        """A write came back, or did not."""
+        """Take in how a write ended."""
         if error is None:
             self._wrote()
         else:
@@ -96,9 +96,9 @@ class RecordWrites:
         self._context.turn_breaker(rate_limits.after_write(self._context.breaker))
 
     def listed(self, listing: Records) -> None:
-        """A record poll that began later went well: it ends with the heartbeat, a write (T1).
+        """Close the breaker after a record poll: its heartbeat is a write that worked (T1).
 
-        A store without one is tried again with a real write, and one more failure is enough.
+        A store without heartbeats is tried with a real write; its first failure opens it again.
         """
         context = self._context
         breaker, settings = context.breaker, context.settings
@@ -110,7 +110,7 @@ class RecordWrites:
             context.turn_breaker(rate_limits.after_write(breaker))
 
     def forget_own_cleans(self, listing: Records) -> None:
-        """A record that someone wrote since is not last written by our own clean (U2)."""
+        """Forget our own cleans of records that somebody has written since (U2)."""
         if not self._own_cleans:
             return
         versions = {record.uuid: record.version for record in listing.items}
@@ -121,14 +121,14 @@ class RecordWrites:
         }
 
     def restored(self, uuid: str) -> None:
-        """That record is not as our clean left it any more."""
+        """Forget our own clean of a record that was restored."""
         self._own_cleans.pop(uuid, None)
 
     # Writes that may come late.
 
     def load(self, late: Late, under_way: Iterable[tuple[str, bool]]) -> None:
-        """A former run's: what was late then, and each record that it may have been writing to
-        when it ended, with whether that frees it.
+        """Add a former run's late writes, and the records that it may have been writing to when it
+        ended, each with whether that frees it.
         """
         for uuid, one in late.items():
             self.in_doubt(uuid, one.at)
@@ -138,7 +138,7 @@ class RecordWrites:
             self.in_doubt(uuid, frees=frees)
 
     def in_doubt(self, uuid: str, at: float | None = None, *, frees: bool = False) -> None:
-        """A write of ours to that record may still take effect, and nothing would refuse it."""
+        """Note a write of ours that may still take effect, unless the store compares and sets."""
         context = self._context
         if context.inputs.guarantee is Guarantee.CAS:
             return
@@ -149,5 +149,5 @@ class RecordWrites:
             context.journal_writer.save_late(still_late(late, context.now, context.settings))
 
     def forget_late(self, now: float) -> None:
-        """Forget what took effect by now, or never will."""
+        """Forget late writes that can no longer take effect."""
         self._late = still_late(self._late, now, self._context.settings)

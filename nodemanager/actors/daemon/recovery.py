@@ -1,4 +1,4 @@
-"""What a former run left: loaded at the start, gone on with once all is known again (R1, R4)."""
+"""Loads what a former run left, and resumes it once cloud and store are known (R1, R4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nodemanager.core.safety.breaker import Breaker
 
 
 class Recovery:
-    """Hands what the journal kept to the parts that it concerns."""
+    """Gives what the journal kept to the parts that it concerns."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Recovery:
         self._marks = marks
 
     def load(self) -> None:
-        """Load it, where the journal can be read."""
+        """Load what a former run left, if the journal can be read."""
         self._take(self._context.journal_writer.load())
 
     def mend(self) -> None:
-        """What could not be read or written before is tried again, and what is owed is done."""
+        """Try again what could not be read or written before, and do what is owed."""
         self._take(self._context.journal_writer.mend())
         self._backlog.held.save()
         self._invariants.prove_owed()
@@ -76,7 +76,7 @@ class Recovery:
         self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
 
     def _expect(self) -> None:
-        """What the newest creates were answered with: no listing may show whose nodes they are."""
+        """Expect the nodes that the newest creates returned: no listing may show them yet."""
         context = self._context
         now, wall = context.now, context.clock.wall()
         ended = context.journal_writer.concluded(wall - context.settings.boot_fail_after)
@@ -85,9 +85,9 @@ class Recovery:
         context.books = replace(context.books, expected={**expected, **context.books.expected})
 
     def _take_breaker(self, stored: Breaker) -> None:
-        """What stood then and what opened since both stand.
+        """Join the former run's breaker with what has opened since.
 
-        No listing of this run opened it: it is not told as a collapse.
+        No listing of this run opened it, so it is not logged as a collapse.
         """
         context = self._context
         before = context.breaker
@@ -98,7 +98,7 @@ class Recovery:
         context.journal_writer.note(BreakerSet(after, context.now))
 
     def go_on(self) -> None:
-        """Finish what a former run left, once both answered as the ones we know (L5, R1)."""
+        """Resume what a former run left, once cloud and store are the known ones (L5, R1)."""
         context = self._context
         history = context.history
         if history.cloud is None or history.records is None or self._identities.read_only:

@@ -1,7 +1,7 @@
-"""Runs the workflows of core (core/execute): commits each step, and only then lets effects leave.
+"""Runs the workflows of core/execute: commits each step to the journal, then sends its effects.
 
-There is no `if` about freeing or destroying in here. One dictionary has all that is under way; a
-restart reads it from the journal and goes on.
+It decides nothing about freeing or destroying. One dictionary has all workflows in flight; the next
+run loads them from the journal and resumes them.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ class Shell(Protocol):
     """What the daemon does for its workflows."""
 
     def seen(self, key: Key, plan_id: str) -> Seen:
-        """What stands now, without the flight of that workflow."""
+        """What the workflow decides from: this moment, without its own in-flight action."""
 
     def fold(self, fact: Fact) -> None:
-        """Note a fact, and know it from here on."""
+        """Write a fact to the journal, and fold it into the State."""
 
     def crew_for(self, action: Action) -> WorkerPool:
-        """The workers that carry it out."""
+        """The workers that carry out such an action."""
 
     def remind(self, seconds: float, message: WaitOver) -> None: ...
 
     def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
-        """A write to the store was answered: whether it can be written counts (B1)."""
+        """Note how a write to the store ended: failures in a row open the breaker (B1)."""
 
     def throttled(self, error: RemoteError) -> None: ...
 
     def learn(self, one: Learned) -> None:
-        """Enter it into the books."""
+        """Enter into the books what a step learned."""
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
-        """Whether what a node may leave behind is on the disk (D4)."""
+        """Write what a node may leave behind; whether that is on the disk (D4)."""
 
     def begun(self, one: Begin) -> None:
-        """A workflow has begun another one."""
+        """Note that a workflow has begun another one."""
 
     def ended(self, end: End) -> None: ...
 
     def settled(self) -> None:
-        """Something came to an end, or waits."""
+        """Note that a workflow ended, or waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`since` is CLOCK_BOOTTIME."""
+    """A workflow in flight. `since` is CLOCK_BOOTTIME."""
 
     state: State
     since: float
@@ -91,13 +91,13 @@ class Running:
 
 
 _TOLD_AS = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
-"""What a line calls an action that the journal calls otherwise."""
+"""The log's names of actions that the journal names otherwise."""
 Begun = Sequence[tuple[Key, Step[Any]]]
 """Workflows that a step begins, each with its own first step."""
 
 
 class Runner:
-    """All workflows under way, by key."""
+    """Runs all workflows in flight, by key."""
 
     def __init__(
         self,
@@ -113,28 +113,27 @@ class Runner:
         self._serials = itertools.count(1)
         self._running: dict[Key, Running] = {}
         self._left: dict[Key, tuple[OpenIntent, State]] = {}
-        """What a former run left, until it is gone on with."""
+        """What a former run left and was not resumed yet."""
         self._loaded_at = 0.0
         self._resumed: dict[Key, OpenIntent] = {}
         self._held: dict[Key, tuple[Event, ...]] = {}
-        """What the journal could not take the step of: it happens again once it can."""
+        """Events whose step could not be written: they are taken again once it can."""
 
     # What comes in.
 
     def begin(self, action: Action, order: Any, plan_id: str, now: float) -> None:
-        """Carry out an order. One whose worker is still at an earlier one of its key waits for
-        the next plan."""
+        """Begin an order's workflow. The next plan orders it again if its key is in flight now, or
+        if the journal can't be written."""
         key = self._key(action, order)
         if key in self._running or key in self._left:
             return
         step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
-        # One that the journal can't take is not begun: the next plan orders it again.
         begun = self._begun(step)
         if self._commit(key, None, step, begun):
             self._enter(key, step, now, begun=begun)
 
     def carried_out(self, message: CarriedOut, now: float) -> None:
-        """A worker answered."""
+        """Take a worker's answer."""
         pool = self._shell.crew_for(message.key.action)
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
@@ -159,7 +158,7 @@ class Runner:
             self._take(message.key, Due(), now)
 
     def expire(self, now: float, action_timeout: float) -> None:
-        """Give up what takes longer than that: it is judged afresh (C8)."""
+        """Give up what takes longer than `action_timeout` seconds: it is judged again (C8)."""
         for key, running in list(self._running.items()):
             age_s = now - running.since
             if not running.state.is_under_way or age_s <= action_timeout:
@@ -178,19 +177,19 @@ class Runner:
             self._take(key, Expired(), now)
 
     def news(self, now: float) -> None:
-        """A decision was taken on new listings."""
+        """Tell the workflows that listen that a decision was taken on new listings."""
         for key, running in list(self._running.items()):
             if running.state.listens:
                 self._take(key, News(), now)
 
     def stop(self, now: float, is_busy: Callable[[str], bool]) -> None:
-        """The daemon stops: those that no worker is at have a word."""
+        """Tell the workflows that no worker is busy with that the daemon stops."""
         for key, running in list(self._running.items()):
             if running.state.is_under_way and not is_busy(key.id):
                 self._take(key, Stopping(), now)
 
     def drop(self, action: Action, ids: Iterable[str]) -> None:
-        """Forget those whose effect no worker has begun: the next run finds what was written."""
+        """Forget workflows whose effect no worker has begun; the next run finds their intents."""
         for id in ids:
             running = self._running.pop(Key(action, id), None)
             if running is not None and running.state.is_under_way:
@@ -200,7 +199,7 @@ class Runner:
     # A former run's.
 
     def load(self, intents: Iterable[OpenIntent], now: float) -> None:
-        """Take in what a former run left; nothing is done yet. What can't be read is parked."""
+        """Take in what a former run left, without resuming it. What can't be read is parked."""
         self._loaded_at = now
         for one in intents:
             action = action_of(one.intent.kind)
@@ -218,9 +217,9 @@ class Runner:
             self._left[self._key(workflow.action, state.order)] = (one, state)
 
     def resume(self, now: float) -> None:
-        """Go on with it, once the cloud and the store are known to be the right ones (L5).
+        """Resume what a former run left, once cloud and store are the known ones (L5).
 
-        Nodes go before records: a clean waits while the node of its record is asked for (R1).
+        Nodes go before records: a clean waits while its record's node is being destroyed (R1).
         """
         for key, (one, _) in self._left.items():
             if key not in self._resumed:
@@ -237,7 +236,7 @@ class Runner:
             step = self._workflows[key.action].resume(
                 state, self._shell.seen(key, state.order.plan_id)
             )
-            # It blocked nothing of this run so far.
+            # Its time-out counts from here.
             left_off = Running(state, now, 0)
             if self._commit(key, left_off, step, begun := self._begun(step)):
                 self._enter(key, step, now, begun=begun)
@@ -247,9 +246,9 @@ class Runner:
     # What it knows.
 
     def flights(self, without: Key | None = None) -> tuple[dict[str, Flight], dict[str, Flight]]:
-        """What is under way, by record and by node; `without` one of them.
+        """The actions in flight, by record and by node, without the one of the key `without`.
 
-        What a former run left is so from the start: a write of it may still be on its way (R1).
+        What a former run left counts, too: a write of it may still be on its way (R1).
         """
         records: dict[str, Flight] = {}
         nodes: dict[str, Flight] = {}
@@ -269,7 +268,7 @@ class Runner:
         return records, nodes
 
     def unclaimed(self, without: Key | None = None) -> tuple[str, ...]:
-        """The sizes of set-ups that no record stands for yet; `without` one of them."""
+        """The sizes of set-ups that have no record yet, without the one of the key `without`."""
         return tuple(
             running.state.order.size.name
             for key, running in self._running.items()
@@ -278,7 +277,7 @@ class Runner:
         )
 
     def unclear(self) -> Mapping[str, int]:
-        """By size, the set-ups whose create got no clear answer."""
+        """The number of set-ups, by size, whose create got no clear answer."""
         return Counter(
             running.state.order.size.name
             for key, running in self._running.items()
@@ -286,7 +285,7 @@ class Runner:
         )
 
     def destroys_of(self) -> set[str]:
-        """The records whose node is being destroyed, or asked for."""
+        """The records whose node has a shutdown in flight."""
         running = ((key, one.state) for key, one in self._running.items())
         left = ((key, state) for key, (_, state) in self._left.items())
         return {
@@ -296,7 +295,7 @@ class Runner:
         }
 
     def is_written(self, key: Key) -> bool:
-        """Whether a write of it was sent, or may have been."""
+        """Whether a write of that workflow was sent, or may have been."""
         running = self._running.get(key)
         return running is not None and running.state.is_written
 
@@ -311,7 +310,7 @@ class Runner:
     # One step.
 
     def _take(self, key: Key, event: Event, now: float, at: WorkerPool | None = None) -> bool:
-        """Whether `at`, whose worker has just answered, has the next effect already."""
+        """Take one event. True if `at`, whose worker has just answered, got the next effect."""
         running = self._running[key]
         step = self._on(key, running.state, event)
         if step.attempt_failed is not None and self._parked(key, running, step.attempt_failed):
@@ -362,7 +361,7 @@ class Runner:
         at: WorkerPool | None = None,
         begun: Begun = (),
     ) -> bool:
-        """Go on from a step that is on the disk."""
+        """Do what a step on the disk says. True if the pool `at` got its next effect."""
         after: State | None = step.state
         running = None
         if after is not None:
@@ -395,7 +394,7 @@ class Runner:
         return went_on
 
     def _commit(self, key: Key, before: Running | None, step: Step[Any], begun: Begun) -> bool:
-        """Whether the step is on the disk: its state, what it begins, and what it concludes."""
+        """Write a step: its state, what it begins and what it ends; whether it is on the disk."""
         if step.pins and not self._shell.enter_pins(step.pins):
             return False
         after: State | None = step.state

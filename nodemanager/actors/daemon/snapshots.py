@@ -1,4 +1,4 @@
-"""The picture of a moment that a decision, or the confirmation of one, is made from."""
+"""Makes the snapshot that a decision, or the check before an action, is taken from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodemanager.log import WARNING
 
 
 class Snapshots:
-    """Makes a Snapshot of all that the daemon's parts know."""
+    """Makes a Snapshot from all that the daemon's parts know."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Snapshots:
     def taken(
         self, plan_id: str, *, without: str | None = None, besides: Key | None = None
     ) -> Snapshot:
-        """The picture of this moment; `without` or `besides` leaves one order's own flight out."""
+        """A snapshot of now, without the landed set-up of `without` and the flight of `besides`."""
         context, backlog, marks = self._context, self._backlog, self._marks
         books, recent, state = context.books, context.recent, context.state
         runner = context.runner

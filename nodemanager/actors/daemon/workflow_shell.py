@@ -39,7 +39,7 @@ from nodemanager.errors import RemoteError, Throttled
 
 
 class WorkflowShell:
-    """Tells each part of the daemon what concerns it; the runner's `Shell`."""
+    """The runner's `Shell`: tells each part of the daemon what concerns it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class WorkflowShell:
         self._endings = endings
 
     def seen(self, key: Key, plan_id: str) -> Seen:
-        """What stands now, without the flight of that workflow."""
+        """What the workflow decides from: this moment, without its own in-flight action."""
         context = self._context
         # A set-up that has landed does not keep its claim from being released (U6).
         landed = key.id if key.action is Action.CLEAN else None
@@ -77,7 +77,7 @@ class WorkflowShell:
             context.settings,
             context.inputs.guarantee,
             stopping=context.stopping is not None,
-            # Less those withdrawn since.
+            # Without those withdrawn since.
             needless=Counter(wants.needless) - gone if wants else {},
             too_many=wants is not None and wants.too_many > gone.total(),
             too_dear=Counter(wants.too_dear) - gone if wants else {},
@@ -92,34 +92,27 @@ class WorkflowShell:
         )
 
     def fold(self, fact: Fact) -> None:
-        """Note a fact, and know it from here on."""
         self._context.fold(fact)
 
     def crew_for(self, action: Action) -> WorkerPool:
-        """The workers that carry it out."""
         context = self._context
         if action in (Action.SETUP, Action.ADOPT):
             return context.setups
         return context.shutdowns if action is Action.SHUTDOWN else context.cleaner
 
     def remind(self, seconds: float, message: WaitOver) -> None:
-        """Tell the daemon when a wait is over."""
         self._context.remind(seconds, message)
 
     def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
-        """A write to the store was answered: whether it can be written counts (B1)."""
         self._writes.answered(effect, answer, error)
 
     def throttled(self, error: RemoteError) -> None:
-        """Back off all calls."""
         self._context.throttled(error)
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
-        """Whether what a node may leave behind is on the disk (D4)."""
         return self._releases.book.enter(pins, self._context.now)
 
     def learn(self, one: Learned) -> None:
-        """Enter it into the books."""
         context = self._context
         now = context.now
         if isinstance(one, WriteInDoubt):
@@ -146,7 +139,7 @@ class WorkflowShell:
                 self._backlog.step_ended(key, step)
 
     def _node_gone(self, gone: NodeGone, now: float) -> None:
-        """A node that we destroyed is gone (D2-D4)."""
+        """Note that a node that we destroyed is gone (D2-D4)."""
         context = self._context
         context.recent = after_gone(context.recent, gone, now)
         context.event_log.forget_node(gone.node_id)
@@ -157,16 +150,14 @@ class WorkflowShell:
         self._operators.marks.forget(frozenset({gone.node_id}))
 
     def begun(self, one: Begin) -> None:
-        """A workflow has begun another one."""
         self._context.event_log.clean_ordered(one.order)
 
     def ended(self, end: End) -> None:
-        """A workflow came to an end: whoever's books it concerns hears of it."""
+        """Note that a workflow ended, and tell the parts that keep books on it."""
         context = self._context
         context.recent = after_end(context.recent, end, context.now)
         for part in (self._boot_failures, self._invariants, self._backlog, self._operators):
             part.ended(end)
 
     def settled(self) -> None:
-        """Something came to an end, or waits."""
         self._endings.settled()

@@ -47,13 +47,13 @@ from nodemanager.records.api import RecordStore
 T = TypeVar("T")
 
 ASK_FAILURES = 2
-"""One question may fail for what it asks; at the second failure the others wait for the cloud."""
+"""One failure may be due to that question; at the second one the other nodes are not asked."""
 ACCOUNT_EVERY_S = 600.0
-"""How often the account behind the credentials is looked at again (L5), unless it was another."""
+"""Seconds between checks of the credentials' account (L5); a wrong one is checked each poll."""
 
 
 class PollingActor(RoleActor, ABC):
-    """Polls again and again: `poll_time` from start to start, later after failures."""
+    """Polls every `poll_time` seconds, from start to start, and less often after failures."""
 
     source = ""
 
@@ -82,7 +82,7 @@ class PollingActor(RoleActor, ABC):
 
     @abstractmethod
     def poll(self) -> None:
-        """One poll; tells the daemon what it found, raises NodeManagerError where it failed."""
+        """Poll once and tell the daemon the result. Raises NodeManagerError if it failed."""
 
     def on_Poll(self, message: Poll) -> None:
         if message.number != self._number:
@@ -124,13 +124,13 @@ class PollingActor(RoleActor, ABC):
 
     @property
     def _wait_s(self) -> float:
-        """From a poll's start to the next; or from a failed one's end."""
+        """Seconds to the next poll, from a poll's start or from a failed poll's end."""
         if not self._failures:
             return self._poll_time
         return float(min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16)))
 
     def _poll_later(self) -> None:
-        """What a server asked us to wait stands all the same: `_not_before` is looked at then."""
+        """Schedule the next poll. When it is due, it still waits until `_not_before`."""
         self._poll_in(max(0.0, self._waits_since + self._wait_s - self._clock.boottime()))
 
     def _poll_in(self, seconds: float) -> None:
@@ -139,10 +139,10 @@ class PollingActor(RoleActor, ABC):
 
 
 def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
-    """The listing without what is no item at all; then it is incomplete (L1).
+    """The listing without items of a wrong type; if it had any, it is incomplete (L1).
 
-    No adapter should give such a thing, but one that does must not end the daemon. Raises
-    IncompleteListing for an answer that is no listing.
+    An adapter with such a bug must not end the daemon. Raises IncompleteListing for an answer that
+    is no listing.
     """
     given: object = listed
     if not isinstance(given, Listed):
@@ -156,7 +156,7 @@ def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
 
 
 class CloudNodeListActor(PollingActor):
-    """Lists the cloud's nodes, and asks for single ones by id where the daemon wants to know."""
+    """Lists the cloud's nodes, and asks for single nodes by id or tag for the daemon."""
 
     source = "cloud"
 
@@ -200,10 +200,11 @@ class CloudNodeListActor(PollingActor):
         tell(self._daemon, CloudListed(listing, account, unverified))
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
-        """The account, where it is time to look at it (L5), or why it can't be told now.
+        """The account if a check is due, and the error if the check failed (L5).
 
-        That stops nothing once it was told in this process: the adapter lists only by the
-        credentials that it was told for. A refusal, or another service's answer, stops the poll.
+        An error does not stop the poll once the account was known in this process, because the
+        adapter lists only with the credentials of that account. Raises CloudError before that, and
+        for a refusal or another service's answer.
         """
         now = self._clock.boottime()
         if self._account_at is not None and now - self._account_at <= ACCOUNT_EVERY_S:
@@ -250,9 +251,9 @@ class CloudNodeListActor(PollingActor):
 
 
 class RecordListActor(PollingActor):
-    """Lists the records; with each poll one probe of the nodes' own ping URL (D8).
+    """Lists the records, and probes the nodes' own ping URL once in each poll (D8).
 
-    Without `writes`, in a dry run, not even the store's clock is asked for by a write (S3).
+    Without `writes` (a dry run) it reads the store's clock without a write (S3).
     """
 
     source = "records"
@@ -307,7 +308,7 @@ class RecordListActor(PollingActor):
 
 
 class DemandActor(PollingActor):
-    """Asks for the wishlist. It may not be polled at all, where `min_nodes` is all there is."""
+    """Polls the wishlist. There is no such actor where `min_nodes` is the only demand."""
 
     source = "demand"
 

@@ -1,7 +1,4 @@
-"""Turns plans and facts into log lines; says each thing once, and again when it changes or lasts.
-
-It only tells. A reader finds here which line comes from which verdict.
-"""
+"""Turns plans and facts into log lines: each once, and again when it changes or lasts long."""
 
 from __future__ import annotations
 
@@ -32,29 +29,29 @@ TOLD_ELSEWHERE = frozenset(
         Reason.CHANGED_SINCE_LISTING,
     }
 )
-"""Kept for a reason that another INFO line (paired, cleaned, created ...) already told."""
+"""Reasons to keep that another INFO line (paired, cleaned, created ...) has already told."""
 
 SUMMARY_EVERY_S = 60.0
-"""A summary line that says what the last one said is DEBUG, but for one this often."""
+"""Seconds between two INFO lines of the same summary; the others are DEBUG."""
 REFUSED_EVERY_S = 1800.0
-"""What demand is refused is told when it begins, and again this often while it lasts: whoever reads
-only the end of a night's log sees it, too."""
+"""Seconds between two INFO lines of the same refusal of demand: the end of a night's log must have
+one, too."""
 
 JOBS_TOLD = 20
-"""So many jobs that can't be had are told in one cycle; of more, `status` and DEBUG tell."""
+"""The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
 
 T = TypeVar("T", bound=Hashable)
 
 
 class Lasting:
-    """Remembers what was told of what lasts: at its begin, and again every so often."""
+    """Tells when to log a condition that lasts: when it begins, and then every `every_s`."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._told_at: dict[Hashable, float] = {}
 
     def due(self, lasting: Collection[T], now: float) -> set[T]:
-        """Which of `lasting` to tell now; `lasting` is all that lasts now, the rest has ended."""
+        """Those of `lasting` to log now; it has all that hold now, and the others have ended."""
         never = float("-inf")
         due = {one for one in lasting if now - self._told_at.get(one, never) >= self._every_s}
         self._told_at = {one: now if one in due else self._told_at[one] for one in lasting}
@@ -62,7 +59,7 @@ class Lasting:
 
 
 class EventLog:
-    """Remembers what it said of each record and node."""
+    """Writes log lines, and remembers the last one of each record and node."""
 
     def __init__(self, log: Logger, settings: Settings, mode: str) -> None:
         self._log = log
@@ -88,7 +85,7 @@ class EventLog:
     # Polls.
 
     def listed(self, source: str, items: int, took_s: float, complete: bool, **more: Any) -> None:
-        """INFO when it is news: the first one, and the first after failures."""
+        """Log an answer: the first one, and the first after failures, at INFO."""
         failed = self._failing.pop(source, None)
         event = Event.LIST_OK if complete else Event.LIST_PARTIAL
         level = DEBUG if complete and failed == 0 else INFO if complete else WARNING
@@ -109,7 +106,7 @@ class EventLog:
         )
 
     def malformed(self, source: str, problems: tuple[str, ...]) -> None:
-        """Each malformed item, once for as long as it stays."""
+        """Log each malformed item, once while it stays."""
         before = self._malformed.get(source, ())
         for problem in problems:
             if problem not in before:
@@ -180,7 +177,7 @@ class EventLog:
         self._ambiguous = ambiguous
 
     def _tell_unlisted(self, plan: Plan) -> None:
-        """P6: once for each record and answer; a short listing once for as long as it is."""
+        """Log each record's answer once, and a short listing once while it lasts (P6)."""
         verdicts = plan.unlisted.verdicts
         now = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
         before, self._unlisted = self._unlisted, now
@@ -196,7 +193,7 @@ class EventLog:
                 self._verdict(Event.LIST_SUSPECT, WARNING, verdict, fields, plan)
 
     def not_restored(self, verdict: Verdict) -> None:
-        """Why a record freed by mistake stays free, once for each reason (U8)."""
+        """Log why a record freed by mistake stays free, once for each reason (U8)."""
         reason = verdict.reason
         if self._not_restored.get(verdict.id) is reason:
             return
@@ -285,7 +282,7 @@ class EventLog:
             )
 
     def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
-        """Each job that can't be had, and why; of a flood only the first (U12)."""
+        """Log each unsatisfiable job, but only the first JOBS_TOLD as warnings (U12)."""
         due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
         told = 0
         for verdict in jobs:
@@ -324,11 +321,11 @@ class EventLog:
         )
 
     def summary_again(self) -> None:
-        """The last cycle's counts once more: what a run that ends leaves behind."""
+        """Log the last cycle's counts again, when a run ends."""
         self._log.event(Event.CYCLE_DONE, **self._summary)
 
     def is_news(self, id: str, reason: Reason) -> bool:
-        """For a dry run, which would order the same thing every cycle: say it once."""
+        """Whether to log an order; a dry run gives the same one every cycle and logs it once."""
         if self._mode == "apply":
             return True
         news = (id, reason) not in self._dry
@@ -362,7 +359,7 @@ class EventLog:
         )
 
     def setup_started(self, boot: BootOrder, incarnation: str | None) -> None:
-        """`incarnation` is what its claim begins; None in a dry run, which claims nothing."""
+        """`incarnation` is that of its claim; None in a dry run, which claims nothing."""
         if not self.is_news(f"boot {boot.size.name}", boot.reason):
             return
         self._log.event(
@@ -407,7 +404,7 @@ class EventLog:
             self._log.event(Event.BREAKER_CLOSED, cause=cause)
 
     def collapsed(self, breaker: Breaker) -> None:
-        """A listing opened it: too much was lacking (L3)."""
+        """Log that a listing lacked too much and opened the breaker (L3)."""
         self._log.event(
             Event.LIST_SUSPECT,
             level=WARNING,
@@ -417,7 +414,7 @@ class EventLog:
         )
 
     def false_cleans(self, told: Iterable[FalseClean]) -> None:
-        """Each is a promise broken, too; its own cause has opened the breaker (U8)."""
+        """Log each false clean, also as a broken rule; it has opened the breaker already (U8)."""
         told = tuple(told)
         for one in told:
             life = one.life
@@ -446,7 +443,7 @@ class EventLog:
             )
 
     def forget_node(self, node_id: str) -> None:
-        """A node we destroyed is not unpaired when it leaves the list, nor paired until then."""
+        """Log a node that we destroyed neither as paired again nor, once unlisted, as unpaired."""
         self._pairs.pop(node_id, None)
         self._gone.add(node_id)
 

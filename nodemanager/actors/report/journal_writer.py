@@ -1,8 +1,7 @@
-"""The daemon's pen: writes the journal, and knows when it can't.
+"""Writes the daemon's journal, and knows when it can't.
 
-While something is not on the disk that should be, `problem` says so, every snapshot is read-only
-by it, and nothing is begun. What became of things that had been begun is owed meanwhile, and is
-written once that is possible again.
+While the journal can't be written, `problem` says why, every snapshot is read-only, and nothing is
+begun. The outcomes of what had been begun are owed meanwhile, and written once that is possible.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING, Logger
 
 GIVEN_BACK = "given_back"
-"""By the keys of freed lives that are their record's again (U8): since when, epoch seconds."""
+"""By its key, when each freed life got its record back (U8), in epoch seconds."""
 MARKS = "operator_marks"
 LOOPS = "boot_loops"
 """The streaks of failed boots (B5)."""
 BACKLOG_RUN = "backlog_run"
-"""An operator's plan and how far it has come (S5)."""
+"""An operator's backlog plan and its progress (S5)."""
 
 T = TypeVar("T")
 
@@ -62,7 +61,7 @@ class Loaded:
 
 
 class JournalWriter:
-    """Writes for one daemon actor. No call of it raises JournalError."""
+    """Writes the journal of one daemon actor. No method raises JournalError."""
 
     def __init__(self, journal: Journal, log: Logger) -> None:
         self._journal = journal
@@ -78,19 +77,19 @@ class JournalWriter:
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
         self._values: dict[str, Any] = {GIVEN_BACK: {}, LOOPS: None, BACKLOG_RUN: None}
-        """What `keep` keeps, by name."""
+        """The values that `keep` was given, by name."""
         self._called_off: dict[Key, Leftover] = {}
         self._marks = NO_MARKS
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be begun; None while the journal keeps up."""
+        """Why nothing may be begun; None while the journal can be read and written."""
         if self._failure is None:
             return None if self._loaded else "the journal was not read yet"
         return f"the journal can't be {'written' if self._loaded else 'read'}: {self._failure}"
 
     def load(self) -> Loaded | None:
-        """What a former run left; None when that can't be read now. Asked for once."""
+        """Load what a former run left; None if it can't be read now."""
         journal = self._journal
         try:
             loaded = Loaded(
@@ -116,7 +115,7 @@ class JournalWriter:
         self._values = {**known, GIVEN_BACK: given_back}
         self._holds = {hold.id: hold for hold in loaded.holds}
         self._leftovers = {entry.leftover.key: entry for entry in loaded.leftovers}
-        # A parked one is an operator's: nothing that ends under its key concludes it.
+        # An operator sees to a parked one: nothing that ends under its key concludes it.
         self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
         self.to_prove.rest_on(grounds)
         if journal.failure is not None:
@@ -124,7 +123,7 @@ class JournalWriter:
         return loaded
 
     def _destroys_behind(self, intents: Iterable[OpenIntent]) -> dict[str, Intent]:
-        """By the key of each open clean, the destroy of its node that ended in gone."""
+        """The destroy of its node that ended in gone, by the key of each open clean."""
         found = {}
         for one in intents:
             node_id = one.intent.node
@@ -136,7 +135,7 @@ class JournalWriter:
         return found
 
     def mend(self) -> Loaded | None:
-        """Try again, where something failed, and write what is owed. What was loaded only now."""
+        """After a failure try again, and write what is owed. Returns what was loaded only now."""
         if self._failure is None and self._loaded:
             return None
         if not self._journal.retry():
@@ -160,7 +159,7 @@ class JournalWriter:
     # Intents.
 
     def intend(self, intents: Sequence[Intent]) -> bool:
-        """Whether they are written down: only then may they be carried out."""
+        """Write the intents. They may be carried out only if this returns True."""
         if self.problem is not None:
             return False
         try:
@@ -172,9 +171,10 @@ class JournalWriter:
         return True
 
     def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> bool:
-        """Whether what is begun is written down, and in one with it what became of what led to it.
+        """Write new intents and, in the same transaction, the outcomes that led to them.
 
-        What only ends is owed while it can't be written.
+        The new intents may be carried out only if this returns True. Outcomes alone always return
+        True; they are owed while they can't be written.
         """
         ended = [one for one in ended if one.key in self._open]
         if not opened:
@@ -205,7 +205,7 @@ class JournalWriter:
             self._open[intent.key] = replace(intent, pre_image=image)
 
     def conclude(self, key: str, outcome: str, **details: object) -> None:
-        """What became of an open intent; nothing where there is none of that key."""
+        """Write the outcome of the open intent of that key, if there is one."""
         intent = self._open.pop(key, None)
         if intent is None:
             return
@@ -220,7 +220,7 @@ class JournalWriter:
             self._failed(error)
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
-        """Counts a failed recovery; None when that could not be written, or there is none."""
+        """Count a failed recovery; None if there is no such intent, or the write failed."""
         try:
             counted = self._journal.recovery_failed(key, error)
         except JournalError as failed:
@@ -230,10 +230,10 @@ class JournalWriter:
             self._open.pop(key, None)
         return counted
 
-    # What must outlive us.
+    # What the next run must know.
 
     def save_breaker(self, breaker: Breaker) -> None:
-        """Before it takes effect."""
+        """Write the breaker, before it takes effect."""
         self._breaker = breaker
         if self._failure is not None or not self._loaded:
             return
@@ -243,7 +243,7 @@ class JournalWriter:
             self._failed(error)
 
     def save_clock(self, clock: StoreClock) -> None:
-        """The store's clock, where it is not as it was kept: a later run must know of a step."""
+        """Write the store's clock if it changed: a later run must know of a step."""
         if self._failure is not None or not self._loaded or not is_news(self._clock, clock):
             return
         try:
@@ -254,7 +254,7 @@ class JournalWriter:
         self._clock = clock
 
     def save_late(self, late: Late) -> None:
-        """Before the outcome of what may be late is written: until then its intent tells of it."""
+        """Write the late writes, before their intents' outcomes: until then those tell of them."""
         self._late = late
         if self._failure is not None or not self._loaded:
             return
@@ -264,7 +264,7 @@ class JournalWriter:
             self._failed(error)
 
     def hold(self, hold: Hold) -> bool:
-        """Whether the hold is on the disk."""
+        """Write a hold; whether it is on the disk."""
         try:
             self._journal.hold(hold)
         except JournalError as error:
@@ -291,7 +291,7 @@ class JournalWriter:
         return {hold.id: Mark(hold.by, hold.at, hold.reason) for hold in self._holds.values()}
 
     def save_marks(self, marks: Marks) -> bool:
-        """Whether the drains, the kills and the pause are on the disk."""
+        """Write the drains, the kills and the pause; whether they are on the disk."""
         if self.problem is not None:
             return False
         try:
@@ -303,7 +303,7 @@ class JournalWriter:
         return True
 
     def concluded(self, since: float) -> tuple[Concluded, ...]:
-        """What ended since then (epoch seconds), oldest first; none where it can't be read."""
+        """The intents that ended since then (epoch seconds), oldest first; none if unreadable."""
         try:
             return self._journal.concluded(since=since)
         except (JournalError, ValueError):
@@ -312,7 +312,7 @@ class JournalWriter:
     # The ledger of leftovers (D4).
 
     def enter_leftovers(self, entries: Sequence[Entry]) -> bool:
-        """Whether they are on the disk: only then may their node be destroyed."""
+        """Write leftovers. Their node may be destroyed only if this returns True."""
         if self.problem is not None:
             return False
         if not entries:
@@ -326,7 +326,7 @@ class JournalWriter:
         return True
 
     def keep_leftover(self, entry: Entry) -> None:
-        """What became of one; written now, or once that is possible again."""
+        """Write the state of one leftover, now or once that is possible again."""
         self._leftovers[entry.leftover.key] = entry
         self._write_or_owe(lambda: self._write_leftovers([entry]))
 
@@ -360,7 +360,7 @@ class JournalWriter:
         return frozenset(self._holds)
 
     def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
-        """Those the journal has, newest first; none while it can't be read."""
+        """The pre-images in the journal, newest first; none if it can't be read."""
         try:
             return self._journal.pre_images(record=record, since=since)
         except JournalError as error:
@@ -368,25 +368,23 @@ class JournalWriter:
             return ()
 
     def given_back(self, keys: Iterable[str], at: float, since: float) -> None:
-        """Freed lives that are their record's again, `at` epoch seconds; older ones are dropped."""
+        """Keep that these lives got their record back `at` that time; drop those before `since`."""
         known = {key: then for key, then in self._values[GIVEN_BACK].items() if then >= since}
         self.keep(GIVEN_BACK, known | dict.fromkeys(keys, at))
 
     def keep(self, name: str, value: Any) -> None:
-        """A value as JSON that the next run must know, its times epoch seconds; before it takes
-        effect.
-        """
+        """Write a value for the next run: JSON, times in epoch seconds; before it takes effect."""
         self._values[name] = value
         self._write_or_owe(lambda: self._journal.remember(name, value))
 
     def kept(self, name: str) -> Any:
-        """It; None where nothing was kept."""
+        """The value that was kept by that name, or None."""
         return self._values[name]
 
     def newest(self, key: str) -> tuple[bool, Intent | None]:
         """Whether the journal could be read, and the newest intent of that key.
 
-        Until it is mended it can't: another file may be in its place, with nothing of ours yet.
+        After a failure it can't, until it is mended: a new file may lack our entries.
         """
         if self._failure is not None:
             return False, None
@@ -411,7 +409,7 @@ class JournalWriter:
             self._failed(error)
 
     def _write_open(self) -> None:
-        """What is under way, where this file has nothing of it: its outcome rests on that."""
+        """Write the open intents that this file lacks: their outcomes need them."""
         known = {one.intent.key for one in self._journal.open_intents()}
         ours = {key: intent for key, (intent, _, _) in self._owed.items()} | self._open
         lacking = [intent for key, intent in ours.items() if key not in known]
@@ -425,11 +423,11 @@ class JournalWriter:
             self.to_prove.concluded(intent, Conclusion(key, outcome, details))
 
     def _write_owed(self) -> None:
-        """All of it again, since the file may be another now."""
+        """Write everything again, because the file may be a new one."""
         if self._breaker is not None:
             self._journal.save_breaker(self._breaker)
         self._journal.save_late_writes(self._late)
-        # The next reading is written whatever it is.
+        # The next reading is then written, even if it is no news.
         self._clock = None
         for hold in self._holds.values():
             self._journal.hold(hold)
@@ -444,7 +442,7 @@ class JournalWriter:
 
     def _failed(self, error: JournalError) -> None:
         if self._failure != str(error):
-            # Told again where it is another failure: the file may be lost while its disk is full.
+            # Log another failure again: the file may get lost while its disk is full.
             self._log.event(
                 Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
             )
@@ -456,7 +454,7 @@ def _is_gone(intent: Intent, outcome: str) -> bool:
 
 
 def _kept(what: str, read: Callable[[], T]) -> T:
-    """What `read` gives. Raises JournalError for what this program can't read."""
+    """What `read` returns. Raises JournalError if this program can't read the stored value."""
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -467,13 +465,13 @@ def _kept(what: str, read: Callable[[], T]) -> T:
 
 
 def _marks_data(marks: Marks) -> Any:
-    """What is kept of them; holds have a table of their own."""
+    """The marks as they are kept, without holds, which have their own table."""
     if not (marks.drains or marks.kills or marks.paused):
         return None
     return codec_of(Marks).encode(replace(marks, holds={}))
 
 
 def _marks_from(data: Any) -> Marks:
-    """Raises ValueError for what is none."""
+    """The marks that were kept. Raises ValueError if they can't be decoded."""
     marks: Marks = NO_MARKS if data is None else decoded(Marks, data)
     return marks

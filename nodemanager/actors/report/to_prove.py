@@ -1,4 +1,4 @@
-"""What the proof of a clean rests on, until it is proven: another file must have it, too (C20)."""
+"""The entries that a clean's proof needs: a new journal file must have them, too (C20)."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ FREEING = frozenset({IntentKind.FENCE, IntentKind.CLEAN})
 
 
 class ToProve:
-    """The cleans that were not proven yet and the destroys behind them, by the cleans' keys."""
+    """The cleans that are not proven yet, and the destroys they need, by the cleans' keys."""
 
     def __init__(self) -> None:
         self._destroys: dict[str, Intent] = {}
-        """Those that ended in gone."""
+        """Destroys that ended in gone."""
         self._cleans: dict[str, tuple[Intent, Conclusion]] = {}
-        """Those whose outcome is written."""
+        """Cleans whose outcome is written."""
 
     def rest_on(self, destroys: Mapping[str, Intent]) -> None:
-        """These cleans rest on those destroys, which ended in gone."""
+        """Add destroys that ended in gone, each by the key of the clean that needs it."""
         self._destroys |= destroys
 
     def destroyed(self, destroy: Intent, under_way: Iterable[Intent]) -> None:
-        """A destroy ended in gone: the cleans of its node that are under way rest on it."""
+        """Add a destroy that ended in gone for the open cleans of its node."""
         cleans = (one for one in under_way if one.kind in FREEING)
         self.rest_on({one.key: destroy for one in cleans if one.node == destroy.node})
 
     def concluded(self, intent: Intent, ended: Conclusion) -> None:
-        """An outcome is written: where it freed a record, the proof is still to come."""
+        """Add a clean whose outcome is written; forget the destroy of one that freed nothing."""
         if intent.kind in FREEING and ended.outcome == CLEANED:
             self._cleans[ended.key] = intent, ended
         else:
             self._destroys.pop(ended.key, None)
 
     def proven(self, key: str) -> None:
-        """That clean was held against its entry: another file need not have it."""
+        """Forget a clean that was checked against its entry: a new file need not have it."""
         self._cleans.pop(key, None)
         self._destroys.pop(key, None)
 
     def write(self, journal: Journal, owed: Collection[str]) -> None:
-        """Write what this file has nothing of, but for the keys whose outcome is owed."""
+        """Write what this file lacks, but for the keys whose outcome is still owed."""
         for destroy in self._destroys.values():
             if destroy.key not in owed and journal.newest(destroy.key) is None:
                 journal.commit([destroy], [Conclusion(destroy.key, Outcome.GONE.value)])

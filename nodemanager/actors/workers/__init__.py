@@ -1,1 +1,1 @@
-"""Actors that write to the cloud and to the record store, and the pools of them."""
+"""Actors that write to the cloud and to the record store, and their pools."""

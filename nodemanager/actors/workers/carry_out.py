@@ -1,4 +1,4 @@
-"""How a worker answers for an effect: what came back, or the error in its place."""
+"""A worker's answer to an order: the effect's result, or the error in its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodemanager.errors import RemoteError
 
 
 def carried_out(order: CarryOut, carry_out: Callable[[Effect], Any]) -> CarriedOut:
-    """One effect carried out. Any error but a remote one is a fault of ours, and passes."""
+    """Carry out one effect. A RemoteError is the answer; any other error is a bug and is raised."""
     try:
         answer = carry_out(order.effect)
     except RemoteError as error:

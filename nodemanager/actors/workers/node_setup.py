@@ -1,4 +1,4 @@
-"""Sets nodes up: claims a record, creates the node on it; adopts. It never cleans."""
+"""Claims records, creates nodes for them, and adopts nodes. It never cleans a record."""
 
 from __future__ import annotations
 

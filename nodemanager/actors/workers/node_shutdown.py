@@ -1,7 +1,4 @@
-"""Shuts nodes down and releases what they leave, and says what became of each.
-
-It never touches the record.
-"""
+"""Destroys nodes, releases leftovers, and reports each outcome. It never writes a record."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from nodemanager.records.api import RecordStore
 
 
 class NodeShutdownActor(RoleActor):
-    """Each command is one or two remote calls and one answer; waiting is the timer's (D3)."""
+    """Answers each order after one or two remote calls; the timer does the waiting (D3)."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""The one writer that frees a record, gives it back, deletes it, and tells it its node
-(SAFETY.md C11, C12, U8, P1a).
-"""
+"""The one writer that frees, restores, deletes, binds and drains records (C11, C12, U8, P1a)."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from nodemanager.records.api import RecordStore
 
 
 class RecordCleanerActor(RoleActor):
-    """Looks, fences where the store can't compare, writes. The daemon decides in between."""
+    """Looks, fences (if the store can't compare), and writes; the daemon decides in between."""
 
     def __init__(
         self,

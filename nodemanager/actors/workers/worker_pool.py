@@ -27,7 +27,7 @@ class WorkerPool:
             self._waiting.append((key, message))
 
     def go_on(self, key: str, message: Any) -> None:
-        """Hand the next step to whoever has `key`, ahead of what waits: no look grows old."""
+        """Hand the next step to the worker that has `key`, ahead of waiting orders."""
         worker = self._busy.get(key)
         if worker is None:
             self.give(key, message)
@@ -35,7 +35,7 @@ class WorkerPool:
             tell(worker, message)
 
     def done(self, key: str) -> None:
-        """The worker on `key` answered for the last time: it takes the next order."""
+        """Free the worker that had `key` after its last answer, and hand out waiting orders."""
         worker = self._busy.pop(key, None)
         if worker is not None:
             self._free.append(worker)
@@ -46,7 +46,7 @@ class WorkerPool:
             self.give(next_key, message)
 
     def drop_waiting(self) -> list[str]:
-        """Forget the orders that nobody has begun; their keys."""
+        """Forget the orders that no worker has begun, and return their keys."""
         keys = [key for key, _ in self._waiting]
         self._waiting.clear()
         return keys

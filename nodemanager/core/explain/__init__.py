@@ -1,1 +1,1 @@
-"""Why a thing is done or left alone, in the words and numbers that people are shown."""
+"""Why something is done or left alone, in the words and numbers that operators are shown."""

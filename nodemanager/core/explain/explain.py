@@ -1,7 +1,6 @@
-"""Why one record or node is left alone, or is not: every rule's answer, and when that changes.
+"""Explains the verdict on one record or node: each rule's answer, and when it could go.
 
-Pure, like the plan it explains; it asks the judges' own checks. What it gives names nodes and
-records, and no secret.
+It is pure, like the plan, and asks the judges' own checks. Its answers contain no secret.
 """
 
 from __future__ import annotations
@@ -33,10 +32,11 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All there is to say of one record or node, at one decision.
+    """Why one decision did what it did with one record or node.
 
-    `subject` is `record` or `node`, `wall` epoch seconds and `now` CLOCK_BOOTTIME of the snapshot.
-    `state` is a record's by T7, or a node's own word. `record`, `node` and `rivals` are facts.
+    `subject` is `record` or `node`; `wall` (epoch seconds) and `now` (CLOCK_BOOTTIME) are the
+    snapshot's. `state` is a record's by T7, or a node's worker state. `rivals` are the other
+    candidates of an ambiguous pair.
     """
 
     subject: str
@@ -62,9 +62,9 @@ class Explanation:
 def explain(
     snapshot: Snapshot, made: Plan, settings: Settings, given: str, *, mode: str = APPLY
 ) -> Explanation:
-    """Why the plan `made` of `snapshot` decided as it did about the one thing that `given` names.
+    """Why the plan `made` from `snapshot` decided as it did about what `given` names (naming.py).
 
-    `given` is as naming.py says. Raises UnknownIdError.
+    Raises UnknownIdError.
     """
     subject = find(snapshot, made, given)
     if made.aborted is not None:
@@ -78,11 +78,11 @@ def explain(
     return _in_dry_run(told) if mode == DRY_RUN else told
 
 
-# Who is meant.
+# What is named.
 
 
 def find(snapshot: Snapshot, made: Plan, given: str) -> Record | CloudNode:
-    """The listed record or node that goes by `given`; of a node that is no more, its record.
+    """The listed record or node that `given` names; for a node that is gone, its record.
 
     Raises UnknownIdError.
     """
@@ -217,11 +217,11 @@ def _when_node(
     return earliest(ask_at, TICK_S)
 
 
-# What is common.
+# For both.
 
 
 def _in_dry_run(told: Explanation) -> Explanation:
-    """S3: what is decided is not done."""
+    """The explanation with the finding that a dry run does nothing (S3)."""
     why = "not while the daemon runs with --dry-run"
     dry = Finding("S3", "writes", "the daemon may write", Status.BLOCKS, Reason.DRY_RUN, why=why)
     when = told.earliest
@@ -238,9 +238,9 @@ def _aborted(
     assert made.aborted is not None
     reason, measures = made.aborted
     rule = "L4" if reason is Reason.TOO_MANY_IMPOSSIBLE else "L1"
-    why = "not before there is a picture that decisions may be made from"
+    why = "not before there are listings to decide from"
     block = Finding(
-        rule, "decided", "the picture may be decided on", Status.BLOCKS, reason, measures, why
+        rule, "decided", "the listings are fit to decide from", Status.BLOCKS, reason, measures, why
     )
     is_record = isinstance(subject, Record)
     return Explanation(
@@ -263,7 +263,7 @@ def _aborted(
 
 
 def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Facts:
-    """What the listing tells of a record: ages in seconds, and nothing secret."""
+    """What the listing shows of a record: ages in seconds, and nothing secret."""
     clock, now = snapshot.history.clock, snapshot.now
     claim = record.claim
 
@@ -297,7 +297,7 @@ def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Fact
 def node_facts(
     node: CloudNode, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> Facts:
-    """What the listing tells of a node that pairs with `record`; `age_s` by our wall clock."""
+    """What the listing shows of a node that pairs with `record`; `age_s` by our wall clock."""
     age_s = None if node.created_at is None else snapshot.wall - node.created_at
     return {
         "id": node.id,

@@ -1,4 +1,4 @@
-"""What `explain` finds: each rule that was asked, what it measured, and what would end its no."""
+"""What `explain` finds: each rule's answer, what it measured, and what it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 class Status(StrEnum):
-    """What a rule says. `calls` is a word in favour of a node's shutdown."""
+    """A rule's answer. `calls` means that the rule calls for a node's shutdown."""
 
     BLOCKS = "blocks"
     PASSED = "passed"
@@ -25,8 +25,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule's answer. `asks` is what must hold, `why` what a no waits for, who broke the rule
-    by hand, or why it was not asked; `wait_s` is set where time and polls alone will end the no."""
+    """One rule's answer. `asks` is what must hold. `why` says what a block waits for, who broke the
+    rule by hand, or why it was not asked. `wait_s` is set if time and polls alone end a block."""
 
     rule: str
     name: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 class Answer(NamedTuple):
-    """A check's word; without one it has nothing against its subject."""
+    """What a check that does not pass says."""
 
     reason: Reason
     measures: Measured
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 def found(
     check: Check[Any], judge: object, subject: object, answer: Answer | None, rule: str = ""
 ) -> Finding:
-    """The finding of a check that gave this answer, under another `rule` than its own or not."""
+    """The finding of a check with this answer (None: passed); `rule` replaces the check's own."""
     measures = check.measure(judge, subject)
     finding = Finding(rule or check.rule, check.name, check.asks, Status.PASSED, measures=measures)
     if answer is None:
@@ -65,7 +65,7 @@ def found(
 
 
 def ask_standing(snapshot: Snapshot, settings: Settings) -> list[Finding]:
-    """Every reason to free and destroy nothing at all."""
+    """The findings of all rules that can forbid every free and destroy."""
     blocks = [(check, check.ask(snapshot, settings)) for check in STANDING]
     return [
         found(check, snapshot, settings, None if block is None else Answer(*block))
@@ -88,10 +88,10 @@ def blocking(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """When nothing would block any more, were everything else to stay as it is.
+    """When no rule would block any more, if nothing but the time changes.
 
-    `in_s` counts from the snapshot; None where no moment can be named, and `why` says what is
-    waited for. `not_before_s` is what is known all the same.
+    `in_s` counts from the snapshot. If it is None, no moment is known, `why` says what must happen
+    first, and `not_before_s` is a lower bound, if there is one.
     """
 
     in_s: float | None
@@ -104,9 +104,9 @@ LONGEST_S = 10 * 366 * 86400.0
 
 
 def earliest(ask_at: Callable[[float], list[Finding]], tick_s: float) -> Earliest:
-    """The first moment at which no rule blocks; `ask_at` asks them all so many seconds ahead.
+    """The first moment at which no rule blocks; `ask_at` asks all rules that many seconds ahead.
 
-    Each no says how long it takes at least; at the latest of these moments all are asked again.
+    Each block says how long it lasts at least. After the longest of these all are asked again.
     """
     ahead = 0.0
     for _ in range(ROUNDS):

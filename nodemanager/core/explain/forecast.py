@@ -1,6 +1,6 @@
-"""What would be, were nothing to change but the time: every poll answers, and shows the same.
+"""The snapshot of a later moment, if every poll until then answers and shows the same.
 
-Folds renewed listings of what concerns one record or node, by the very folds of the polls.
+It folds repeated listings of what concerns one record or node, with the same folds as real polls.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.plan.snapshot import Snapshot
 
 TICK_S = 0.001
-"""Between the last polls; what is told of a moment is not told more finely."""
+"""Seconds between the last polls, and the precision of a predicted moment."""
 
 
 def focused(snapshot: Snapshot, nodes: Iterable[str], records: Iterable[str]) -> Snapshot:
-    """The same, its listings cut to these nodes and records, so that folding them costs little."""
+    """The snapshot with listings of only these nodes and records, so that folding is cheap."""
     history, node_ids, uuids = snapshot.history, frozenset(nodes), frozenset(records)
     cloud, listed = history.cloud, history.records
     if cloud is None or listed is None:
@@ -37,10 +37,10 @@ def focused(snapshot: Snapshot, nodes: Iterable[str], records: Iterable[str]) ->
 
 
 def later(snapshot: Snapshot, settings: Settings, at: float) -> Snapshot:
-    """The snapshot at the CLOCK_BOOTTIME `at`, all listings renewed up to then.
+    """The snapshot at `at` (CLOCK_BOOTTIME), with all listings repeated up to then.
 
-    Polls come often enough that none grows stale, and at the end as many in quick succession as
-    any rule counts; what was seen in incomplete listings is not listed.
+    Polls come often enough that none grows stale, and at the end come as many in quick succession
+    as any rule counts. Nodes that only an incomplete listing showed are not listed.
     """
     history = snapshot.history
     cloud, records = history.cloud, history.records
@@ -72,7 +72,7 @@ def _polled(
     at: float,
     settings: Settings,
 ) -> History:
-    """A poll of each, the same items in it; the cloud's begins `at`, the records' a tick before."""
+    """The history after one more poll of each source; the cloud's at `at`, the records' before."""
     before = at - TICK_S
     clock = history.clock
     if clock is not None:

@@ -1,7 +1,4 @@
-"""The lists that operators look at: each node, and each slot, as the newest decision has it (O1).
-
-Pure, like the plan that it is read from: a row names nodes and records, and no secret.
-"""
+"""The lists of nodes and slots for operators, as of the newest decision. They have no secret."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ LEAKED = "leaked"
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One cloud node. `age_s` is since its launch; None where the cloud does not tell it.
+    """One cloud node. `age_s` counts from its launch; None if the cloud does not tell it.
 
-    `state` is what it does, in the words of the status page; `reason` why the plan left it so.
-    `orders` are the operators' that stand on it.
+    `state` is as on the status page, or the cloud's if the decision was aborted; `reason` is the
+    plan's, and `orders` are the operators' that stand.
     """
 
     host: str | None
@@ -48,10 +45,10 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """One slot that a record holds. `quiet_s` is since the record's newest sign of life.
+    """One slot that a record holds. `quiet_s` counts from the record's newest sign of life.
 
-    `state` is what it is held for, or `leaked`; `reason` what keeps the record, `free_in_s` when
-    its windows let it go, None where it waits for something other than time.
+    `state` is what it is held for, or `leaked`; `reason` is what keeps the record. After
+    `free_in_s` its windows are over; None if it waits for something other than time.
     """
 
     slot: int
@@ -69,9 +66,9 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All nodes and slots of one decision. `total` is None where the store can't say.
+    """All nodes and held slots at one decision, taken `at` (epoch seconds).
 
-    `at` is when it was taken, epoch seconds.
+    `total` is the number of all slots, None if the store does not tell it.
     """
 
     pool: str
@@ -83,7 +80,7 @@ class Inventory:
 
 
 def take(made: Plan, snapshot: Snapshot, settings: Settings) -> Inventory:
-    """The lists of the decision `made` from `snapshot`."""
+    """The nodes and slots as the decision `made` from `snapshot` has them."""
     settings = adopting(snapshot.history, settings)
     return Inventory(
         pool=settings.pool,
@@ -96,7 +93,7 @@ def take(made: Plan, snapshot: Snapshot, settings: Settings) -> Inventory:
 
 
 def node_row(made: Plan, snapshot: Snapshot, settings: Settings, given: str) -> NodeRow | None:
-    """The node that `given` names; None for what has none. Raises core.operate.naming's errors."""
+    """The row of the node that `given` names, or None. Raises core.operate.naming's errors."""
     named = Known(snapshot.history, made.pairs).find(given)
     rows = take(made, snapshot, settings).nodes
     return next((one for one in rows if one.node is not None and one.node == named.node), None)
@@ -145,7 +142,7 @@ def _node(
 
 
 def _expected(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
-    """Nodes of ours that no listing has yet (P4)."""
+    """The nodes that we created and no listing has yet (P4)."""
     records = snapshot.history.records
     known = {one.uuid: one for one in (records.items if records is not None else ())}
     listed = {view.node.id for view in made.views} | {view.node.tags.record for view in made.views}

@@ -1,7 +1,7 @@
-"""Every rule that is asked of a node (SAFETY.md D1, D7-D11), each with what it measured.
+"""Every rule that is asked of a node (SAFETY.md D1, D7-D12), each with what it measured.
 
-Some are asked of any node, the others belong to courses - stopped, booting, busy, idle, down,
-silent, unpaired - of which a node takes one at a time.
+Some rules are asked of every node. The others belong to a course (stopped, booting, busy, idle,
+down, silent, unpaired), and a node takes one course at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
 
 
 def _off_course(check: Check[Ask], course: str | None) -> str | None:
-    """Why the check is not asked of a node on this course, where it is not."""
+    """Why the check is not asked of a node on this course; None if it is asked."""
     if check.course in (None, course) or (check.name == "not_at_work" and course == "idle"):
         return None
     return f"it is {course}"
@@ -71,7 +71,7 @@ def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
 
 
 def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan) -> Finding:
-    """Demand decides about an idle node that may go by all else; until then it is not asked."""
+    """The finding as demand leaves it: demand decides once no other rule keeps an idle node."""
     if one.name != "not_needed" or one.status is not Status.BLOCKS:
         return one
     before = [other for other in blocking(all_of) if other.name != one.name]
@@ -83,7 +83,7 @@ def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan
 
 
 def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts) -> list[Finding]:
-    """What the plan as a whole has to say of a node that may go by its own rules (L4, C8, D9)."""
+    """What the whole plan says of a node, beside the node's own rules (L4, C8, D9, D12)."""
     settings = facts.settings
     node, record = subject.node, subject.record
     uuid = record.uuid if record is not None else node.tags.record
@@ -92,10 +92,10 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
     if impossible:
         why = "not while a listing contradicts itself about it"
         sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
-    asks = "nothing of ours is under way for its record"
+    asks = "no action of ours is in flight for its record"
     flight = Finding("C8", "record_not_in_flight", asks, Status.PASSED)
     if uuid in facts.snapshot.record_flights:
-        why = f"not while something of ours is under way for {uuid}"
+        why = f"not while an action of ours is in flight for {uuid}"
         flight = replace(flight, status=Status.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
     asks, limit = "the cycle's cap on shutdowns is not used up", settings.max_shutdowns_per_cycle
     cap = Finding("D9", "cap", asks, Status.PASSED, measures={"limit": limit})
@@ -105,7 +105,7 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
         not_asked(
             "D2",
             "last_look",
-            "record and picture are looked at once more",
+            "the record and the newest listings are checked again",
             "asked right before the destroy",
         ),
         not_asked(
@@ -120,8 +120,8 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
 
 
 def _word_is_news(verdict: Verdict) -> Finding:
-    """What is asked of a node that would go by its own idle word (D12)."""
-    asks = "it was told to take no more work, and has drained; or its idle word is news"
+    """The finding on a node that would go because its own ping says idle (D12)."""
+    asks = "it drained as it was told to, or a new ping of it says idle"
     waits = {
         Reason.DRAIN_AWAITED: "not before its pings say that it is drained",
         Reason.IDLE_WORD_OLD: "not before its next ping says that it is idle",

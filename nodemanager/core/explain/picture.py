@@ -1,4 +1,4 @@
-"""What is shown of the daemon after each decision: status, gauges, `explain` and `nodes`."""
+"""What status, metrics, `explain` and `nodes` are made from after each decision."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Picture:
-    """One decision, what it was taken from, and what stood beside it. Never changed.
+    """One decision, the snapshot it was taken from, and what else is shown. Never changed.
 
-    `leftovers` counts what is still to be released; `account` and `store` are what these called
-    themselves, blank before they did (L5).
+    `took_s` is how long the decision took. `leftovers` counts what is still to be released.
+    `account` and `store` are blank until cloud and store have told them (L5).
     """
 
     snapshot: Snapshot

@@ -63,7 +63,7 @@ def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str
 
 
 def _whole(judge: RecordJudge) -> Finding:
-    asks = "the listing lacks no node that the cloud has by id"
+    asks = "the cloud lists each node of ours that it has by id"
     whole = Finding("P6", "listing_whole", asks, Status.PASSED)
     if not judge.unlisted.short:
         return whole
@@ -81,7 +81,7 @@ def _answer(kept: Verdict | None) -> Answer | None:
 def ask_of_plan(
     verdict: Verdict, is_impossible: bool, judge: RecordJudge
 ) -> tuple[list[Finding], list[Finding]]:
-    """What the plan as a whole has to say, before the judge's own rules and behind them."""
+    """What the whole plan says of a record, before and after the judge's own rules."""
     sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
     if is_impossible:
         why = "not while a listing contradicts itself about it"
@@ -92,7 +92,7 @@ def ask_of_plan(
     asks = "it was not leaked before the first start, with too many others"
     old = Finding("S5", "not_backlog", asks, Status.PASSED)
     if verdict.reason is Reason.BACKLOG_HELD:
-        why = "not by itself: it is of the backlog, and an operator decides"
+        why = "not by itself: it is in the backlog, and an operator decides"
         old = replace(old, status=Status.BLOCKS, reason=verdict.reason, why=why)
     asks, limit = "the cycle's cap is not used up", judge.settings.max_cleans_per_cycle
     cap = Finding("C10", "cap", asks, Status.PASSED, measures={"limit": limit})
@@ -102,7 +102,7 @@ def ask_of_plan(
 
 
 def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
-    """What is asked later, or of other records, so that no rule goes without a word."""
+    """The rules that are asked later, or of other records, so that each rule has a row."""
     settings, flights = judge.settings, judge.snapshot.record_flights
     flight = flights.get(record.uuid)
     leaving = flight is not None and flight.kind.startswith("shutdown")
@@ -110,7 +110,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
         not_asked(
             "C11",
             "last_look",
-            "read again and asked for by tag and id, nothing has moved",
+            "it is read and asked for by tag and id again, unchanged",
             "asked right before the write",
             visible_after_s=settings.visible_after,
         ),
@@ -124,7 +124,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
         not_asked(
             "C20",
             "after_shutdown",
-            "our shutdown of its node ended in gone: freed at once",
+            "our shutdown of its node ended in gone: it is freed at once",
             "our shutdown of its node is under way; once it is gone, it is freed at once"
             if leaving
             else "no shutdown of ours is under way for it",
@@ -136,7 +136,7 @@ def ask_later(judge: RecordJudge, record: Record) -> list[Finding]:
                 "C21",
                 "claim_window",
                 "a claim that never pinged has a window of its own",
-                "it was pinged" if record.claim is not None else "it bears no claim",
+                "it was pinged" if record.claim is not None else "it has no claim",
                 window_s=settings.claim_window,
             )
         )

@@ -88,7 +88,7 @@ ALONE: tuple[Check[Ask], ...] = (
     Check(
         "P4",
         _unexpected,
-        "not just created by us",
+        "we did not just create it",
         "not before a record listing shows its claim",
         moot=lambda facts: not facts.snapshot.expected,
         course="unpaired",

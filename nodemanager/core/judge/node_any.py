@@ -146,7 +146,7 @@ AT_ALL: tuple[Check[Ask], ...] = (
     Check(
         "C8",
         _untouched,
-        "listed since we last did something about it",
+        "listed since our last action for it",
         moot=lambda facts: not facts.snapshot.touched,
     ),
 )
@@ -169,7 +169,7 @@ READABLE: Check[Ask] = Check(
 NOT_KILLED: Check[Ask] = Check(
     "O2",
     _not_killed,
-    "an operator wants it gone now, busy or not",
+    "an operator kills it, busy or not",
     "not before an operator kills it",
     marked(lambda facts: facts.snapshot.kills),
     moot=lambda facts: not facts.snapshot.kills,
@@ -178,7 +178,7 @@ NOT_KILLED: Check[Ask] = Check(
 TAGGED: Check[Ask] = Check(
     "D11",
     _tagged,
-    "it bears our pool's tag",
-    "not before an operator adopts it: it bears no tag of ours",
+    "it has our pool's tag",
+    "not before an operator adopts it: it has no tag of ours",
     lambda facts, subject: {"pool": subject.node.tags.pool or "none"},
 )

@@ -270,7 +270,7 @@ PAIRED: tuple[Check[Ask], ...] = (
     Check(
         "D1",
         _not_down,
-        "down by its own word, past boot_fail_after from launch unless that is fail",
+        "its fresh ping says fail, or says down past boot_fail_after from launch",
         _until_down,
         _silent_for,
         course="down",

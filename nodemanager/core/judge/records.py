@@ -421,15 +421,15 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
     Check(
         "C8",
         RecordJudge._untouched,
-        "listed since we last did something for it",
+        "listed since our last action for it",
         moot=lambda judge: not judge.snapshot.touched,
     ),
     Check(
         "C8",
         RecordJudge._not_in_flight,
-        "nothing of ours is under way for it",
+        "no action of ours is in flight for it",
         lambda judge, record, measures: (
-            "not while something of ours is under way for it "
+            "not while an action of ours is in flight for it "
             f"(it ends within {judge.settings.action_timeout:g} s)"
         ),
         moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
@@ -438,21 +438,21 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "C12",
         RecordJudge._not_fenced,
         "no fence locks its node out",
-        "not while a fence stands on it; it is lifted first",
+        "not while its node is fenced; the fence is lifted first",
         moot=lambda judge: judge.settings.compare_and_set,
     ),
     Check("C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired),
     Check(
         "P2",
         RecordJudge._unambiguous,
-        "no two candidates claim to be its node",
+        "no two nodes are candidates for it",
         "not while more than one candidate is listed",
         moot=lambda judge: not judge.pairs.ambiguous,
     ),
     Check(
         "C4",
         RecordJudge._unlisted,
-        "no listed node bears its tags or has its instance id",
+        "no listed node has its tags or its instance id",
         "not while its node {node} is listed",
         lambda judge, record: {"instance_id": record.instance_id},
     ),
@@ -489,7 +489,7 @@ IN_TIME: tuple[Check[InTime], ...] = (
     Check(
         "P6",
         RecordJudge._denied,
-        "where it pings unlisted, the cloud denies its node",
+        "if it is pinged with its node unlisted, the cloud denies the node",
         RecordJudge._until_denied,
         RecordJudge._denial,
         moot=lambda judge: not judge.unlisted.verdicts,
@@ -506,7 +506,7 @@ IN_TIME: tuple[Check[InTime], ...] = (
     Check(
         "C2",
         RecordJudge._not_at_work,
-        "its node's fresh word is down, or none",
+        "its node has no fresh ping that says busy or idle",
         until("heard_s", "window_s"),
         RecordJudge._word,
         unasked=RecordJudge.timeless,
@@ -521,7 +521,7 @@ IN_TIME: tuple[Check[InTime], ...] = (
     Check(
         "C7",
         RecordJudge._on_a_fresh_base,
-        "that listing is fresh",
+        "that record listing is fresh",
         0.0,
         RecordJudge._base_age,
         unasked=RecordJudge._no_base,
@@ -529,15 +529,15 @@ IN_TIME: tuple[Check[InTime], ...] = (
     Check(
         "C5",
         RecordJudge._settled,
-        "absent in enough listings, for settle",
+        "its node is absent from enough listings, for settle",
         RecordJudge._until_settled,
         RecordJudge._absent_for,
     ),
     Check(
         "C11",
         RecordJudge._verifiable,
-        "there is something to ask the cloud by",
-        "not by itself: neither tag nor instance id to ask by, so an operator must decide",
+        "there is a tag or an instance id to ask the cloud by",
+        "not by itself: there is no tag or id to ask by, so an operator must decide",
         RecordJudge._askable_by,
     ),
 )

@@ -56,11 +56,11 @@ class HandClean:
 UNVERIFIABLE = "unverifiable"
 
 FORCIBLE: Mapping[str, str] = {
-    "C2": "its node's own fresh word is that it is busy or idle",
-    "C3": "it was heard of inside `node_stale_after`",
+    "C2": "its node's latest fresh ping says busy or idle",
+    "C3": "it had a sign of life inside `node_stale_after`",
     "C5": "its node's absence is too new, or was seen in too few listings",
     "S5": "it was leaked before the first start, with too many others",
-    UNVERIFIABLE: "nothing is known to ask the cloud for its node by, but its own tag (C11)",
+    UNVERIFIABLE: "only its own tag is known to ask the cloud for its node by (C11)",
 }
 """The rules that an operator may override, and what each then no longer protects (O3)."""
 

@@ -41,79 +41,71 @@ class Reason(Told):
     OTHER_POOL = "other_pool", "It names another pool; that pool's manager handles it (T3)."
     UNCLAIMED_POOL = (
         "unclaimed_pool",
-        "It names no pool and `adopt_unclaimed` is not on, so nobody here handles it (T3).",
+        "It names no pool, and `adopt_unclaimed` does not let this manager handle it (T3).",
     )
-    UNREADABLE = "unreadable", "Part of it could not be read; nothing is done to it (P3, T7)."
+    UNREADABLE = "unreadable", "Part of it can't be read, so nothing is done to it (P3, T7)."
     PAIRED = "paired", "Its cloud node is listed (C4)."
-    NODE_LISTED = (
-        "node_listed",
-        "A cloud node that is not terminated bears its tags or instance id (C4).",
-    )
-    NODE_EXPECTED = "node_expected", "Its node was created and is not listed yet (P4)."
-    WITHIN_WINDOW = "within_window", "Quiet, but not for longer than its stale window (C3)."
+    NODE_LISTED = "node_listed", "A cloud node is listed with its tags or instance id (C4)."
+    NODE_EXPECTED = "node_expected", "We created its node, and no listing shows the node yet (P4)."
+    WITHIN_WINDOW = "within_window", "It is quiet, but not for longer than its stale window (C3)."
     CLAIM_WITHIN_WINDOW = (
         "claim_within_window",
-        "Claimed, never pinged, and its claim has not expired yet (C21).",
+        "It is claimed and was never pinged, and its claim has not expired yet (C21).",
     )
-    BUSY = "busy", "Its node's fresh word is that it works (C2)."
-    IDLE = "idle", "Its node's fresh word is that it is idle, so it lives (C2)."
+    BUSY = "busy", "The node's last ping is fresh and says busy (C2)."
+    IDLE = "idle", "The node's last ping is fresh and says idle, so the node lives (C2)."
     NOT_SETTLED = (
         "not_settled",
-        "Its node is absent, but not yet in enough complete listings or for `settle` (C5).",
+        "Its node is absent, but not yet from enough complete listings or for `settle` (C5).",
     )
     NO_LISTING_ORDER = (
         "no_listing_order",
-        "No complete cloud listing began after a complete record listing that shows it ended (C6).",
+        "No complete cloud listing began since a complete record listing with it ended (C6).",
     )
     CHANGED_SINCE_LISTING = (
         "changed_since_listing",
-        "A later record listing shows another version of it, or lacks it (C6); or the newest is "
-        "older than what we last did for it (C8).",
+        "A later record listing shows another version of it or lacks it (C6), or no listing is "
+        "newer than our last action for it (C8).",
     )
-    POLL_STALE = "poll_stale", "A poll is older than `poll_stale_after`; nobody is judged (C7)."
+    POLL_STALE = "poll_stale", "A poll is older than `poll_stale_after`: nothing is changed (C7)."
     CLOCK_UNKNOWN = (
         "clock_unknown",
-        "The store's clock can't be told, or just jumped; no age can be trusted (T1).",
+        "The store's clock can't be read or just jumped, so no age can be trusted (T1).",
     )
-    IN_FLIGHT = "in_flight", "Something of ours is under way for it (C8)."
-    HELD = "held", "An operator holds it, or its node (C9)."
-    BREAKER_OPEN = "breaker_open", "The breaker is open: nothing is freed or destroyed (B2)."
-    NO_LEASE = "no_lease", "This manager does not hold the pool's lease (C10, L6)."
+    IN_FLIGHT = "in_flight", "An action of ours is in flight for it (C8)."
+    HELD = "held", "An operator holds it or its node (C9)."
+    BREAKER_OPEN = "breaker_open", "The breaker is open, so nothing is freed or destroyed (B2)."
+    NO_LEASE = "no_lease", "This manager lacks the pool's lease, so it changes nothing (C10, L6)."
     READ_ONLY = (
         "read_only",
-        "The account or store is not the one known before (L5), or the journal can't be written: "
-        "nothing is written.",
+        "The account or store is not the known one (L5), or the journal or the state directory "
+        "fails: nothing is created, destroyed or freed.",
     )
     NOT_AUTHORISED = (
         "not_authorised",
-        "The cloud or store adapter can't prove its listings complete (L2).",
+        "An adapter can't prove its listings complete: nothing is freed or destroyed (L2).",
     )
-    CAP_REACHED = "cap_reached", "This cycle's cap on cleans is used up; it is next (C10)."
-    AMBIGUOUS = "ambiguous", "More than one candidate to pair with; paired with none (P2)."
+    CAP_REACHED = "cap_reached", "The cap on cleans is used up until the next cycle (C10)."
+    AMBIGUOUS = "ambiguous", "It has more than one candidate, so it is paired with none (P2)."
     PINGING_UNLISTED = (
         "pinging_unlisted",
-        "It keeps pinging, no listing shows its node, and the cloud, asked by id, has none (P6).",
+        "Pings come for it, but no listing shows its node and the cloud denies it when asked (P6).",
     )
     LISTING_SHORT = (
         "listing_short",
-        "The cloud, asked by id, has a node of ours that its listing lacks: nothing is freed (P6).",
+        "The cloud has a node of ours by id or tag that it does not list: nothing is freed (P6).",
     )
     IMPOSSIBLE = (
         "impossible",
-        "The listing contradicts itself: it shows it, or the slot that it holds, twice (L4).",
+        "A listing shows it, or the slot that it holds, twice: nothing is done to it (L4).",
     )
 
-    FENCED = (
-        "fenced",
-        "A fence locks its node out, so that its silence says nothing: it is lifted first (C12).",
-    )
-    FENCE_LEFT = (
-        "fence_left",
-        "A fence of ours stands, and no clean comes after it any more: it is lifted (C12).",
-    )
+    FENCED = "fenced", "A fence locks its node out, so the fence is lifted first (C12)."
+    FENCE_LEFT = "fence_left", "A fence of ours is left without a clean, so it is lifted (C12)."
     BACKLOG_HELD = (
         "backlog_held",
-        "It was leaked before the first start, with too many others; an operator decides (S5).",
+        "It was leaked before the first start; an operator decides with `nodemanager backlog` "
+        "(S5).",
     )
 
     PAUSED = (
@@ -122,177 +114,172 @@ class Reason(Told):
     )
 
     # A record is freed.
-    STALE_SLOT = "stale_slot", "Quiet for longer than `node_stale_after`, its node gone (C1-C10)."
-    CLAIM_EXPIRED = "claim_expired", "Claimed, never pinged, and the claim ran out (C21)."
+    STALE_SLOT = "stale_slot", "Its node is gone, and it is quiet past `node_stale_after` (C1-C10)."
+    CLAIM_EXPIRED = "claim_expired", "It was claimed and never pinged, and its claim expired (C21)."
     AFTER_SHUTDOWN = "after_shutdown", "We destroyed its node and the cloud says it is gone (C20)."
     PINGER_DENIED = (
         "pinger_denied",
-        "It keeps pinging, and the cloud has denied its node, by tag and by id, for longer than "
-        "`node_stale_after`: somebody has its secret, and no node (P6).",
+        "Pings come for it, but the cloud has denied its node, by tag and by id, for longer than "
+        "`node_stale_after`: somebody without a node has its secret (P6).",
     )
     CREATE_UNCLEAR = (
         "create_unclear",
-        "A create got no clear answer: it counts as a node to be until that is known (U9).",
+        "A create got no clear answer; until its outcome is known it counts as a future node (U9).",
     )
     CREATE_REFUSED = (
         "create_refused",
-        "The cloud refused the create by its own error code; the claim is released (U6).",
+        "The cloud refused the create by its own error code, so the claim is released (U6).",
     )
 
     CLEAN_BY_HAND = (
         "clean_by_hand",
-        "An operator wanted it freed now; `forced` are the rules they broke (O3).",
+        "An operator ordered it to be freed now; `forced` names the rules that they broke (O3).",
     )
 
     # A record is deleted.
     SURPLUS = (
         "surplus",
-        "It has held nothing for longer than `prune_after`, and the pool has more records than "
-        "max_nodes (C8-C12).",
+        "It held nothing for over `prune_after`, and there are more records than `max_nodes` "
+        "(C8-C12).",
     )
 
-    # A record was freed although its node lives.
-    LATE_PING = (
-        "late_ping",
-        "Over 60 s after the clean a ping came that bore the freed life's own secret (U8).",
-    )
+    # A record was freed, and its node lives.
+    LATE_PING = "late_ping", "A ping with that life's secret came over 60 s after the clean (U8)."
     PINGED_AFTER_CLEAN = (
         "pinged_after_clean",
-        "The freed record shows a ping of its former instance, over 60 s after the clean (U8).",
+        "The freed record shows a ping by its former instance over 60 s after the clean (U8).",
     )
     ALIVE_AFTER_CLEAN = (
         "alive_after_clean",
-        "A listing begun after the clean shows its node, and the cloud, asked by id, has it (U8).",
+        "A listing begun after the clean shows its node, and the cloud confirms it by id (U8).",
     )
-    FALSE_CLEAN = "false_clean", "It was freed while its node lived: it is given back (U8)."
+    FALSE_CLEAN = "false_clean", "It was freed while its node lived, so it is given back (U8)."
     RECORD_REUSED = "record_reused", "It can't be given back: it was claimed or written to since."
     RECORD_DELETED = "record_deleted", "It can't be given back: the record is not there any more."
-    SLOT_TAKEN = "slot_taken", "It can't be given back: another record holds its slot by now."
+    SLOT_TAKEN = "slot_taken", "It can't be given back, because another record holds its slot now."
     NO_PRE_IMAGE = (
         "no_pre_image",
-        "It can't be given back: the journal does not know what it was before its clean.",
+        "It can't be given back, because the journal lacks its content from before the clean.",
     )
 
-    # A clean or a shutdown was ordered, but the pre-write check skipped it.
-    CHANGED_SINCE_PLAN = "changed_since_plan", "The last look before the write saw a change (C11)."
-    NODE_ALIVE = "node_alive", "The last look before the write found its node in the cloud (C11)."
-    RECORD_GONE = "record_gone", "The record is not there any more."
+    # A clean or a shutdown was ordered, and left undone at the last look.
+    CHANGED_SINCE_PLAN = "changed_since_plan", "It was found changed right before the write (C11)."
+    NODE_ALIVE = "node_alive", "The check right before the write found its node in the cloud (C11)."
+    RECORD_GONE = "record_gone", "The record does not exist any more."
     UNVERIFIABLE = (
         "unverifiable",
-        "Neither tag nor instance id to ask the cloud by; an operator must decide (C11).",
+        "There is no tag or valid instance id to ask the cloud by; an operator must decide (C11).",
     )
     ORDER_EXPIRED = "order_expired", "The order was not carried out before its not-after (C11)."
     DENIED_TOO_EARLY = (
         "denied_too_early",
-        "The cloud's 'no such node' does not count this soon after the first ping (C11).",
+        "The cloud says 'no such node', but its node is too young for that to count (C11).",
     )
-    EVIDENCE_MISSING = "evidence_missing", "The last look could not be taken (L1)."
-    STOPPING = "stopping", "The daemon stops: what had not begun is left to the next one."
+    EVIDENCE_MISSING = (
+        "evidence_missing",
+        "The check right before the action lacks an answer that it needs, so nothing is done (L1).",
+    )
+    STOPPING = "stopping", "The daemon is stopping; what had not begun is left to the next run."
     NO_LONGER_WANTED = (
         "no_longer_wanted",
-        "The shutdown's reason is gone at the last look (D2); or demand for a node to be (U10).",
+        "Right before the action its cause was gone; for example, demand changed (D2, U10).",
     )
 
-    PINS_UNKNOWN = (
-        "pins_unknown",
-        "What the node pins could not be asked for; its shutdown is tried again (D4).",
-    )
+    PINS_UNKNOWN = "pins_unknown", "It is unknown what the node pins; its shutdown is retried (D4)."
 
-    # The resources that a node left behind.
-    LEFT_BEHIND = "left_behind", "Its node is gone, and it is not (D4)."
+    # What a node left behind.
+    LEFT_BEHIND = "left_behind", "The node is gone, but this resource of it still exists (D4)."
     LEFT_ALONE = (
         "left_alone",
-        "The cloud shows it held, without our tags, or used by a node that lives (D4).",
+        "It is not released: it is on hold, lacks our tags, or its node lives or is unknown (D4).",
     )
     PASSED_OVER = (
         "passed_over",
-        "Tried five times without an end: its node's other things wait for it no more (D4).",
+        "Five attempts did not release it; its node's other leftovers wait no longer for it (D4).",
     )
 
     # A node is kept.
-    NODE_ABSENT = "node_absent", "The cloud says terminated, or lists it no more."
-    FOREIGN_NODE = "foreign_node", "Another pool's node, or none of `[Cloud List]` (T3, T5)."
+    NODE_ABSENT = "node_absent", "The cloud calls it terminated, or does not list it any more."
+    FOREIGN_NODE = "foreign_node", "It is another pool's node, or not in `[Cloud List]` (T3, T5)."
     UNTAGGED = (
         "untagged",
-        "It matches `[Cloud List]` without our tag: counted, never drained or destroyed (D11); "
-        "of a record: its node, found by id alone, bears no tag of ours (P6).",
+        "It matches `[Cloud List]` but lacks our tag: it counts, and is never drained or destroyed "
+        "(D11). Of a record: the cloud has its node by id, without our tag (P6).",
     )
-    ADOPTED = "adopted", "It bears our pool's tag: an operator adopted it (D11)."
+    ADOPTED = "adopted", "It has our pool's tag, or gets it because an operator adopts it (D11)."
     PAIR_UNPROVEN = (
         "pair_unproven",
-        "The record named for it is not, or no longer, the one that it provably pairs with (P1).",
+        "It does not provably pair, or not any more, with the record named for it (P1).",
     )
-    ADOPT_REFUSED = (
-        "adopt_refused",
-        "The cloud refuses our tags on it, and changed nothing (D11).",
-    )
+    ADOPT_REFUSED = "adopt_refused", "The cloud refused our tags on it and changed nothing (D11)."
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
-    BOOTING = "booting", "Inside `boot_fail_after` and not heard from yet."
-    NEEDED = "needed", "Idle, and demand still wants it."
-    WINDOW_CLOSED = "window_closed", "Idle beyond demand, but its shutdown window is closed (D1)."
+    BOOTING = "booting", "It was started less than `boot_fail_after` ago, and is not up yet."
+    NEEDED = "needed", "It is idle, and demand still wants it."
+    WINDOW_CLOSED = "window_closed", "It is idle, but its shutdown window is closed (D1)."
     NOT_IDLE_LONG = (
         "not_idle_long",
-        "Idle, by fewer pings in a row than `consecutive_idle_count` (D1, D12).",
+        "It is idle, but not yet by `consecutive_idle_count` pings in a row (D1, D12).",
     )
     DRAIN_AWAITED = (
         "drain_awaited",
-        "Idle and not wanted: it is told to take no more work, and goes once it says that it is "
-        "drained (D12).",
+        "It is idle and not wanted, and is told to take no more work; it is shut down once it says "
+        "that it is drained (D12).",
     )
     IDLE_WORD_OLD = (
         "idle_word_old",
-        "Idle and not wanted, by a word from before it was wanted no more, or that is no news: "
-        "the next ping tells (D12).",
+        "It is idle and not wanted, but its last ping is not new, or is from before it became "
+        "unwanted: its next ping decides (D12).",
     )
     WORKER_UNKNOWN = (
         "worker_unknown",
-        "Its pings are fresh and its worker state is not known: treated as busy (T6).",
+        "Its pings are fresh, but its worker state is not known, so it counts as busy (T6).",
     )
     SILENT_WITHIN_WINDOW = (
         "silent_within_window",
-        "Silent, but not for longer than the window over time the store answered (D8).",
+        "It is silent, but not for its whole window of time in which the store answered (D8).",
     )
     UNPAIRED_WITHIN_WINDOW = (
         "unpaired_within_window",
-        "Unpaired, but not for `boot_fail_after` and in two record listings (D7, D10).",
+        "It has no record, but not yet for `boot_fail_after` and in two record listings (D7, D10).",
     )
-    SHUTDOWN_CAP = "shutdown_cap", "This cycle's cap on shutdowns is used up (D9)."
-    NO_LAUNCH_TIME = "no_launch_time", "The cloud gave no launch time to count from (P3)."
+    SHUTDOWN_CAP = "shutdown_cap", "The cap on shutdowns is used up until the next cycle (D9)."
+    NO_LAUNCH_TIME = "no_launch_time", "The cloud gives no launch time, so its age is unknown (P3)."
 
-    DRAINING = (
-        "draining",
-        "An operator drains it: it goes as soon as it is idle by its own fresh word (O1).",
-    )
+    DRAINING = "draining", "An operator drains it; it goes once a new ping of it says idle (O1)."
 
     # A node is destroyed.
-    DRAINED = "drained", "An operator drains it, and its own fresh word is that it is idle (O1)."
-    KILLED = "killed", "An operator wants it gone now, busy or not (O2)."
-    IDLE_BEYOND_DEMAND = "idle_beyond_demand", "Idle long enough, window open, not wanted (D1)."
-    NODE_DOWN = "node_down", "Past boot grace, and silent or down by its own fresh word (D1, D8)."
-    NODE_STOPPED = "node_stopped", "Stopped or suspended in the cloud for `settle` (D1)."
-    BOOT_FAILED = "boot_failed", "Never pinged within `boot_fail_after` (D8)."
-    UNPAIRED = "unpaired", "Our tag, and no record for `boot_fail_after` (D7)."
+    DRAINED = "drained", "An operator drains it, and its own new ping says that it is idle (O1)."
+    KILLED = "killed", "An operator kills it: it is destroyed now, busy or not (O2)."
+    IDLE_BEYOND_DEMAND = (
+        "idle_beyond_demand",
+        "It is idle for long enough, its shutdown window is open, and nobody wants it (D1).",
+    )
+    NODE_DOWN = "node_down", "It says that it is down, or it is silent for too long (D1, D8)."
+    NODE_STOPPED = "node_stopped", "It has been stopped or suspended for `settle` (D1)."
+    BOOT_FAILED = "boot_failed", "It never pinged within `boot_fail_after` (D8)."
+    UNPAIRED = "unpaired", "It has our tag, and no record for `boot_fail_after` (D7)."
 
     # A node is booted, or not.
-    BELOW_MIN_NODES = "below_min_nodes", "Fewer nodes than `min_nodes`."
-    WANTED = "wanted", "The wishlist asks for more than there is."
+    BELOW_MIN_NODES = "below_min_nodes", "There are fewer nodes than `min_nodes`."
+    WANTED = "wanted", "The wishlist asks for more nodes than there are."
     AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
-    AT_MAX_PRICE = "at_max_price", "`max_total_price` would be passed."
-    NO_FREE_SLOT = "no_free_slot", "Every slot is held (U7)."
-    AT_QUOTA = "at_quota", "The cloud refused more nodes; probed again later (D6)."
+    AT_MAX_PRICE = "at_max_price", "One more node would exceed `max_total_price`."
+    NO_FREE_SLOT = "no_free_slot", "No slot is free; `nodemanager slots` says what holds them (U7)."
+    AT_QUOTA = "at_quota", "The cloud refused more; one more is tried after `boot_fail_after` (D6)."
     BOOT_LOOP = (
         "boot_loop",
-        "Too many nodes in a row never pinged: the size rests, or only a probe is booted (B5).",
+        "Too many nodes in a row never pinged, so the size rests or one probe at a time is booted; "
+        "`nodemanager breaker reset` ends that once the cause is mended (B5).",
     )
-    SIZE_RESTS = "size_rests", "The cloud had none of this size a moment ago (D6)."
-    THROTTLED = "throttled", "The cloud asked for fewer calls (D6)."
+    SIZE_RESTS = "size_rests", "The cloud refused this size lately, so it rests for a while (D6)."
+    THROTTLED = "throttled", "The cloud asked for fewer calls, so this one waits (D6)."
     UNPRICED_SIZE = (
         "unpriced_size",
-        "`max_total_price` is set and the size's price is unknown; set `[Size] price` (S4).",
+        "`max_total_price` is set, but this size has no known price; set `[Size] price` (S4).",
     )
     CLAIMS_PENDING = (
         "claims_pending",
-        "Unpinged claims and records under the lock of U2 already fill `max_nodes` (U6).",
+        "Claims that never pinged and records that are still locked (U2) fill `max_nodes` (U6).",
     )
 
     # A job can't be served, so that nothing is booted for it.
@@ -307,38 +294,38 @@ class Reason(Told):
     )
 
     # An operator's command is refused.
-    UNKNOWN_ID = "unknown_id", "No node, record or leftover has that id or hostname."
-    AMBIGUOUS_NAME = "ambiguous_name", "More than one node or record has that hostname."
-    NO_NODE = "no_node", "The record has no listed node that the command could be about."
-    NO_RECORD = "no_record", "The node has no record that the command could be about."
-    NEVER_FORCED = (
-        "never_forced",
-        "A rule that no `--force` breaks, or a `--force` without who and why (O3).",
-    )
+    UNKNOWN_ID = "unknown_id", "No node, record or leftover has that id, name, hostname or slot."
+    AMBIGUOUS_NAME = "ambiguous_name", "More than one node or record goes by that name; give an id."
+    NO_NODE = "no_node", "The command needs a node, and the record has no listed one."
+    NO_RECORD = "no_record", "The command needs a record, and the node has none."
+    NEVER_FORCED = "never_forced", "`--force` can't break this rule, or lacks who and why (O3)."
 
     # A server refuses a request, or ends a connection.
-    NO_TOKEN = "no_token", "A request without the token that it needs."
-    WRONG_TOKEN = "wrong_token", "A request with another token."
-    WRONG_SECRET = "wrong_secret", "A ping with another secret than the record's."
+    NO_TOKEN = "no_token", "The request lacks the token that it needs."
+    WRONG_TOKEN = "wrong_token", "The request has a wrong token."
+    WRONG_SECRET = "wrong_secret", "The ping has another secret than the record."
     WRONG_INSTANCE = (
         "wrong_instance",
-        "A ping with the record's secret that names another node than its own, or no node at all "
-        "(P1a).",
+        "The ping has the record's secret, but names another node than the record's own, or no "
+        "possible node id (P1a).",
     )
-    WRONG_HOST = "wrong_host", "A request without the token, for a host name that is not ours."
-    NOT_HTTP = "not_http", "Bytes that are no HTTP request."
-    TOO_LARGE = "too_large", "A header or a body over its limit."
-    TOO_SLOW = "too_slow", "A request, or the taking of its answer, that did not end in time."
+    WRONG_HOST = "wrong_host", "The request has no token and a host name that is not ours."
+    NOT_HTTP = "not_http", "The client sent something that is not HTTP."
+    TOO_LARGE = "too_large", "A header or the body is over its limit."
+    TOO_SLOW = "too_slow", "The client did not send its request or take its answer in time."
     TOO_MANY_CONNECTIONS = (
         "too_many_connections",
-        "A connection that had waited longest, ended in favour of a new one.",
+        "The connection that had waited longest was ended to make room for a new one.",
     )
 
     # A cycle, or the breaker.
-    TOO_MANY_IMPOSSIBLE = "too_many_impossible", "Over 5 % of a listing contradicts itself (L4)."
-    COLLAPSED = "collapsed", "A listing suddenly lacks too many (L3)."
-    NO_LISTING = "no_listing", "There is no complete listing of everything yet (L1)."
-    DRY_RUN = "dry_run", "`--dry-run`: decided, not done (S3)."
+    TOO_MANY_IMPOSSIBLE = (
+        "too_many_impossible",
+        "A listing contradicts itself about over 5 % of its items, so nothing is decided (L4).",
+    )
+    COLLAPSED = "collapsed", "A listing suddenly lacks too many items, so it is not trusted (L3)."
+    NO_LISTING = "no_listing", "There is no complete listing of both nodes and records yet (L1)."
+    DRY_RUN = "dry_run", "The daemon runs with `--dry-run`: this is decided, but not done (S3)."
 
 
 class Event(Told):
@@ -346,119 +333,110 @@ class Event(Told):
 
     DAEMON_STARTED = "daemon.started", "The daemon runs: version, file, pool, account, windows."
     DAEMON_RELOADED = "daemon.reloaded", "The file was read again on SIGHUP."
-    DAEMON_STOPPING = "daemon.stopping", "The daemon begins nothing more."
-    DAEMON_STOPPED = "daemon.stopped", "The last line: why the daemon ended."
+    DAEMON_STOPPING = "daemon.stopping", "The daemon is stopping and starts nothing new."
+    DAEMON_STOPPED = "daemon.stopped", "The last line; it says why the daemon ended."
     CONFIG_CHANGED = "config.changed", "One option's old and new value after a reload."
     CONFIG_WARNING = "config.warning", "A setting that was adjusted, or does less than it says."
-    LIST_OK = "list.ok", "A poll answered whole."
-    LIST_FAILED = "list.failed", "A poll failed: no evidence, everything is kept."
-    LIST_PARTIAL = "list.partial", "A poll answered with something that can't be identified."
-    LIST_SUSPECT = "list.suspect", "A listing that is complete, and not to be believed."
-    LIST_ITEM = "list.item_malformed", "One malformed item of a listing; what it touches is kept."
-    NODE_PAIRED = "node.paired", "A cloud node and its record found each other."
+    LIST_OK = "list.ok", "A poll got a complete answer."
+    LIST_FAILED = "list.failed", "A poll failed; that is no evidence, and everything is kept."
+    LIST_PARTIAL = "list.partial", "A poll got an incomplete answer; what it lacks may still exist."
+    LIST_SUSPECT = "list.suspect", "A listing is complete but not trusted."
+    LIST_ITEM = "list.item_malformed", "An item of a listing is malformed; all it concerns is kept."
+    NODE_PAIRED = "node.paired", "A cloud node is paired with its record."
     NODE_UNPAIRED = "node.unpaired", "A cloud node has no record, or lost it."
     NODE_KEEP = "node.keep", "A node is left alone."
-    NODE_FOREIGN = "node.foreign", "A node of another pool, or that we only see."
-    PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate: paired with none."
-    NODE_ADOPTED = "node.adopted", "Our tags are on a node that somebody made by hand (D11)."
-    NODE_ADOPT_FAILED = "node.adopt_failed", "Our tags could not be put on it, or nobody knows."
+    NODE_FOREIGN = "node.foreign", "A node is another pool's, or does not match `[Cloud List]`."
+    PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate fits, so none is paired."
+    NODE_ADOPTED = "node.adopted", "Our tags were put on a node that somebody made by hand (D11)."
+    NODE_ADOPT_FAILED = "node.adopt_failed", "Our tags were not put on it, or that is not known."
     NODE_SETUP_STARTED = "node.setup_started", "A node is about to be created."
-    NODE_CREATED = "node.created", "The cloud created it."
-    NODE_SETUP_FAILED = "node.setup_failed", "It was not created, or nobody knows."
+    NODE_CREATED = "node.created", "The cloud created a node."
+    NODE_SETUP_FAILED = "node.setup_failed", "A node was not created, or that is not known."
     NODE_SETUP_WITHDRAWN = (
         "node.setup_withdrawn",
-        "A set-up under way goes no further: why it may not, or is wanted no more (U10).",
+        "A set-up was ended: `reason` says why it may not go on or is not wanted (U10).",
     )
-    NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that we may not boot now."
+    NODE_BOOT_REFUSED = "node.boot_refused", "Demand wants a node that may not be booted now."
     JOB_UNSATISFIABLE = (
         "job.unsatisfiable",
-        "A job of the wishlist that can't be had, and why: nothing is booted for it (U12).",
+        "A job of the wishlist can't be satisfied, so nothing is booted for it (U12).",
     )
     BOOTS_REST = (
         "boots.rest",
-        "Nodes in a row never pinged: when the next is booted, and what they cost (B5).",
+        "Nodes in a row never pinged; see when the next is booted and what they cost (B5).",
     )
-    BOOTS_RESUMED = "boots.resumed", "A node pinged, or an operator looked: booting goes on (B5)."
+    BOOTS_RESUMED = "boots.resumed", "Booting goes on: a node pinged, or an operator said so (B5)."
     NODE_DRAIN = (
         "node.drain",
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "
         "it again (`action=resume`) (D12).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
-    NODE_GONE = "node.gone", "The cloud says it is gone."
-    NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "It was not destroyed, or nobody knows."
-    NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "Left alone at the last look."
+    NODE_GONE = "node.gone", "The cloud says that a node is gone."
+    NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."
+    NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "The check before the destroy left it alone."
     LEFTOVER_ENTERED = (
         "leftover.entered",
-        "What a node pins stands in the ledger; only now is its destroy sent (D4).",
+        "What a node pins is in the ledger; its destroy is sent only after that (D4).",
     )
     LEFTOVER_CALLED_OFF = (
         "leftover.called_off",
-        "Its node was not destroyed after all: it is out of the ledger (D5).",
+        "A leftover's node was not destroyed, so the ledger drops the leftover (D5).",
     )
     LEFTOVER_FOUND = (
         "leftover.found",
-        "Our tags are on something whose node is gone; it is released like the rest (D4).",
+        "Something has our tags and its node is gone; it is released like any leftover (D4).",
     )
-    LEFTOVER_UNKNOWN = (
-        "leftover.unknown",
-        "The cloud could not be asked what a node pins, or what was left behind.",
-    )
-    LEFTOVER_RELEASE = "leftover.release", "Something left behind is about to be released."
-    LEFTOVER_RELEASED = "leftover.released", "The cloud says that it is gone."
+    LEFTOVER_UNKNOWN = "leftover.unknown", "The cloud did not say what a node pins or left behind."
+    LEFTOVER_RELEASE = "leftover.release", "A leftover is about to be released."
+    LEFTOVER_RELEASED = "leftover.released", "The cloud says that a leftover is gone."
     LEFTOVER_RELEASE_FAILED = (
         "leftover.release_failed",
-        "It was not released, or nobody knows; it is tried again, ever later.",
+        "A leftover was not released, or that is not known; it is tried again, ever later.",
     )
-    LEFTOVER_DEFERRED = "leftover.deferred", "Releases that are due and may not be sent now."
+    LEFTOVER_DEFERRED = "leftover.deferred", "Releases are due, but may not be sent now."
     RECORD_CLAIMED = "record.claimed", "A record is reserved for a node being set up."
     RECORD_KEEP = "record.keep", "A record is left alone."
-    RECORD_DEFERRED = "record.deferred", "A clean that waits for the next cycle."
+    RECORD_DEFERRED = "record.deferred", "A clean waits for the next cycle."
     RECORD_CLEAN = "record.clean", "A record is about to be freed."
-    RECORD_CLEANED = "record.cleaned", "It is free."
-    RECORD_CLEAN_SKIPPED = "record.clean_skipped", "Left alone at the last look."
-    RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; it is judged afresh."
-    RECORD_UNFENCED = "record.unfenced", "A fence that was left standing is about to be lifted."
-    RECORD_FALSE_CLEAN = "record.false_clean", "A freed record's node shows signs of life."
-    RECORD_BOUND = (
-        "record.bound",
-        "A claim was told its node: pings that name another are refused from now on (P1a).",
-    )
+    RECORD_CLEANED = "record.cleaned", "A record is free."
+    RECORD_CLEAN_SKIPPED = "record.clean_skipped", "The check before the clean left it alone."
+    RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; the record is judged again."
+    RECORD_UNFENCED = "record.unfenced", "A fence that was left is about to be lifted."
+    RECORD_FALSE_CLEAN = "record.false_clean", "The node of a freed record shows signs of life."
+    RECORD_BOUND = "record.bound", "A claim names its node now: pings of others are refused (P1a)."
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
     RECORD_NOT_RESTORED = (
         "record.not_restored",
         "A record freed by mistake could not be given back; `clear` says what to do.",
     )
-    RECORD_UNLISTED = (
-        "record.unlisted",
-        "At DEBUG, and in the journal: the record listing has it no more.",
-    )
-    NODE_UNLISTED = "node.unlisted", "At DEBUG, and in the journal: the cloud lists it no more."
+    RECORD_UNLISTED = "record.unlisted", "It is not listed any more; at DEBUG and in the journal."
+    NODE_UNLISTED = "node.unlisted", "It is not listed any more; at DEBUG and in the journal."
     RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
-    RECORD_PRUNED = "record.pruned", "It is deleted."
-    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "Left alone at the last look."
-    RECORD_PRUNE_FAILED = "record.prune_failed", "It was not deleted, or nobody knows."
-    RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It pings while its node is not listed."
-    BACKLOG_FOUND = "backlog.found", "The first plan would free too many: it frees none (S5)."
+    RECORD_PRUNED = "record.pruned", "A surplus record is deleted."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "The check before the delete left it alone."
+    RECORD_PRUNE_FAILED = "record.prune_failed", "A record was not deleted, or that is not known."
+    RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It is pinged while its node is unlisted."
+    BACKLOG_FOUND = "backlog.found", "The first plan would free too many, so it frees none (S5)."
     BACKLOG_SKIPPED = (
         "backlog.skipped",
-        "An item of a backlog plan is left alone: it is not what the plan says, or not any more.",
+        "An item of a backlog plan is left alone: it is not, or no longer, what the plan says.",
     )
-    BACKLOG_DONE = "backlog.done", "A backlog plan is applied: what became of its items."
-    BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops."
+    BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
+    BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
-    IDENTITY_SEEN = "identity.seen", "The account or the store we talk to is the one known (L5)."
+    IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
-        "The account can't be told now; what it was told for before goes on (L5).",
+        "The account can't be checked now; the daemon goes on with what it knew (L5).",
     )
     IDENTITY_CHANGED = (
         "identity.changed",
-        "The account or the store is another than the one known: read-only (L5).",
+        "The account or the store is not the known one, so the daemon is read-only (L5).",
     )
     FLIGHT_EXPIRED = (
         "flight.expired",
-        "Something of ours took longer than `action_timeout`; it is judged afresh (C8).",
+        "An action of ours took longer than `action_timeout`; its subject is judged again (C8).",
     )
     JOURNAL_FAILED = (
         "journal.failed",
@@ -471,40 +449,40 @@ class Event(Told):
         "until it can.",
     )
     STATE_HEALED = "state.healed", "The state directory can be read and written again."
-    INTENT_OPEN = "intent.open", "A former run left this unfinished: it is finished first (R1)."
-    INTENT_ENDED = "intent.ended", "What became of something a former run left unfinished (R1)."
+    INTENT_OPEN = "intent.open", "A former run left an action unfinished; it goes first (R1)."
+    INTENT_ENDED = "intent.ended", "An action that a former run left unfinished has ended (R1)."
     INTENT_PARKED = (
         "intent.parked",
-        "Finishing it failed five times: it is passed over, and an operator told (R1).",
+        "Five attempts did not finish a former run's action: it is passed over; look at it (R1).",
     )
     OPERATOR_BREAKER_RESET = "operator.breaker_reset", "An operator closed the breaker (B3)."
     OPERATOR_BACKLOG = (
         "operator.backlog",
-        "An operator applies a backlog plan, or ends that: `action` says which (S5).",
+        "An operator applies a backlog plan, or stops that: `action` says which (S5).",
     )
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
-    OPERATOR_RELEASE = "operator.release", "An operator's hold is over."
+    OPERATOR_RELEASE = "operator.release", "An operator ended a hold."
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
     OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
-    OPERATOR_RESUME = "operator.resume", "An operator's pause is over (O4)."
-    LEASE_ACQUIRED = "lease.acquired", "This is the pool's one active manager."
+    OPERATOR_RESUME = "operator.resume", "An operator ended the pause (O4)."
+    LEASE_ACQUIRED = "lease.acquired", "This manager is now the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act; see `error`, or a line before."
-    INVARIANT_BROKEN = "invariant.broken", "The promise was broken; see the line."
-    CYCLE_DONE = "cycle.done", "One decision taken: its counts."
-    CYCLE_ABORTED = "cycle.aborted", "A snapshot that no decision may be made from."
-    DAEMON_DUMPED = "daemon.dumped", "SIGUSR1: how long each mailbox is; the threads follow."
+    INVARIANT_BROKEN = "invariant.broken", "A safety rule was broken: `rule` says which."
+    CYCLE_DONE = "cycle.done", "A decision was taken; the line has its counts."
+    CYCLE_ABORTED = "cycle.aborted", "No decision may be made from this snapshot."
+    DAEMON_DUMPED = "daemon.dumped", "On SIGUSR1: the length of each mailbox; the threads follow."
     ACTOR_STUCK = "actor.stuck", "An actor did not answer within `[Daemon] watchdog`."
     ACTOR_DIED = "actor.died", "An actor failed; the process ends and is started again."
     UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
-    SERVER_STARTED = "server.started", "An HTTP face listens."
+    SERVER_STARTED = "server.started", "An HTTP server listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
     REQUEST_REFUSED = (
         "request.refused",
-        "A server refused requests: `count` since such a line before, at most one a minute.",
+        "A server refused `count` requests since the last such line; at most one line a minute.",
     )
-    SLOTS_FULL = "slots.full", "No slot is free: who holds them, and when one will be."
+    SLOTS_FULL = "slots.full", "No slot is free: what holds them, and when one comes free."
     LIBRARY = "library", "A line from a library we use."
-    LOG_LOST = "log.lost", "Lines before this one could not be written (a full disk): how many."
+    LOG_LOST = "log.lost", "`count` lines before this one were lost, for example to a full disk."

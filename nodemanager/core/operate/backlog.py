@@ -1,9 +1,9 @@
-"""What a backlog plan proposes, and what becomes of each of its items when it is applied (S5, D11).
+"""What a backlog plan proposes, and how each of its items stands when it is applied (S5, D11).
 
 An operator reads the plan, edits it, and gives it back, perhaps days later. Each item names the
-very version of what was judged: it is held against the newest decision, and is let go only where
-nothing changed. Letting go frees nothing: the record is then judged, looked at and written like
-any other (C0-C12).
+version that was judged. It is compared with the newest decision, and let go only if nothing
+changed. Letting go frees nothing: the record is then judged, checked and written like any other
+(C0-C12).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Deed(StrEnum):
 
 
 class Stand(StrEnum):
-    """How an item stands at one moment."""
+    """How an item stands at one decision."""
 
     HELD = "held"
     UNDER_WAY = "under_way"
@@ -57,7 +57,7 @@ PASSING = frozenset(
         Reason.STOPPING,
     }
 )
-"""Reasons that say nothing of the item itself: it waits until they are over."""
+"""Reasons that say nothing about the item itself: it waits until they are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Picture:
-    """One decision by the ids of what was judged."""
+    """One decision, indexed by the ids of what was judged."""
 
     snapshot: Snapshot
     records: Mapping[str, Record]
@@ -97,11 +97,11 @@ class Picture:
 
 
 def standing_of(item: Item, seen: Picture) -> Standing:
-    """How a record stands that a plan wanted cleaned at that version."""
+    """How a record stands that a backlog plan wants cleaned at the item's version."""
     record = seen.records.get(item.id)
     flight = seen.snapshot.record_flights.get(item.id)
     if flight is not None:
-        # Our own fence moves the version, too (C12): it is judged when this is over.
+        # Our own fence changes the version, too (C12): judge it when this is over.
         return Standing(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
     if record is None:
         return Standing(Stand.CHANGED, Reason.RECORD_GONE)
@@ -126,8 +126,8 @@ def standing_of(item: Item, seen: Picture) -> Standing:
 class Candidate:
     """One line of a plan, with the evidence. Times are epoch seconds of the store.
 
-    One that is not `chosen` is shown, and left out until an operator chooses it. `asked` is the
-    cloud's newest answer by id or tag, None where it was not asked; the last look asks again.
+    A line that is not `chosen` is shown, but left out until an operator chooses it. `asked` is the
+    cloud's newest answer by id or tag, None if it was not asked; C11 asks again before the write.
     """
 
     item: Item
@@ -143,19 +143,19 @@ class Candidate:
     state: str | None = None
     created_at: float | None = None
     then: str | None = None
-    """What becomes of a node once it is adopted."""
+    """What will be done with a node once it is adopted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What an operator is asked to decide. `freeing` is how many records need no decision."""
+    """What an operator is asked to decide. `freeing` counts the records that go without that."""
 
     candidates: tuple[Candidate, ...]
     freeing: int = 0
 
 
 def proposal(seen: Picture) -> Proposal:
-    """What is held back, the longest quiet first; then what nothing can be asked of (C11, S5)."""
+    """The records held back and the unverifiable ones; chosen and longest quiet first (C11, S5)."""
     held = [*_held_back(seen)]
     freeing = sum(verdict.kind in (Kind.CLEAN, Kind.DEFER) for verdict in seen.verdicts.values())
     held.sort(key=lambda one: (not one.chosen, one.last_sign_at or 0.0, one.item.id))

@@ -1,8 +1,7 @@
-"""An operator's plan as it is applied: so many items a minute, each held against the newest
-decision (S5).
+"""Applies an operator's backlog plan at a set rate of items a minute (S5).
 
-A run is folded over decisions like everything else in core. It lets an item go, or tells why not;
-what is let go is judged with all the other records from then on. Nothing here frees anything.
+A run is folded over decisions, like everything else in core. Each decision lets items go or says
+why not. What is let go is judged with all other records from then on; nothing here frees anything.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, Standing, standing_of
 
 TICK_S = 5.0
-"""Items are let go at most this often, several at a time where the rate wants more."""
+"""Seconds between two rounds of letting go; a higher rate lets several go in one round."""
 FASTEST = 600.0
-"""Items a minute at most."""
+"""The most items a minute."""
 
 
 class Where(StrEnum):
-    """How far one item of a run has come. All but the first two are the end of it."""
+    """How far one item of a run has come. All but the first two are final."""
 
     WAITING = "waiting"
     LET_GO = "let_go"
@@ -41,7 +40,7 @@ OPEN = frozenset({Where.WAITING, Where.LET_GO})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where one item is, and why it waits, was skipped, or was done."""
+    """How far one item is, and why it waits, was skipped, or was done."""
 
     where: Where = Where.WAITING
     reason: Reason | None = None
@@ -50,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What an operator wants applied. The plan it is from names pool, store and account (L5).
+    """What an operator wants applied; `pool`, `store` and `account` are the plan's (L5).
 
     `rate` is items a minute.
     """
@@ -65,7 +64,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Run:
-    """A plan under way, or the last one. `begun_at` and `ended_at` are epoch seconds.
+    """The plan in progress, or the last one. `begun_at` and `ended_at` are epoch seconds.
 
     `credit` is how many items may be let go now, as of `credited_at` (CLOCK_BOOTTIME).
     """
@@ -81,7 +80,7 @@ class Run:
     ended_at: float | None = None
     stopped: bool = False
     waits_for: Reason | None = None
-    """What forbids every free at this moment."""
+    """What forbids every free at the moment."""
 
     @property
     def is_open(self) -> bool:
@@ -89,12 +88,12 @@ class Run:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many items are where."""
+        """The number of items at each `Where`."""
         counted = Counter(step.where.value for step in self.steps.values())
         return {where.value: counted.get(where.value, 0) for where in Where}
 
     def done(self, deed: Deed) -> int:
-        """How many items of that kind were carried out."""
+        """The number of items with that deed that were done."""
         return sum(
             self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
         )
@@ -105,14 +104,14 @@ class Run:
         return max(TICK_S, 60.0 / self.rate)
 
     def has(self, items: tuple[Item, ...]) -> bool:
-        """Whether all of these are in it, at the same versions."""
+        """Whether the run has all of these items, at the same versions."""
         return set(items) <= set(self.items)
 
 
 def refusal(
     order: Order, *, pool: str, store: str | None, account: str | None, dry_run: bool
 ) -> str | None:
-    """Why an order is not for this manager, in words that say what to do; None where it is."""
+    """Why this manager can't apply the order, and what to do; None if it can."""
     if dry_run:
         return (
             "this daemon runs with --dry-run: it writes nothing; start it without, and apply then"
@@ -129,7 +128,7 @@ def refusal(
 
 
 def begun(order: Order, id: str, seen: Picture, settings: Settings) -> Run:
-    """The run of an order; what is done or changed already is told at once."""
+    """The run of an order; items that are done or changed already get their step at once."""
     items = tuple({item.key: item for item in order.items}.values())
     run = Run(
         id,
@@ -143,7 +142,7 @@ def begun(order: Order, id: str, seen: Picture, settings: Settings) -> Run:
 
 
 def resumed(run: Run) -> Run:
-    """The run as a former process left it: what it was owed by time is forgotten."""
+    """The run as a former process left it, with a new credit."""
     return replace(run, credit=1.0, credited_at=None)
 
 
@@ -160,7 +159,7 @@ def let_go(run: Run | None) -> frozenset[str]:
 
 
 def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
-    """The run after one decision: each open item held against it, then the next ones let go."""
+    """The run after one decision: open items are compared with it, then the next are let go."""
     if not run.is_open:
         return run
     block = standing_block(seen.snapshot, settings)
@@ -196,7 +195,7 @@ def _standing(item: Item, seen: Picture, settings: Settings) -> Standing:
 
 
 def due_adoptions(run: Run | None) -> tuple[Item, ...]:
-    """The nodes that are let go, and not adopted yet."""
+    """The nodes that are let go and not adopted yet."""
     if run is None or not run.is_open:
         return ()
     return tuple(
@@ -207,14 +206,14 @@ def due_adoptions(run: Run | None) -> tuple[Item, ...]:
 
 
 def after_outcome(run: Run, key: str, step: Step, wall: float) -> Run:
-    """The run after one of its items was written, or left alone at the last look."""
+    """The run after one of its items was written, or was left alone by the check before that."""
     if not run.is_open or key not in run.steps or run.steps[key].where not in OPEN:
         return run
     return _ended(replace(run, steps={**run.steps, key: step}), wall)
 
 
 def stopped(run: Run, wall: float) -> Run:
-    """Nothing more is let go; what was, and is not done yet, is held back again."""
+    """The run, ended by an operator: all items that are not done are held back again."""
     if not run.is_open:
         return run
     steps = {
@@ -238,7 +237,7 @@ def _step(step: Step, standing: Standing) -> Step:
 
 
 def _credit(run: Run, now: float) -> float:
-    """No more than a tick is worth is ever saved up: after a pause the rate is what it was."""
+    """The credit now, at most one round's worth, so that a pause is not made up for."""
     if run.credited_at is None:
         return run.credit
     most = max(1.0, run.rate * TICK_S / 60.0)

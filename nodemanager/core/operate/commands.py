@@ -1,6 +1,6 @@
-"""What becomes of an operator's command: whom it names, and what the next plan makes of it (O1-O4).
+"""Answers operators' commands: finds what they name, and reads the next plan's verdict (O1-O4).
 
-No rule is judged in here: the plan's verdict is read, and the rule behind its reason is named.
+It judges no rule: a refusal names the rule behind the reason of the plan's verdict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 class Verb(StrEnum):
-    """What an operator may tell the daemon."""
+    """The commands of an operator to the daemon."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -37,7 +37,7 @@ class Verb(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of a command. DONE and ALREADY are successes; only DONE changed anything."""
+    """How a command ended. DONE and ALREADY are successes; only DONE changed anything."""
 
     DONE = "done"
     ALREADY = "already"
@@ -48,12 +48,12 @@ class Result(StrEnum):
 
 
 SENT_AWAY_S = 3600.0
-"""So long a hostname or slot means, to an operator, the node that they sent away by it (O3)."""
+"""Seconds for which a hostname or slot still means the node that an operator sent away by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What an operator said. `forced` are the rules that they break by name (O3).
+    """An operator's command. `forced` are the rules that they break by name (O3).
 
     `unlisted` lets a hold be put on what no listing shows.
     """
@@ -67,7 +67,7 @@ class Command:
 
 
 def lacks_reason(command: Command) -> str | None:
-    """What is only done for a reason, and none was given; None where nothing is missing."""
+    """Why the command needs a reason, if it lacks one; None if nothing is missing."""
     if command.reason:
         return None
     if command.verb in (Verb.KILL, Verb.PAUSE):
@@ -79,10 +79,10 @@ def lacks_reason(command: Command) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a command: `text` is for a reader, the rest for a program.
+    """The answer to a command: `text` is for people, the rest for programs.
 
-    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, with what was
-    measured; `nearest` is a known id like the one that was given.
+    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, and `measures`
+    what it measured. `nearest` is a known id like the one that was given.
     """
 
     result: Result
@@ -143,7 +143,7 @@ RULES: Mapping[Reason, str] = {
     Reason.NEVER_FORCED: "O3",
     Reason.DRY_RUN: "S3",
 }
-"""The rule behind a reason that forbids what an operator wanted; its docs row names it, too."""
+"""The rule behind each reason that refuses a command; the reason's text names it, too."""
 
 _CLEAR: Mapping[Reason, str] = {
     Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
@@ -154,12 +154,12 @@ _CLEAR: Mapping[Reason, str] = {
     Reason.NO_LISTING_ORDER: "Try again after the next poll.",
     Reason.CAP_REACHED: "Try again after the next poll.",
 }
-"""What to do about a refusal, where its doc does not say."""
+"""What an operator can do about a refusal, if the reason's text does not say it."""
 
 _WAITING = frozenset(
     {Reason.SHUTDOWN_CAP, Reason.IN_FLIGHT, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING}
 )
-"""A kill that has its turn a little later."""
+"""Reasons for which a kill only comes a little later."""
 
 _REFUSE_DRAIN = frozenset(
     {
@@ -172,14 +172,14 @@ _REFUSE_DRAIN = frozenset(
         Reason.NODE_EXPECTED,
     }
 )
-"""What forbids to shut the node down for as long as it is so; anything else is waited for."""
+"""Reasons that refuse a drain; with any other one the node is drained later."""
 
 
-# Whom a command names.
+# What a command names.
 
 
 def find(given: str, known: Known) -> Named | Reply:
-    """Whom `given` names; else what to answer."""
+    """What `given` names, or the answer that it names nothing or too much."""
     try:
         return known.find(given)
     except AmbiguousIdError as error:
@@ -190,7 +190,7 @@ def find(given: str, known: Known) -> Named | Reply:
 
 
 def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
-    """The refusal of a `--force` that nothing may break, or nobody stands for (O3)."""
+    """The refusal of a `--force` of an unbreakable rule, or without who and why; else None (O3)."""
     if forced and not (mark.by.strip() and mark.reason.strip()):
         text = "a forced clean must say who orders it and why: give both `by` and a reason"
         return Reply(Result.REFUSED, text, reason=Reason.NEVER_FORCED, rule="O3")
@@ -205,11 +205,11 @@ def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
     return None
 
 
-# What the plan made of it.
+# What the plan decided.
 
 
 def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
-    """The refusal that a verdict comes to: its reason, its rule, and what was measured."""
+    """The refusal with the reason of a verdict, its rule, and what it measured."""
     reason, rule = verdict.reason, RULES.get(verdict.reason)
     measures = dict(verdict.measures or {})
     behind = f" ({rule})" if rule is not None else ""
@@ -237,7 +237,7 @@ def _shown(value: Any) -> str:
 
 
 def not_planned(made: Plan, id: str) -> Verdict | None:
-    """Why no verdict was taken at all; None where one was."""
+    """The verdict that says why the plan was aborted; None if it was not."""
     if made.aborted is None:
         return None
     reason, measures = made.aborted
@@ -247,10 +247,10 @@ def not_planned(made: Plan, id: str) -> Verdict | None:
 def sent_away(
     given: str, named: Named | None, gone: Iterable[tuple[ShutdownOrder, float]]
 ) -> tuple[ShutdownOrder, float] | None:
-    """The node that an operator sent away just now by that hostname or slot, and when.
+    """The shutdown by which an operator sent away the node of that hostname or slot, and when.
 
-    `gone` are the shutdowns that ended lately, oldest first. Another node may have the name by now,
-    and whoever says a drain twice does not mean that one.
+    `gone` are the shutdowns that ended lately, oldest first. Another node may have the name now,
+    and an operator who repeats a drain does not mean that one.
     """
     found = None
     for order, at in gone:
@@ -265,7 +265,7 @@ def sent_away(
 def of_sent_away(
     verb: Verb, given: str, order: ShutdownOrder, ago_s: float, now: str | None
 ) -> Reply:
-    """The answer to a command by a name whose node is gone by `order`; `now` has it."""
+    """The answer to a command on a name whose node is gone by `order`; `now` has the name now."""
     ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
     name = given if given == order.hostname else f"slot {given}"
     text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
@@ -283,7 +283,7 @@ def of_sent_away(
 
 
 def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
-    """What the plan makes of a node that is marked to be drained; DONE when the mark stands."""
+    """The answer to a drain from the plan's verdict on the node; DONE if the mark stands."""
     verdict = _of_node(named, made, snapshot)
     if verdict.reason is Reason.NODE_ABSENT:
         return _gone(named)
@@ -298,7 +298,7 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
 
 
 def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
-    """What the plan makes of a node that is marked to be killed; DONE when the mark stands."""
+    """The answer to a kill from the plan's verdict on the node; DONE if the mark stands."""
     verdict = _of_node(named, made, snapshot)
     if verdict.reason is Reason.NODE_ABSENT:
         return _gone(named)
@@ -311,7 +311,7 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
 
 
 def of_clean(named: Named, made: Plan) -> Reply | None:
-    """What the plan makes of a record to be freed by hand; None when its clean is ordered."""
+    """The answer to a clean from the plan's verdict on the record; None if it is ordered."""
     uuid = named.record or named.id
     verdict = not_planned(made, uuid) or next((one for one in made.records if one.id == uuid), None)
     if verdict is None:
@@ -327,7 +327,7 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
 
 
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
-    """The plan's verdict on a node; one that no listing has is absent, or still expected."""
+    """The plan's verdict on a node; a node that no listing has is expected or absent."""
     node_id = _node(named)
     views = (view.verdict for view in made.views if view.node.id == node_id)
     found = not_planned(made, node_id) or next(views, None)
@@ -346,13 +346,13 @@ def _node(named: Named) -> str:
 
 
 def without(named: Named, reason: Reason) -> Reply:
-    """The refusal of a command about a node or record where the named one has none."""
+    """The refusal of a command that needs a node or record, if the named one has none."""
     text = f"{named.id}: {reason.doc}"
     return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
 
 
 def too_late(named: Named) -> Reply:
-    """The refusal to undo what was sent already."""
+    """The refusal to undo a destroy that was sent."""
     text = f"{_node(named)}: its destroy was sent already, and can't be taken back"
     return Reply(
         Result.REFUSED,
@@ -364,7 +364,7 @@ def too_late(named: Named) -> Reply:
 
 
 def gone_before(named: Named) -> Reply:
-    """The refusal to undo what was done already."""
+    """The refusal to undo anything for a node that is gone."""
     text = f"{_node(named)}: too late: it is gone"
     return replace(without(named, Reason.NODE_ABSENT), text=text)
 
@@ -383,13 +383,13 @@ def _done(named: Named, text: str) -> Reply:
     return Reply(Result.DONE, text, record=named.record, node=named.node)
 
 
-# What stands.
+# Marks that stand.
 
 
 def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
-    """The marked nodes that are no more: terminated, gone by our own doing, or long unlisted.
+    """The marked nodes that are gone: terminated, destroyed by us, or unlisted with an old mark.
 
-    One that a listing just lacks keeps its mark: the listing may be short.
+    A node that a listing just lacks keeps its mark, because the listing may be short.
     """
     cloud, present = snapshot.history.cloud, snapshot.history.present
     if cloud is None or not marks:
@@ -404,6 +404,6 @@ def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
 
 
 def since(mark: Mark, stamp: str) -> str:
-    """How a mark is told of: by whom, since when (`stamp`), and why."""
+    """A mark in words: by whom, since when (`stamp`), and why."""
     why = f": {mark.reason}" if mark.reason else ""
     return f"by {mark.by or 'somebody'} since {stamp}{why}"

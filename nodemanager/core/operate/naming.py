@@ -1,8 +1,7 @@
-"""Whom an operator means: what they type becomes a node, a record or both in this one place (O9).
+"""Finds the node or record that an operator names; every command uses this module.
 
-They may type a record's uuid, a cloud node's id or name, a hostname, a slot, or the beginning
-of an id that only one has. All commands ask here: those to the daemon, those that ask it, and those
-that read a journal.
+A name is a record's uuid, a cloud node's id or name, a hostname, a slot, or the beginning of an id
+if only one id begins so.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from nodemanager.core.observe.nodes_by_record import is_anothers
 from nodemanager.core.observe.pairing import Pairs
 
 SHORTEST_PREFIX = 4
-"""What is shorter is a slot, or mistyped."""
+"""A shorter text is a slot, or mistyped."""
 MOST_TOLD = 5
 
 
 class UnknownIdError(LookupError):
-    """Nothing goes by that id. `near` are ids that might be meant."""
+    """Nothing has that id or name. `near` are names that may be meant."""
 
     def __init__(self, message: str, near: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -30,12 +29,12 @@ class UnknownIdError(LookupError):
 
 
 class AmbiguousIdError(UnknownIdError):
-    """More than one thing goes by that id: `near` are their ids."""
+    """More than one thing has that name: `near` are their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A node, a record, or both where they are each other's. `id` is what is marked."""
+    """A node, a record, or both if they belong together. `id` is what a mark or hold is put on."""
 
     id: str
     node: str | None = None
@@ -44,10 +43,10 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A node, a record or a pair, and what it goes by.
+    """A node, a record or a pair, with its names.
 
-    `node_is_listed` says that `node` is a node of its own, and not only what a record remembers.
-    `host` and `slot` are the record's, `name` is what the cloud calls the node.
+    Unless `node_is_listed`, only a record remembers `node`. `host` and `slot` are the record's,
+    `name` is what the cloud calls the node.
     """
 
     record: str | None = None
@@ -81,9 +80,9 @@ class Thing:
 
 
 def resolve(given: str, things: Sequence[Thing], past: Sequence[Thing] = ()) -> Named:
-    """Whom `given` names among `things`, or else among those of the `past`, newest first.
+    """What `given` names among `things`, or else among those of the `past` (newest first).
 
-    An id goes before a hostname, a slot or a node's name, and those before the beginning of an id.
+    Ids go before hostnames, slots and nodes' names, and those before beginnings of ids.
     Raises AmbiguousIdError and UnknownIdError.
     """
     by_id = _by_id(given, things, past)
@@ -104,7 +103,7 @@ def resolve(given: str, things: Sequence[Thing], past: Sequence[Thing] = ()) -> 
 
 
 def _by_id(given: str, things: Sequence[Thing], past: Sequence[Thing]) -> Named | None:
-    """A record, a listed node, or one that records or ended lives remember."""
+    """The record, listed node, or remembered node of that id; None if there is none."""
     for one in things:
         if one.record == given:
             return one.by_record
@@ -171,9 +170,9 @@ def _near(given: str, things: Iterable[Thing]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that an operator may name, as the newest listings and the daemon's books have it.
+    """Everything that an operator may name, from the newest listings and the daemon's books.
 
-    `others` are ids that may be held and are neither: leftovers, nodes expected or marked.
+    `others` are further ids that may be held: leftovers, and nodes that are expected or marked.
     """
 
     history: History
@@ -182,7 +181,7 @@ class Known:
 
     @property
     def is_complete(self) -> bool:
-        """Whether an id that is not there is unknown, and not just not listed yet."""
+        """Whether both listings are there, so that an id that is missing is unknown."""
         return self.history.cloud is not None and self.history.records is not None
 
     @property
@@ -194,7 +193,7 @@ class Known:
         return self.history.cloud.items if self.history.cloud is not None else ()
 
     def find(self, given: str) -> Named:
-        """Whom `given` names. Raises AmbiguousIdError and UnknownIdError."""
+        """What `given` names. Raises AmbiguousIdError and UnknownIdError."""
         return resolve(given, tuple(self._things()), tuple(self._past()))
 
     def _things(self) -> Iterator[Thing]:
@@ -225,7 +224,7 @@ class Known:
             yield Thing(node=id, node_is_listed=True)
 
     def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
-        """Its pair, or else the only record of those naming it whose own it may be (P1a)."""
+        """The node's pair, or else the only record that names it and may be its own (P1a)."""
         mine = self.pairs.record_of.get(node.id)
         if mine is not None:
             return mine
@@ -233,7 +232,7 @@ class Known:
         return found[0] if len(found) == 1 else None
 
     def _past(self) -> Iterator[Thing]:
-        """Lives that we ended, the newest first; a record used again is no longer theirs."""
+        """Lives that we ended, newest first; without the record if it is used again."""
         free = {record.uuid for record in self.records if not record.holds_anything}
         for life in sorted(self.history.freed.values(), key=lambda one: -one.freed_at):
             record = life.record if life.record in free else None

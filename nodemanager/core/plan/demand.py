@@ -117,8 +117,8 @@ def pending_claims(
 
     They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
     not listed, and its absence is not settled. A listing that lacks such a node may be short, and
-    another node beside it would be one too many. That also goes for a node created just now, once it
-    was heard.
+    another node beside it would be one too many. That also goes for a node created just now,
+    once it was heard.
     """
     history = snapshot.history
     # Most have a listed node, and are not pending: one pass leaves them out.
