@@ -31,7 +31,13 @@ from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
-from nodemanager.state import Lease, LeaseTaken, StateDirectory
+from nodemanager.state import (
+    Lease,
+    LeaseTaken,
+    RememberedBacklog,
+    RememberedIdentity,
+    StateDirectory,
+)
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -183,8 +189,8 @@ class Service:
             timer=timer,
             clock=clock,
             log=told,
-            identity=wiring.RememberedIdentity(state, writes=not self._dry_run),
-            backlog=wiring.RememberedBacklog(state),
+            identity=RememberedIdentity(state, writes=not self._dry_run),
+            backlog=RememberedBacklog(state),
             holds_lease=lambda: lease is None or lease.held,
             on_death=self._on_death(),
             dry_run=self._dry_run,

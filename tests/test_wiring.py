@@ -264,40 +264,6 @@ def test_a_template_that_can_not_be_used_is_named_with_its_line(
     assert problem in caught.value.problems[0]
 
 
-# What is remembered (L5, S5).
-
-
-def test_the_first_store_seen_is_the_known_one_and_another_is_told(tmp_path: Path) -> None:
-    state = StateDirectory(tmp_path / "state")
-    identity = wiring.RememberedIdentity(state, writes=True)
-    assert identity.check("store", "one") is None
-    assert identity.check("store", "one") is None
-    problem = wiring.RememberedIdentity(state, writes=True).check("store", "two")
-    assert problem is not None
-    assert "one" in problem
-    assert "two" in problem
-    assert str(state.path) in problem
-
-
-def test_a_dry_run_compares_and_remembers_nothing(tmp_path: Path) -> None:
-    state = StateDirectory(tmp_path / "state")
-    dry = wiring.RememberedIdentity(state, writes=False)
-    assert dry.check("store", "one") is None
-    assert dry.check("store", "two") is None
-    assert state.recall("store") is None
-    state.remember("store", "one")
-    assert dry.check("store", "two") is not None
-
-
-def test_a_backlog_is_remembered_over_a_restart_also_when_it_is_empty(tmp_path: Path) -> None:
-    state = StateDirectory(tmp_path / "state")
-    assert wiring.RememberedBacklog(state).load() == (True, frozenset())
-    wiring.RememberedBacklog(state).save(frozenset({"a@1", "b@2"}))
-    assert wiring.RememberedBacklog(state).load() == (False, frozenset({"a@1", "b@2"}))
-    wiring.RememberedBacklog(state).save(frozenset())
-    assert wiring.RememberedBacklog(state).load() == (False, frozenset())
-
-
 # Secrets.
 
 

@@ -27,7 +27,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
-from nodemanager.state import StateDirectory
+from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
 from nodemanager.web.metrics import Metrics
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
@@ -149,8 +149,8 @@ class Rig:
             timer=self.timer,
             clock=self.clock,
             log=told,
-            identity=wiring.RememberedIdentity(state, writes=not dry_run),
-            backlog=wiring.RememberedBacklog(state),
+            identity=RememberedIdentity(state, writes=not dry_run),
+            backlog=RememberedBacklog(state),
             holds_lease=lambda: self.lease,
             on_death=lambda actor, error: self.deaths.append((actor, error)),
             dry_run=dry_run,

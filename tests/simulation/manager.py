@@ -19,7 +19,7 @@ from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.log import INFO, Logger
-from nodemanager.state import Fact, Mismatch
+from nodemanager.state import Fact, Mismatch, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Mailbox, Process, SimTimer
 
@@ -99,8 +99,8 @@ class Manager:
             guarantee=store.guarantee,
             fence_wait=store.settle_wait,
             repeats_creates=cloud.takes_client_tokens,
-            identity=wiring.RememberedIdentity(facts, writes=mode == "apply"),
-            backlog=wiring.RememberedBacklog(facts),
+            identity=RememberedIdentity(facts, writes=mode == "apply"),
+            backlog=RememberedBacklog(facts),
             holds_lease=lambda: self.lease,
             show=lambda seen: world.planned(self, seen.made, seen.snapshot, seen.settings),
             run_id=name,
