@@ -26,6 +26,13 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.from_config import (
+    advice_on_draining,
+    secrets_of,
+    settings_of,
+    sizes_of,
+    user_data_of,
+)
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
@@ -170,7 +177,7 @@ class Service:
             self._servers.append(records.face)
             records.served()
             self._log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
-        settings = wiring.settings_of(config, cloud, records.store)
+        settings = settings_of(config, cloud, records.store)
         journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
         stack.callback(journal.close)
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
@@ -352,7 +359,7 @@ class Service:
         self._config = taken = reloaded(self._config, new)
         # Sizes stay as at the start, so that a reload never waits for the cloud.
         sizes = system.settings.sizes
-        settings = wiring.settings_of(taken, system.cloud, system.records.store, sizes)
+        settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
         timing = taken.daemon
         team = system.team
@@ -399,7 +406,7 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.catch_uncaught()
-    log.hide(*wiring.secrets_of(config))
+    log.hide(*secrets_of(config))
     return Service(config, dry_run=dry_run, once=once).run()
 
 
@@ -407,7 +414,7 @@ def serve_registry(config: Config) -> int:
     """Serve the registry on its own until it is told to stop; gives the exit code."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
-    log.hide(*wiring.secrets_of(config))
+    log.hide(*secrets_of(config))
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in STOPS:
@@ -448,11 +455,11 @@ def check(path: Path) -> tuple[Config, list[str]]:
         return config, list(config.warnings)
     cloud = wiring.build_cloud(config, SystemClock())
     try:
-        wiring.sizes_of(config, cloud)
-        wiring.user_data_of(config)
+        sizes_of(config, cloud)
+        user_data_of(config)
     finally:
         cloud.close()
-    return config, [*map(str, config.warnings), *wiring.advice_on_draining(config)]
+    return config, [*map(str, config.warnings), *advice_on_draining(config)]
 
 
 __all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

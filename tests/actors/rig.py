@@ -25,6 +25,7 @@ from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
+from nodemanager.from_config import settings_of
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
 from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
@@ -138,7 +139,7 @@ class Rig:
         """Start the team as the service does. The first polls are done when this returns."""
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
-        settings = wiring.settings_of(config, self.cloud, self.store)
+        settings = settings_of(config, self.cloud, self.store)
         told = log.get("nodemanager.daemon")
         told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
         self._system = wiring.start_actors(
