@@ -38,7 +38,7 @@ from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import history, pairing, pools, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import demand, due, plan
+from nodemanager.core.plan import due, plan, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -398,7 +398,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U2",
         "a record that somebody just wrote is used again",
-        (off(demand.is_locked, "settings.compare_and_set", "True"),),
+        (off(supply.is_locked, "settings.compare_and_set", "True"),),
     ),
     Mutant(
         "U2",

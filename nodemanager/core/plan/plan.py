@@ -41,17 +41,17 @@ from nodemanager.core.observe.signs import idle_words
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts
-from nodemanager.core.plan.demand import (
-    Market,
-    Wants,
+from nodemanager.core.plan.demand import Market, Wants
+from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.slots import Slots, count_slots
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.plan.supply import (
+    Supply,
     count_listed_claims,
     count_locked,
     is_locked,
     pending_claims,
 )
-from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
-from nodemanager.core.plan.slots import Slots, count_slots
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
@@ -150,8 +150,8 @@ def _planned(
     pending = pending_claims(records, snapshot, settings, pairs, unlisted)
     locked = count_locked(records, snapshot, settings)
     locked += count_listed_claims(records, pending, settings)
-    market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
-    wants = market.trade()
+    supply = Supply(snapshot, settings, views, pending, locked, unlisted.untagged)
+    wants = Market(supply, snapshot, settings, slots).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)

@@ -1,0 +1,296 @@
+"""Which nodes there are, or are to come, and what they cost.
+
+Pending claims (U6), records under U2's lock, nodes that no listing shows and that may live.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.nodes_by_record import Bearers, node_of
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.pools import is_ours_to_claim
+from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.unlisted import NOTHING, Unlisted, heard_ago, is_missed
+from nodemanager.core.plan.snapshot import Snapshot
+
+SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
+"""Kept nodes that will take work soon, as far as is known."""
+
+
+def pending_claims(
+    records: Iterable[Record],
+    snapshot: Snapshot,
+    settings: Settings,
+    pairs: Pairs,
+    unlisted: Unlisted = NOTHING,
+) -> set[str]:
+    """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
+
+    And records whose node was heard and is not listed, until its absence is settled: a listing
+    that lacks it may be short, and a node beside it would be one too many.
+    """
+    history = snapshot.history
+    # Most have a listed node, and are none of either: one pass leaves them out.
+    bearers, present, paired = history.bearers, history.present, pairs.node_of
+    records = [
+        record
+        for record in records
+        if record.uuid not in paired and node_of(record, bearers, present) is None
+    ]
+    pending = {
+        uuid
+        for uuid, expected in snapshot.expected.items()
+        if expected.node_id not in history.present
+        and not _is_borne(uuid, expected.incarnation, bearers)
+        and snapshot.now - expected.since <= settings.boot_fail_after
+    }
+    pending.update(
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
+    )
+    pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
+    if records:
+        pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
+    return pending
+
+
+def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
+    """Whether a listed node may be that of this life: a former life's is another node."""
+    lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
+    return any(incarnation is None or life in (None, incarnation) for life in lives)
+
+
+def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
+    """Unpinged claims whose node is listed: until they are cleaned they count, too (U6).
+
+    As a node each counts against max_nodes already, but no longer once that node is gone.
+    """
+    return sum(
+        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
+    )
+
+
+def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
+    if record.first_ping_at is not None or record.last_ping_at is not None:
+        return False
+    return record.claim is not None and record.claim.pool == settings.pool
+
+
+def unlisted_nodes(
+    records: Iterable[Record],
+    snapshot: Snapshot,
+    settings: Settings,
+    unlisted: Unlisted = NOTHING,
+) -> Iterator[str]:
+    """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
+
+    `records` are those whose own node no listing shows.
+
+    What the cloud says of it by id goes before all: one that it has counts, one that it denied
+    since the last ping does not. Else its absence counts once it was seen in enough complete
+    listings, for `settle`, and a record listing after that shows no ping since the first of them;
+    or once the cloud lists the node as terminated.
+    """
+    history, clock = snapshot.history, snapshot.history.clock
+    assert history.records is not None
+    for record in _not_ended(records, snapshot):
+        stamp = record.last_ping_at
+        if stamp is None or record.pool != settings.pool or clock is None:
+            continue
+        heard_s = heard_ago(record, stamp, clock, history, snapshot.now)
+        asked = unlisted.verdicts.get(record.uuid)
+        if asked is not None:
+            if asked.reason is not Reason.PINGING_UNLISTED:
+                yield record.uuid
+                continue
+            if heard_s > (asked.measures or {})["age_s"]:
+                continue
+        # A listing is no word on the time since: who was heard then may be alive.
+        records_at = history.records.started_at
+        silent_then = heard_ago(record, stamp, clock, history, records_at)
+        if silent_then > settings.poll_stale_after:
+            continue
+        if not is_missed(record, snapshot, settings):
+            yield record.uuid
+
+
+def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
+    """Those whose node the cloud does not list as terminated, nor has called gone."""
+    assert snapshot.history.cloud is not None
+    absent = [node for node in snapshot.history.cloud.items if node.is_absent]
+    ended = {node.id for node in absent}
+    ended_lives = {
+        (node.tags.record, node.tags.incarnation) for node in absent if node.tags.record is not None
+    }
+    for record in records:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
+            continue
+        # Where the node told its id, one with its tags may be its twin.
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            continue
+        yield record
+
+
+def _leaving(snapshot: Snapshot) -> set[str]:
+    """Records whose node we are destroying, and that no listing shows: it is not gone yet (D3)."""
+    return {
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.bearers
+    }
+
+
+def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """A cleaned record that may not be used again yet, for want of compare-and-set (U2).
+
+    Our own cleans are free at once, unless another write of ours may still take effect (C12). A
+    stamp ahead of the store's clock counts from when it was seen to be ahead, or the lock would
+    last as much longer as the clock was set back (T1).
+    """
+    if settings.compare_and_set:
+        return False
+    late = snapshot.late.get(record.uuid)
+    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
+        return True
+    if record.uuid in snapshot.own_cleans:
+        return False
+    clock = snapshot.history.clock
+    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    return quiet_s is None or not quiet_s > settings.node_stale_after
+
+
+def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:
+    """Records of ours under U2's lock: with unpinged claims never more than max_nodes (U6)."""
+    if settings.compare_and_set:
+        return 0
+    return sum(
+        not record.holds_anything
+        and is_ours_to_claim(record, settings)
+        and record.uuid not in snapshot.record_flights
+        and is_locked(record, snapshot, settings)
+        for record in records
+    )
+
+
+class Supply:
+    """The nodes of one snapshot by size, those to be, and the price of them all."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        views: Sequence[NodeView],
+        pending: set[str],
+        locked: int = 0,
+        untagged: AbstractSet[str] = frozenset(),
+    ) -> None:
+        self.snapshot = snapshot
+        self.locked = locked
+        self.sizes = Sizes(settings.sizes)
+        self.views = views
+        self.spare: defaultdict[str, int] = defaultdict(int)
+        self.just_busy: defaultdict[str, int] = defaultdict(int)
+        self.coming: defaultdict[str, int] = defaultdict(int)
+        self.pending_records = pending
+        self.pending = len(pending) + len(snapshot.boots_unclaimed)
+        self.existing = self.pending + len(_leaving(snapshot) - pending)
+        self.untagged = untagged & pending
+        """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
+        and nothing drains or ends it (D11)."""
+        self.up = 0
+        self.staying = 0
+        """Of the existing, those that are listed and not on their way out."""
+        self.price = 0.0
+        self.fixed_price = 0.0
+        self.prices_to_be: list[tuple[float, str]] = []
+        """Of each node to be, with the name of its size."""
+        self._count_views()
+        self._count_pending(pending)
+
+    def _count_views(self) -> None:
+        told_of, idle = self.sizes.told_of, WorkerState.IDLE
+        leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
+        for view in self.views:
+            reason = view.verdict.reason
+            if reason in OUTSIDE:
+                continue
+            size, view.size, price = told_of(view.node, view.record)
+            self.existing += 1
+            self.price += price
+            if reason is untagged:
+                self.fixed_price += price
+            if reason is not leaving:
+                self.staying += 1
+            if not view.counts:
+                continue
+            self.up += 1
+            if size is None:
+                continue
+            if view.state is idle or reason in SPARE:
+                self.spare[size.name] += 1
+            elif self._turned_busy(view):
+                self.just_busy[size.name] += 1
+
+    def _turned_busy(self, view: NodeView) -> bool:
+        """Whether its job may be one that the demand still counts as waiting: another node for it
+        would be one too many. The next demand poll tells."""
+        history, demand_at = self.snapshot.history, self.snapshot.demand_at
+        if view.record is None or history.clock is None or demand_at is None:
+            return False
+        heard = history.heard.get(view.record.uuid)
+        clock = history.clock
+        if heard is None or heard.busy_since is None:
+            return False
+        ahead_s = heard.busy_since - clock.now(self.snapshot.now)
+        if ahead_s > CLOCK_STEP_S + clock.error_s:
+            # From before the clock was set back: nobody can tell how old it is (T1).
+            return False
+        return heard.busy_since + clock.error_s >= clock.now(demand_at)
+
+    def _count_pending(self, pending: set[str]) -> None:
+        claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
+        listing = self.snapshot.history.records
+        claims = {
+            record.uuid: record.claim
+            for record in (listing.items if listing is not None and pending else ())
+            if record.uuid in pending and record.claim is not None
+        }
+        for uuid in pending:
+            claim = claims.get(uuid)
+            name = claimed.get(uuid) or (claim.size if claim is not None else None)
+            name = name or (expected[uuid].size if uuid in expected else None)
+            spare = 0 if uuid in self.untagged else 1
+            self._count_boot(name, claim.price if claim is not None else None, spare)
+        for name in self.snapshot.boots_unclaimed:
+            self._count_boot(name)
+
+    def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
+        """A node to be; of a size that nobody knows any more it is taken for the cheapest."""
+        size = self.sizes.named(name)
+        if size is None and price is None and self.sizes.by_price:
+            size = self.sizes.by_price[0]
+        if size is not None:
+            self.coming[size.name] += spare
+            price = size.price
+        self.prices_to_be.append((price or 0.0, size.name if size is not None else name or ""))
+        self.price += price or 0.0
+
+    @property
+    def serving(self) -> int:
+        """How many nodes serve demand, or will."""
+        return self.up + self.pending - len(self.untagged)
+
+    def counted_twice(self) -> int:
+        """Set-ups whose record nobody knows yet, and that may be claims that are listed already."""
+        snapshot = self.snapshot
+        known = snapshot.record_flights.keys() | snapshot.expected.keys()
+        return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))
