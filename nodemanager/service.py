@@ -18,7 +18,7 @@ import pykka.debug
 from nodemanager import __version__, control, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath, tell
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
+from nodemanager.actors.messages import ApplySettings, Beat, Stop
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, ini, load, reloaded
@@ -361,17 +361,11 @@ class Service:
         sizes = system.settings.sizes
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
-        timing = taken.daemon
         team = system.team
-        for poller, poll_time in (
-            (team.cloud_list, timing.cloudlist_poll_time),
-            (team.record_list, timing.nodelist_poll_time),
-            (team.demand, timing.wishlist_poll_time),
-        ):
+        pollers = (team.cloud_list, team.record_list, team.demand)
+        for poller, every in zip(pollers, wiring.poll_intervals(taken, settings), strict=True):
             if poller is not None:
-                tell(
-                    poller, ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
-                )
+                tell(poller, every)
         self._log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
         sdnotify.notify("READY=1")
 

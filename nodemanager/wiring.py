@@ -10,15 +10,16 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pykka
 
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
-from nodemanager.actors.messages import Begin, Team
+from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.team import TeamContext
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
@@ -228,7 +229,11 @@ class System:
     settings: Settings
     daemon: pykka.ActorRef[NodeManagerDaemonActor]
     team: Team
-    actors: tuple[pykka.ActorRef[Any], ...]
+
+    @property
+    def actors(self) -> tuple[pykka.ActorRef[Any], ...]:
+        team = cast("tuple[pykka.ActorRef[Any], ...]", self.team.actors)
+        return (self.daemon, *team)
 
 
 def start_actors(
@@ -268,59 +273,27 @@ def start_actors(
     daemon = NodeManagerDaemonActor.start(
         settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )
-    team, others = _start_team(
-        config,
-        cloud,
-        store,
-        settings,
-        {"daemon": daemon, "on_death": on_death},
-        timer=timer,
-        clock=clock,
-        wishlist=wishlist or wishlist_of(config),
-        writes=not dry_run,
+    context = TeamContext(
+        cloud=cloud, store=store, daemon=daemon, timer=timer, clock=clock, on_death=on_death
+    )
+    cloud_every, records_every, demand_every = poll_intervals(config, settings)
+    wishlist = wishlist or wishlist_of(config)
+    user_data = user_data_of(config)
+    team = Team(
+        CloudNodeListActor.start(context, cloud_every),
+        RecordListActor.start(context, records_every, writes=not dry_run),
+        DemandActor.start(context, demand_every, wishlist) if wishlist is not None else None,
+        tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
+        tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
+        RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))
-    return System(config, cloud, records, settings, daemon, team, (daemon, *others))
+    return System(config, cloud, records, settings, daemon, team)
 
 
-def _start_team(
-    config: Config,
-    cloud: CloudDriver,
-    store: RecordStore,
-    settings: Settings,
-    common: Mapping[str, Any],
-    *,
-    timer: Timer,
-    clock: Clock,
-    wishlist: Wishlist | None,
-    writes: bool,
-) -> tuple[Team, tuple[pykka.ActorRef[Any], ...]]:
-    """Start the other actors; gives them by role for the daemon actor, and all of them."""
+def poll_intervals(config: Config, settings: Settings) -> list[PollEvery]:
+    """How often the cloud, the records and the demand are polled."""
     timing = config.daemon
-    polling: dict[str, Any] = {
-        "timer": timer,
-        "clock": clock,
-        "max_poll_time": timing.max_poll_time,
-        "max_retry_after": settings.max_retry_after,
-        **common,
-    }
-    working: dict[str, Any] = {"cloud": cloud, "store": store, "clock": clock, **common}
-    cloud_list = CloudNodeListActor.start(
-        cloud=cloud, poll_time=timing.cloudlist_poll_time, **polling
-    )
-    record_list = RecordListActor.start(
-        store=store, poll_time=timing.nodelist_poll_time, writes=writes, **polling
-    )
-    demand = None
-    if wishlist is not None:
-        demand = DemandActor.start(
-            wishlist=wishlist, poll_time=timing.wishlist_poll_time, **polling
-        )
-    user_data = user_data_of(config)
-    setups = tuple(NodeSetupActor.start(user_data=user_data, **working) for _ in range(SETUPS))
-    shutdowns = tuple(NodeShutdownActor.start(**working) for _ in range(SHUTDOWNS))
-    cleaner = RecordCleanerActor.start(**working)
-    team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
-    others: tuple[pykka.ActorRef[Any], ...]
-    others = (cloud_list, record_list, *setups, *shutdowns, cleaner)
-    return team, others if demand is None else (*others, demand)
+    longest, retry_after = timing.max_poll_time, settings.max_retry_after
+    times = (timing.cloudlist_poll_time, timing.nodelist_poll_time, timing.wishlist_poll_time)
+    return [PollEvery(each, longest, retry_after) for each in times]

@@ -77,8 +77,8 @@ class BackOff:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePolling:
-    """New intervals, in seconds. The poll that is waited for comes by them, too."""
+class PollEvery:
+    """How often to poll, in seconds; the next poll, too, comes by it."""
 
     poll_time: float
     max_poll_time: float
@@ -230,6 +230,13 @@ class Team:
     setups: tuple[Ref, ...]
     shutdowns: tuple[Ref, ...]
     cleaner: Ref
+
+    @property
+    def actors(self) -> tuple[Ref, ...]:
+        """All of them."""
+        demand = () if self.demand is None else (self.demand,)
+        lists = (self.cloud_list, self.record_list)
+        return (*lists, *self.setups, *self.shutdowns, self.cleaner, *demand)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import pykka
 from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
+from nodemanager.actors.messages import ApplySettings, Beat, PollEvery, Stop
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
@@ -182,7 +182,7 @@ class Rig:
         """What SIGHUP does with a new file's poll times."""
         settings, team = self.system.settings, self.system.team
         for poller in (team.cloud_list, team.record_list):
-            poller.tell(ChangePolling(poll_time, settings.max_poll_time, settings.max_retry_after))
+            poller.tell(PollEvery(poll_time, settings.max_poll_time, settings.max_retry_after))
         self.flush()
 
     @property

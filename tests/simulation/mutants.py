@@ -387,8 +387,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeSetupActor._claim,
-                "self._store.claim(effect.record, claim)",
-                "self._store.claim(self._store.read(effect.record.uuid) or effect.record, claim)",
+                "self._context.store.claim(effect.record, claim)",
+                "self._context.store.claim("
+                "self._context.store.read(effect.record.uuid) or effect.record, claim)",
             ),
             # What stands here for the transaction of records.sql.
             off(CasStore.claim, "held.holds_anything and not renewed"),
@@ -426,8 +427,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeSetupActor._create,
-                "self._cloud.create(order)",
-                "self._cloud.create(with_another_token(order))",
+                "self._context.cloud.create(order)",
+                "self._context.cloud.create(with_another_token(order))",
                 with_another_token=_with_another_token,
             ),
         ),
@@ -528,8 +529,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 CloudNodeListActor.poll,
-                "self._cloud.list_nodes()",
-                "empty_on_failure(self._cloud.list_nodes)",
+                "self._context.cloud.list_nodes()",
+                "empty_on_failure(self._context.cloud.list_nodes)",
                 empty_on_failure=_empty_on_failure,
             ),
         ),
@@ -576,8 +577,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeShutdownActor._carry_out,
-                "self._cloud.destroy(node_id)",
-                "self._cloud.destroy(node_id) and Outcome.GONE",
+                "self._context.cloud.destroy(node_id)",
+                "self._context.cloud.destroy(node_id) and Outcome.GONE",
             ),
         ),
     ),
