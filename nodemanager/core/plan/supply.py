@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.model.reasons import Reason
@@ -18,7 +17,7 @@ from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.signs import quiet_for
-from nodemanager.core.observe.unlisted import NOTHING, Unlisted, heard_ago, is_missed
+from nodemanager.core.observe.unlisted import Unlisted, heard_ago, is_missed
 from nodemanager.core.plan.snapshot import Snapshot
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
@@ -30,7 +29,7 @@ def pending_claims(
     snapshot: Snapshot,
     settings: Settings,
     pairs: Pairs,
-    unlisted: Unlisted = NOTHING,
+    unlisted: Unlisted,
 ) -> set[str]:
     """Records claimed for a node that is neither listed nor heard yet: nodes to be (U6, P4).
 
@@ -86,10 +85,7 @@ def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
 
 
 def unlisted_nodes(
-    records: Iterable[Record],
-    snapshot: Snapshot,
-    settings: Settings,
-    unlisted: Unlisted = NOTHING,
+    records: Iterable[Record], snapshot: Snapshot, settings: Settings, unlisted: Unlisted
 ) -> Iterator[str]:
     """Records whose node was heard lately, is not listed, and may be alive all the same (C5, P6).
 
@@ -189,12 +185,15 @@ class Supply:
         snapshot: Snapshot,
         settings: Settings,
         views: Sequence[NodeView],
-        pending: set[str],
-        locked: int = 0,
-        untagged: AbstractSet[str] = frozenset(),
+        pairs: Pairs,
+        unlisted: Unlisted,
     ) -> None:
+        listing = snapshot.history.records
+        self.records = listing.items if listing is not None else ()
+        pending = pending_claims(self.records, snapshot, settings, pairs, unlisted)
         self.snapshot = snapshot
-        self.locked = locked
+        self.locked = count_locked(self.records, snapshot, settings)
+        self.locked += count_listed_claims(self.records, pending, settings)
         self.sizes = Sizes(settings.sizes)
         self.views = views
         self.spare: defaultdict[str, int] = defaultdict(int)
@@ -203,7 +202,7 @@ class Supply:
         self.pending_records = pending
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
-        self.untagged = untagged & pending
+        self.untagged = unlisted.untagged & pending
         """Of the pending, those whose node lost our tags: they serve no demand, as it can't pair
         and nothing drains or ends it (D11)."""
         self.up = 0
@@ -214,7 +213,7 @@ class Supply:
         self.prices_to_be: list[tuple[float, str]] = []
         """Of each node to be, with the name of its size."""
         self._count_views()
-        self._count_pending(pending)
+        self._count_pending()
 
     def _count_views(self) -> None:
         told_of, idle = self.sizes.told_of, WorkerState.IDLE
@@ -256,12 +255,12 @@ class Supply:
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
-    def _count_pending(self, pending: set[str]) -> None:
+    def _count_pending(self) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
-        listing = self.snapshot.history.records
+        pending = self.pending_records
         claims = {
             record.uuid: record.claim
-            for record in (listing.items if listing is not None and pending else ())
+            for record in (self.records if pending else ())
             if record.uuid in pending and record.claim is not None
         }
         for uuid in pending:
