@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Terms, Windows
+from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Windows
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import (
@@ -112,7 +112,7 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
     yield from _write(order, look, before)
 
 
-def _planned(grounds: Grounds, look: Look) -> Windows | Terms:
+def _planned(grounds: Grounds, look: Look) -> Windows:
     """What the grounds are held against: a reload binds no clean in flight (S6)."""
     return grounds.windows or look.terms
 
@@ -394,7 +394,7 @@ def _is_unpinged(signs: Signs) -> bool:
     return signs.claimed_at is not None and not pinged
 
 
-def _claim_window(terms: Windows | Terms, before: Record) -> float:
+def _claim_window(terms: Windows, before: Record) -> float:
     """C21; a claim that says how long it stands is held to that (S6)."""
     if before.claim is not None and before.claim.window is not None:
         return before.claim.window
