@@ -18,7 +18,7 @@ import pykka.debug
 from nodemanager import __version__, control, log, sdnotify, wiring
 from nodemanager.actors.base import OnDeath, tell
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
+from nodemanager.actors.messages import ApplySettings, Beat, Stop
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.config import Config, diff, ini, load, reloaded
@@ -26,12 +26,25 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.from_config import (
+    advice_on_draining,
+    secrets_of,
+    settings_of,
+    sizes_of,
+    user_data_of,
+)
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
-from nodemanager.state import Lease, LeaseTaken, StateDirectory
+from nodemanager.state import (
+    Lease,
+    LeaseTaken,
+    RememberedBacklog,
+    RememberedIdentity,
+    StateDirectory,
+)
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -164,7 +177,7 @@ class Service:
             self._servers.append(records.face)
             records.served()
             self._log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
-        settings = wiring.settings_of(config, cloud, records.store)
+        settings = settings_of(config, cloud, records.store)
         journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
         stack.callback(journal.close)
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
@@ -183,8 +196,8 @@ class Service:
             timer=timer,
             clock=clock,
             log=told,
-            identity=wiring.RememberedIdentity(state, writes=not self._dry_run),
-            backlog=wiring.RememberedBacklog(state),
+            identity=RememberedIdentity(state, writes=not self._dry_run),
+            backlog=RememberedBacklog(state),
             holds_lease=lambda: lease is None or lease.held,
             on_death=self._on_death(),
             dry_run=self._dry_run,
@@ -346,19 +359,13 @@ class Service:
         self._config = taken = reloaded(self._config, new)
         # Sizes stay as at the start, so that a reload never waits for the cloud.
         sizes = system.settings.sizes
-        settings = wiring.settings_of(taken, system.cloud, system.records.store, sizes)
+        settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
-        timing = taken.daemon
         team = system.team
-        for poller, poll_time in (
-            (team.cloud_list, timing.cloudlist_poll_time),
-            (team.record_list, timing.nodelist_poll_time),
-            (team.demand, timing.wishlist_poll_time),
-        ):
+        pollers = (team.cloud_list, team.record_list, team.demand)
+        for poller, every in zip(pollers, wiring.poll_intervals(taken, settings), strict=True):
             if poller is not None:
-                tell(
-                    poller, ChangePolling(poll_time, timing.max_poll_time, settings.max_retry_after)
-                )
+                tell(poller, every)
         self._log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
         sdnotify.notify("READY=1")
 
@@ -393,7 +400,7 @@ def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.catch_uncaught()
-    log.hide(*wiring.secrets_of(config))
+    log.hide(*secrets_of(config))
     return Service(config, dry_run=dry_run, once=once).run()
 
 
@@ -401,7 +408,7 @@ def serve_registry(config: Config) -> int:
     """Serve the registry on its own until it is told to stop; gives the exit code."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
-    log.hide(*wiring.secrets_of(config))
+    log.hide(*secrets_of(config))
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in STOPS:
@@ -442,11 +449,11 @@ def check(path: Path) -> tuple[Config, list[str]]:
         return config, list(config.warnings)
     cloud = wiring.build_cloud(config, SystemClock())
     try:
-        wiring.sizes_of(config, cloud)
-        wiring.user_data_of(config)
+        sizes_of(config, cloud)
+        user_data_of(config)
     finally:
         cloud.close()
-    return config, [*map(str, config.warnings), *wiring.advice_on_draining(config)]
+    return config, [*map(str, config.warnings), *advice_on_draining(config)]
 
 
 __all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

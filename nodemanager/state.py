@@ -227,6 +227,73 @@ class StateDirectory:
             raise StartError(f"{path} can't be written: {error.strerror}") from error
 
 
+class RememberedIdentity:
+    """Checks the identity of store and account against the state directory (L5)."""
+
+    def __init__(self, state: StateDirectory, *, writes: bool) -> None:
+        self._state = state
+        self._writes = writes
+        self._beats_before: tuple[str, int] | None = None
+        """The count of heartbeats that was known before we asked the store for its own."""
+        with contextlib.suppress(StartError):
+            # The first check will report it.
+            self._beats_before = self._known_beats()
+
+    def check(self, kind: str, seen: str) -> str | None:
+        if not self._writes and self._state.recall(kind) is None:
+            return None
+        mismatch = self._state.check_identity(kind, seen)
+        if mismatch is None:
+            return None
+        return (
+            f"this is not the {kind} known before ({mismatch.known}) but {mismatch.seen}; "
+            f"if that is meant, forget the old one in {self._state.path}/facts.json"
+        )
+
+    def check_age(self, store_id: str, beats: int) -> str | None:
+        # Another manager (such as the one beside this dry run) may have written a newer count
+        # since we asked the store.
+        known_now = self._known_beats()
+        known_before = self._beats_before or known_now
+        fell = known_before[0] == store_id and beats < known_before[1]
+        if self._writes and fell:
+            # Remember it, since the count will soon exceed the old one.
+            self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
+        if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
+            # A full disk only loses the newest count.
+            with contextlib.suppress(StartError):
+                self._state.remember("heartbeats", f"{store_id} {beats}")
+        self._beats_before = self._known_beats()
+        told = str(self._state.recall("restored") or "")
+        if not fell and not told.startswith(f"{store_id} "):
+            return None
+        return (
+            "the record store was put back to an earlier state, as from a backup: its count of "
+            f"heartbeats fell ({told or beats}). Records made since are gone from it, and their "
+            "nodes live: see the operator's guide, a registry from a backup; then forget "
+            f"`restored` in {self._state.path}/facts.json"
+        )
+
+    def _known_beats(self) -> tuple[str, int]:
+        """The store's id and its newest count; -1 where there is none yet."""
+        store_id, _, beats = str(self._state.recall("heartbeats") or "").rpartition(" ")
+        return store_id, int(beats or -1)
+
+
+class RememberedBacklog:
+    """Keeps the records that were held back at the first plan, over restarts (S5)."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self._state = state
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        kept = self._state.recall("backlog")
+        return kept is None, frozenset(str(kept).split()) if kept else frozenset()
+
+    def save(self, backlog: frozenset[str]) -> None:
+        self._state.remember("backlog", " ".join(sorted(backlog)))
+
+
 def _locked(path: Path, more: int, clock: Clock) -> int:
     """Open the file with `more` flags and lock it; gives the descriptor.
 

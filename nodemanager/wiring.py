@@ -1,51 +1,42 @@
-"""The composition root: builds adapters, settings and actors from a configuration.
+"""The composition root: builds the adapters that a configuration names, and starts the actors.
 
 Only this module names adapters. It imports an adapter when it is chosen, since some are heavy.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, cast
 
 import pykka
 
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
-from nodemanager.actors.messages import Begin, Team
+from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.team import TeamContext
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.config import (
-    Config,
-    SizeOverride,
-    StoreProvider,
-    located,
-)
-from nodemanager.config.checks import NEAR_PROVIDERS
-from nodemanager.config.deciding import fields_of
+from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.settings import no_adapter
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Job, Record, Size
-from nodemanager.errors import ConfigError, StartError
+from nodemanager.core.model.world import Job
+from nodemanager.errors import ConfigError
+from nodemanager.from_config import user_data_of
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
-from nodemanager.redact import is_secret
 from nodemanager.refusals import Refusals
 from nodemanager.state import StateDirectory
 
@@ -218,123 +209,6 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
     )
 
 
-def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
-    """The sizes that may be booted: those of the `[Size NAME]` sections, else all of the cloud's.
-
-    Raises ConfigError for a size that neither the cloud lists nor the file describes (S4).
-    """
-    known = {size.instance_type: size for size in cloud.list_sizes()}
-    if not config.sizes:
-        return tuple(known.values())
-    problems = []
-    sizes = []
-    for wanted in config.sizes:
-        listed = known.get(wanted.instance_type)
-        if listed is None and not wanted.stands_alone:
-            problems.append(
-                f"[Size {wanted.name}] instance_type = {wanted.instance_type}: the cloud lists no "
-                "such size; give cores, ram and price to use it all the same"
-            )
-            continue
-        sizes.append(_size(wanted, listed))
-    if problems:
-        raise ConfigError(located(config, problems))
-    return tuple(sizes)
-
-
-def _size(wanted: SizeOverride, listed: Size | None) -> Size:
-    base = listed or Size(wanted.name, wanted.instance_type, cores=1, ram_mb=0)
-    given = {
-        "cores": wanted.cores,
-        "ram_mb": wanted.ram_mb,
-        "scratch_mb": wanted.scratch_mb,
-        "price": wanted.price,
-        "preemptible": wanted.preemptible,
-    }
-    return replace(
-        base,
-        name=wanted.name,
-        ram_is_given=wanted.ram_mb is not None,
-        **{key: value for key, value in given.items() if value is not None},  # type: ignore[arg-type]  # each is of its field's type
-    )
-
-
-def settings_of(
-    config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
-) -> Settings:
-    """The settings that decisions are made by; asks the cloud for its sizes unless given."""
-    return Settings(
-        **{"visible_after": cloud.visible_after, **fields_of(config)},
-        pool=config.daemon.pool,
-        ids_unique=cloud.ids_unique,
-        may_authorise=cloud.may_authorise and store.may_authorise,
-        compare_and_set=store.guarantee.value == "cas",
-        tells_drain=store.tells_drain,
-        demand_polled=config.daemon.wishlist_command is not None,
-        sizes=sizes_of(config, cloud) if sizes is None else sizes,
-    )
-
-
-def user_data_of(config: Config) -> Callable[[Record, str], str]:
-    """A function that makes a node's user data from its record and ping URL.
-
-    It fills in the template of `[Cloud Create] user_data`; without one it gives the bare ping URL.
-    Raises ConfigError for a template that can't be read or has no `{ping_url}`.
-    """
-    path = config.cloud_create.get("user_data")
-    if path is None:
-        return lambda record, ping_url: ping_url
-    try:
-        template = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"[Cloud Create] user_data = {path}: can't be read: {error}"
-        raise ConfigError(located(config, [problem])) from error
-
-    def render(record: Record, ping_url: str) -> str:
-        values = {
-            "{ping_url}": ping_url,
-            "{record}": record.uuid,
-            "{hostname}": record.hostname or "",
-            "{incarnation}": record.incarnation or "",
-        }
-        # Not str.format, since shell scripts and cloud-init files are full of other braces. One
-        # pass, so that nothing is replaced within a value that was filled in.
-        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
-
-    if "{ping_url}" not in template:
-        problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
-        raise ConfigError(located(config, [problem]))
-    return render
-
-
-DRAIN_HOOK = "/etc/nodemanager/drain"
-SAID_BY_THE_PING_SCRIPT = (f"DRAIN={DRAIN_HOOK}", f"Default: {DRAIN_HOOK}")
-"""Texts of the shipped ping script that name the hook; a template that contains the script does
-not thereby install the hook."""
-
-
-def advice_on_draining(config: Config) -> list[str]:
-    """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
-    hit = "a job that begins between a node's last ping and its destroy may be hit"
-    if config.cloud.provider in NEAR_PROVIDERS:
-        return []
-    if config.records.provider is StoreProvider.ARVADOS:
-        place = "[Records] provider = arvados"
-        return located(config, [f"{place}: its nodes can't be told to drain: {hit}"])
-    path = config.cloud_create.get("user_data")
-    template = "" if path is None else Path(path).read_text(encoding="utf-8")
-    for said in SAID_BY_THE_PING_SCRIPT:
-        template = template.replace(said, "")
-    if DRAIN_HOOK in template:
-        return []
-    place = f"[Cloud Create] user_data = {path or ''}".rstrip()
-    advice = (
-        f"{place}: installs no {DRAIN_HOOK}: {hit}. Samples of it are in etc/node; where the "
-        "image has it, say so in a comment of the user data"
-    )
-    return located(config, [advice])
-
-
 def wishlist_of(config: Config) -> Wishlist | None:
     """The function that asks for the waiting jobs; None where the file names no command."""
     command = config.daemon.wishlist_command
@@ -343,73 +217,6 @@ def wishlist_of(config: Config) -> Wishlist | None:
     from nodemanager.schedulers.wishlist import WishlistCommand
 
     return WishlistCommand(command, config.daemon.wishlist_poll_time)
-
-
-class RememberedIdentity:
-    """Checks the identity of store and account against the state directory (L5)."""
-
-    def __init__(self, state: StateDirectory, *, writes: bool) -> None:
-        self._state = state
-        self._writes = writes
-        self._beats_before: tuple[str, int] | None = None
-        """The count of heartbeats that was known before we asked the store for its own."""
-        with contextlib.suppress(StartError):
-            # The first check will report it.
-            self._beats_before = self._known_beats()
-
-    def check(self, kind: str, seen: str) -> str | None:
-        if not self._writes and self._state.recall(kind) is None:
-            return None
-        mismatch = self._state.check_identity(kind, seen)
-        if mismatch is None:
-            return None
-        return (
-            f"this is not the {kind} known before ({mismatch.known}) but {mismatch.seen}; "
-            f"if that is meant, forget the old one in {self._state.path}/facts.json"
-        )
-
-    def check_age(self, store_id: str, beats: int) -> str | None:
-        # Another manager (such as the one beside this dry run) may have written a newer count
-        # since we asked the store.
-        known_now = self._known_beats()
-        known_before = self._beats_before or known_now
-        fell = known_before[0] == store_id and beats < known_before[1]
-        if self._writes and fell:
-            # Remember it, since the count will soon exceed the old one.
-            self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
-        if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
-            # A full disk only loses the newest count.
-            with contextlib.suppress(StartError):
-                self._state.remember("heartbeats", f"{store_id} {beats}")
-        self._beats_before = self._known_beats()
-        told = str(self._state.recall("restored") or "")
-        if not fell and not told.startswith(f"{store_id} "):
-            return None
-        return (
-            "the record store was put back to an earlier state, as from a backup: its count of "
-            f"heartbeats fell ({told or beats}). Records made since are gone from it, and their "
-            "nodes live: see the operator's guide, a registry from a backup; then forget "
-            f"`restored` in {self._state.path}/facts.json"
-        )
-
-    def _known_beats(self) -> tuple[str, int]:
-        """The store's id and its newest count; -1 where there is none yet."""
-        store_id, _, beats = str(self._state.recall("heartbeats") or "").rpartition(" ")
-        return store_id, int(beats or -1)
-
-
-class RememberedBacklog:
-    """Keeps the records that were held back at the first plan, over restarts (S5)."""
-
-    def __init__(self, state: StateDirectory) -> None:
-        self._state = state
-
-    def load(self) -> tuple[bool, frozenset[str]]:
-        kept = self._state.recall("backlog")
-        return kept is None, frozenset(str(kept).split()) if kept else frozenset()
-
-    def save(self, backlog: frozenset[str]) -> None:
-        self._state.remember("backlog", " ".join(sorted(backlog)))
 
 
 @dataclass(frozen=True)
@@ -422,7 +229,11 @@ class System:
     settings: Settings
     daemon: pykka.ActorRef[NodeManagerDaemonActor]
     team: Team
-    actors: tuple[pykka.ActorRef[Any], ...]
+
+    @property
+    def actors(self) -> tuple[pykka.ActorRef[Any], ...]:
+        team = cast("tuple[pykka.ActorRef[Any], ...]", self.team.actors)
+        return (self.daemon, *team)
 
 
 def start_actors(
@@ -462,74 +273,27 @@ def start_actors(
     daemon = NodeManagerDaemonActor.start(
         settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )
-    team, others = _start_team(
-        config,
-        cloud,
-        store,
-        settings,
-        {"daemon": daemon, "on_death": on_death},
-        timer=timer,
-        clock=clock,
-        wishlist=wishlist or wishlist_of(config),
-        writes=not dry_run,
+    context = TeamContext(
+        cloud=cloud, store=store, daemon=daemon, timer=timer, clock=clock, on_death=on_death
+    )
+    cloud_every, records_every, demand_every = poll_intervals(config, settings)
+    wishlist = wishlist or wishlist_of(config)
+    user_data = user_data_of(config)
+    team = Team(
+        CloudNodeListActor.start(context, cloud_every),
+        RecordListActor.start(context, records_every, writes=not dry_run),
+        DemandActor.start(context, demand_every, wishlist) if wishlist is not None else None,
+        tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
+        tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
+        RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))
-    return System(config, cloud, records, settings, daemon, team, (daemon, *others))
+    return System(config, cloud, records, settings, daemon, team)
 
 
-def _start_team(
-    config: Config,
-    cloud: CloudDriver,
-    store: RecordStore,
-    settings: Settings,
-    common: Mapping[str, Any],
-    *,
-    timer: Timer,
-    clock: Clock,
-    wishlist: Wishlist | None,
-    writes: bool,
-) -> tuple[Team, tuple[pykka.ActorRef[Any], ...]]:
-    """Start the other actors; gives them by role for the daemon actor, and all of them."""
+def poll_intervals(config: Config, settings: Settings) -> list[PollEvery]:
+    """How often the cloud, the records and the demand are polled."""
     timing = config.daemon
-    polling: dict[str, Any] = {
-        "timer": timer,
-        "clock": clock,
-        "max_poll_time": timing.max_poll_time,
-        "max_retry_after": settings.max_retry_after,
-        **common,
-    }
-    working: dict[str, Any] = {"cloud": cloud, "store": store, "clock": clock, **common}
-    cloud_list = CloudNodeListActor.start(
-        cloud=cloud, poll_time=timing.cloudlist_poll_time, **polling
-    )
-    record_list = RecordListActor.start(
-        store=store, poll_time=timing.nodelist_poll_time, writes=writes, **polling
-    )
-    demand = None
-    if wishlist is not None:
-        demand = DemandActor.start(
-            wishlist=wishlist, poll_time=timing.wishlist_poll_time, **polling
-        )
-    user_data = user_data_of(config)
-    setups = tuple(NodeSetupActor.start(user_data=user_data, **working) for _ in range(SETUPS))
-    shutdowns = tuple(NodeShutdownActor.start(**working) for _ in range(SHUTDOWNS))
-    cleaner = RecordCleanerActor.start(**working)
-    team = Team(cloud_list, record_list, demand, setups, shutdowns, cleaner)
-    others: tuple[pykka.ActorRef[Any], ...]
-    others = (cloud_list, record_list, *setups, *shutdowns, cleaner)
-    return team, others if demand is None else (*others, demand)
-
-
-def secrets_of(config: Config) -> list[str]:
-    """Every secret of the file, for the log to hide."""
-    given = (config.manage.management_token, config.arvados.token, config.registry.token)
-    secrets = [secret.reveal() for secret in given if secret is not None]
-    password = urlsplit(config.registry.database.reveal()).password
-    if password is not None:
-        secrets += [password, unquote(password)]
-    for section in (config.cloud_credentials, config.cloud_list, config.cloud_create):
-        secrets += [value for key, value in section.items() if is_secret(key)]
-    return [
-        *secrets,
-        *(value for key, value in config.cloud_credentials.items() if "secret" in key),
-    ]
+    longest, retry_after = timing.max_poll_time, settings.max_retry_after
+    times = (timing.cloudlist_poll_time, timing.nodelist_poll_time, timing.wishlist_poll_time)
+    return [PollEvery(each, longest, retry_after) for each in times]

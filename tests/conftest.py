@@ -11,13 +11,15 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+from nodemanager.config import Config, load
 
 # What `@pytest.mark.server(NAME)` needs, as a program's name or as a pattern of its path. The
 # Debian packages that bring them are in etc/install/test-deps.
@@ -135,6 +137,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line("")
         terminalreporter.write_line("Some tests need servers that are not installed. For those:")
         terminalreporter.write_line("    make test-deps")
+
+
+Configured = Callable[..., Config]
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configured:
+    """Makes a configuration from the text below `[Cloud] provider`, of a pool named `pool`."""
+
+    def config(text: str = "", *, provider: str = "dummy", daemon: str = "") -> Config:
+        path = tmp_path / "pool.cfg"
+        head = f"[Daemon]\nstate_dir = {tmp_path}/state\n{daemon}\n[Cloud]\nprovider = {provider}\n"
+        path.write_text(head + text, encoding="utf-8")
+        return load(path, environ={})
+
+    return config
 
 
 @pytest.fixture(autouse=True)

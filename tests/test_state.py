@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from nodemanager.errors import StartError
-from nodemanager.state import LeaseTaken, Mismatch, StateDirectory
+from nodemanager.state import (
+    LeaseTaken,
+    Mismatch,
+    RememberedBacklog,
+    RememberedIdentity,
+    StateDirectory,
+)
 from tests.fakes.clock import ManualClock
 
 HOLDS_THE_LEASE = """
@@ -287,3 +293,36 @@ def test_threads_that_remember_at_once_lose_nothing(state: StateDirectory) -> No
     for thread in threads:
         thread.join(30)
     assert [state.recall(f"fact-{number}") for number in range(16)] == list(range(16))
+
+
+# What is remembered (L5, S5).
+
+
+def test_the_first_store_seen_is_the_known_one_and_another_is_told(state: StateDirectory) -> None:
+    identity = RememberedIdentity(state, writes=True)
+    assert identity.check("store", "one") is None
+    assert identity.check("store", "one") is None
+    problem = RememberedIdentity(state, writes=True).check("store", "two")
+    assert problem is not None
+    assert "one" in problem
+    assert "two" in problem
+    assert str(state.path) in problem
+
+
+def test_a_dry_run_compares_and_remembers_nothing(state: StateDirectory) -> None:
+    dry = RememberedIdentity(state, writes=False)
+    assert dry.check("store", "one") is None
+    assert dry.check("store", "two") is None
+    assert state.recall("store") is None
+    state.remember("store", "one")
+    assert dry.check("store", "two") is not None
+
+
+def test_a_backlog_is_remembered_over_a_restart_also_when_it_is_empty(
+    state: StateDirectory,
+) -> None:
+    assert RememberedBacklog(state).load() == (True, frozenset())
+    RememberedBacklog(state).save(frozenset({"a@1", "b@2"}))
+    assert RememberedBacklog(state).load() == (False, frozenset({"a@1", "b@2"}))
+    RememberedBacklog(state).save(frozenset())
+    assert RememberedBacklog(state).load() == (False, frozenset())

@@ -77,8 +77,8 @@ class BackOff:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePolling:
-    """New intervals, in seconds. They also apply to the poll that is already scheduled."""
+class PollEvery:
+    """How often to poll, in seconds. It also applies to the poll that is already scheduled."""
 
     poll_time: float
     max_poll_time: float
@@ -227,6 +227,13 @@ class Team:
     setups: tuple[Ref, ...]
     shutdowns: tuple[Ref, ...]
     cleaner: Ref
+
+    @property
+    def actors(self) -> tuple[Ref, ...]:
+        """All of them."""
+        demand = () if self.demand is None else (self.demand,)
+        lists = (self.cloud_list, self.record_list)
+        return (*lists, *self.setups, *self.shutdowns, self.cleaner, *demand)
 
 
 @dataclass(frozen=True, slots=True)

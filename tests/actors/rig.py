@@ -21,13 +21,14 @@ import pykka
 from nodemanager import log, wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, ChangePolling, Stop
+from nodemanager.actors.messages import ApplySettings, Beat, PollEvery, Stop
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
+from nodemanager.from_config import settings_of
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
-from nodemanager.state import StateDirectory
+from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
 from nodemanager.web.metrics import Metrics
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
@@ -138,7 +139,7 @@ class Rig:
         """Start the team as the service does. The first polls are done when this returns."""
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
-        settings = wiring.settings_of(config, self.cloud, self.store)
+        settings = settings_of(config, self.cloud, self.store)
         told = log.get("nodemanager.daemon")
         told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
         self._system = wiring.start_actors(
@@ -149,8 +150,8 @@ class Rig:
             timer=self.timer,
             clock=self.clock,
             log=told,
-            identity=wiring.RememberedIdentity(state, writes=not dry_run),
-            backlog=wiring.RememberedBacklog(state),
+            identity=RememberedIdentity(state, writes=not dry_run),
+            backlog=RememberedBacklog(state),
             holds_lease=lambda: self.lease,
             on_death=lambda actor, error: self.deaths.append((actor, error)),
             dry_run=dry_run,
@@ -181,7 +182,7 @@ class Rig:
         """What SIGHUP does with a new file's poll times."""
         settings, team = self.system.settings, self.system.team
         for poller in (team.cloud_list, team.record_list):
-            poller.tell(ChangePolling(poll_time, settings.max_poll_time, settings.max_retry_after))
+            poller.tell(PollEvery(poll_time, settings.max_poll_time, settings.max_retry_after))
         self.flush()
 
     @property

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import wiring
 from nodemanager.actors.messages import Ordered
 from nodemanager.config import load
 from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
+from nodemanager.from_config import settings_of
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -290,7 +290,7 @@ def test_while_it_is_not_given_back_its_record_is_not_used_for_another(make_rig:
     rig.turn(90)
     wake(rig, machine)
     until(rig, "record.false_clean", within=120)
-    settings = wiring.settings_of(load(rig.directory / "rig.cfg", environ={}), rig.cloud, rig.store)
+    settings = settings_of(load(rig.directory / "rig.cfg", environ={}), rig.cloud, rig.store)
     rig.apply(replace(settings, min_nodes=2))
     rig.turn(300)
     assert rig.lines("node.created")

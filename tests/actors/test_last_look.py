@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import CloudListed, Ref
+from nodemanager.actors.messages import CloudListed
+from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.model.world import Listing, Record, Tags
@@ -108,13 +109,16 @@ def test_the_cloud_may_have_denied_a_node_as_soon_as_it_was_asked(leaking: Leaki
     rig.store.on("read", first(lambda: rig.clock.advance(7)))
     for call in ("find_by_record", "ask"):
         rig.cloud.on(call, first(slowly))
-    cleaner = RecordCleanerActor(
+    nobody: Any = None
+    context = TeamContext(
         cloud=rig.cloud,
         store=rig.store,
-        daemon=cast("Ref", None),
+        daemon=nobody,
+        timer=nobody,
         clock=rig.clock,
         on_death=lambda actor, error: None,
     )
+    cleaner = RecordCleanerActor(context)
     look = LookAtRecord(record.uuid, asks_id=True, instance_id=record.instance_id)
     found = cleaner._carry_out(look)
     assert len(sent) == 2

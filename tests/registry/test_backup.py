@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from nodemanager.state import StateDirectory
-from nodemanager.wiring import RememberedIdentity
+from nodemanager.state import RememberedIdentity, StateDirectory
 from tests.registry.conftest import make_store
 
 

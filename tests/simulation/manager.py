@@ -11,15 +11,16 @@ from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import DaemonInputs
-from nodemanager.actors.messages import ApplySettings, Begin, ChangePolling, Stop, Team
+from nodemanager.actors.messages import ApplySettings, Begin, PollEvery, Stop, Team
 from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.log import INFO, Logger
-from nodemanager.state import Fact, Mismatch
+from nodemanager.state import Fact, Mismatch, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Mailbox, Process, SimTimer
 
@@ -99,54 +100,46 @@ class Manager:
             guarantee=store.guarantee,
             fence_wait=store.settle_wait,
             repeats_creates=cloud.takes_client_tokens,
-            identity=wiring.RememberedIdentity(facts, writes=mode == "apply"),
-            backlog=wiring.RememberedBacklog(facts),
+            identity=RememberedIdentity(facts, writes=mode == "apply"),
+            backlog=RememberedBacklog(facts),
             holds_lease=lambda: self.lease,
             show=lambda seen: world.planned(self, seen.made, seen.snapshot, seen.settings),
             run_id=name,
             journal=journal,
         )
-        shared: dict[str, Any] = {"clock": self.clock, "on_death": world.died}
         self.daemon = self._actor(
             NodeManagerDaemonActor,
             remote=False,
             settings=settings,
             inputs=inputs,
             timer=timer,
+            clock=self.clock,
             log=SimLog(lambda event, fields: world.logged(self, event, fields), world.verbose),
-            **shared,
+            on_death=world.died,
         )
-        polling = {
-            "daemon": self.daemon,
-            "timer": timer,
-            "poll_time": pool.poll_time,
-            "max_poll_time": settings.max_poll_time,
-            "max_retry_after": settings.max_retry_after,
-            **shared,
-        }
+        daemon: Any = self.daemon
+        context = TeamContext(
+            cloud=cloud,
+            store=store,
+            daemon=daemon,
+            timer=timer,
+            clock=self.clock,
+            on_death=world.died,
+        )
+        polling = {"context": context, "every": self._polling(settings)}
         self.demand = None
         if settings.demand_polled:
             self.demand = self._actor(DemandActor, wishlist=lambda: world.wishlist(self), **polling)
-        workers = {"cloud": cloud, "store": store, "daemon": self.daemon, "on_death": world.died}
-        setups = {
-            **workers,
-            "clock": self.clock,
-            "user_data": lambda record, ping_url: ping_url,
-        }
-        self.cloud_list = self._actor(CloudNodeListActor, cloud=cloud, **polling)
-        self.record_list = self._actor(
-            RecordListActor, store=store, writes=mode == "apply", **polling
-        )
+        setups = {"context": context, "user_data": lambda record, ping_url: ping_url}
+        self.cloud_list = self._actor(CloudNodeListActor, **polling)
+        self.record_list = self._actor(RecordListActor, writes=mode == "apply", **polling)
         team = Team(
             self.cloud_list,
             self.record_list,
             self.demand,
             tuple(self._actor(NodeSetupActor, **setups) for _ in range(wiring.SETUPS)),
-            tuple(
-                self._actor(NodeShutdownActor, clock=self.clock, **workers)
-                for _ in range(wiring.SHUTDOWNS)
-            ),
-            self._actor(RecordCleanerActor, clock=self.clock, **workers),
+            tuple(self._actor(NodeShutdownActor, context=context) for _ in range(wiring.SHUTDOWNS)),
+            self._actor(RecordCleanerActor, context=context),
         )
         self.daemon.tell(Begin(team))
 
@@ -217,8 +210,8 @@ class Manager:
             if poller is not None:
                 poller.tell(self._polling(settings))
 
-    def _polling(self, settings: Settings) -> ChangePolling:
-        return ChangePolling(self.pool.poll_time, settings.max_poll_time, settings.max_retry_after)
+    def _polling(self, settings: Settings) -> PollEvery:
+        return PollEvery(self.pool.poll_time, settings.max_poll_time, settings.max_retry_after)
 
     def _effective(self, settings: Settings) -> Settings:
         """As wiring makes them from what the adapters say of themselves."""

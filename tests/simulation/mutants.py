@@ -38,7 +38,7 @@ from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import history, pairing, pools, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import demand, due, plan
+from nodemanager.core.plan import due, plan, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -387,8 +387,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeSetupActor._claim,
-                "self._store.claim(effect.record, claim)",
-                "self._store.claim(self._store.read(effect.record.uuid) or effect.record, claim)",
+                "self._context.store.claim(effect.record, claim)",
+                "self._context.store.claim("
+                "self._context.store.read(effect.record.uuid) or effect.record, claim)",
             ),
             # What stands here for the transaction of records.sql.
             off(CasStore.claim, "held.holds_anything and not renewed"),
@@ -398,7 +399,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U2",
         "a record that somebody just wrote is used again",
-        (off(demand.is_locked, "settings.compare_and_set", "True"),),
+        (off(supply.is_locked, "settings.compare_and_set", "True"),),
     ),
     Mutant(
         "U2",
@@ -426,8 +427,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeSetupActor._create,
-                "self._cloud.create(order)",
-                "self._cloud.create(with_another_token(order))",
+                "self._context.cloud.create(order)",
+                "self._context.cloud.create(with_another_token(order))",
                 with_another_token=_with_another_token,
             ),
         ),
@@ -528,8 +529,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 CloudNodeListActor.poll,
-                "self._cloud.list_nodes()",
-                "empty_on_failure(self._cloud.list_nodes)",
+                "self._context.cloud.list_nodes()",
+                "empty_on_failure(self._context.cloud.list_nodes)",
                 empty_on_failure=_empty_on_failure,
             ),
         ),
@@ -576,8 +577,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 NodeShutdownActor._carry_out,
-                "self._cloud.destroy(node_id)",
-                "self._cloud.destroy(node_id) and Outcome.GONE",
+                "self._context.cloud.destroy(node_id)",
+                "self._context.cloud.destroy(node_id) and Outcome.GONE",
             ),
         ),
     ),

@@ -10,26 +10,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodemanager.actors.base import OnDeath, RoleActor, tell
+from nodemanager.actors.base import RoleActor
 from nodemanager.actors.messages import (
     AskAccount,
     AskNodes,
     AskTagged,
     BackOff,
-    ChangePolling,
     CloudListed,
     CloudPollStarted,
     DemandPolled,
     NodesAsked,
     Poll,
+    PollEvery,
     PollFailed,
     RecordsListed,
-    Ref,
     TaggedAsked,
 )
-from nodemanager.actors.timer import Timer
-from nodemanager.clock import Clock
-from nodemanager.cloud.api import CloudDriver
+from nodemanager.actors.team import TeamContext
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import (
@@ -42,7 +39,6 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
-from nodemanager.records.api import RecordStore
 
 T = TypeVar("T")
 
@@ -57,24 +53,10 @@ class PollingActor(RoleActor, ABC):
 
     source = ""
 
-    def __init__(
-        self,
-        *,
-        daemon: Ref,
-        timer: Timer,
-        clock: Clock,
-        poll_time: float,
-        max_poll_time: float,
-        max_retry_after: float,
-        on_death: OnDeath,
-    ) -> None:
-        super().__init__(on_death)
-        self._daemon = daemon
-        self._timer = timer
-        self._clock = clock
-        self._poll_time = poll_time
-        self._max_poll_time = max_poll_time
-        self._max_retry_after = max_retry_after
+    def __init__(self, context: TeamContext, every: PollEvery) -> None:
+        super().__init__(context.on_death)
+        self._context = context
+        self._every = every
         self._failures = 0
         self._number = 0
         self._not_before = 0.0
@@ -87,7 +69,7 @@ class PollingActor(RoleActor, ABC):
     def on_Poll(self, message: Poll) -> None:
         if message.number != self._number:
             return
-        started_at = self._clock.boottime()
+        started_at = self._context.clock.boottime()
         if started_at < self._not_before:
             self._poll_in(self._not_before - started_at)
             return
@@ -100,10 +82,8 @@ class PollingActor(RoleActor, ABC):
             self._waits_since = started_at
             self._poll_later()
 
-    def on_ChangePolling(self, message: ChangePolling) -> None:
-        self._poll_time = message.poll_time
-        self._max_poll_time = message.max_poll_time
-        self._max_retry_after = message.max_retry_after
+    def on_PollEvery(self, message: PollEvery) -> None:
+        self._every = message
         if self._number:
             self._poll_later()
 
@@ -112,30 +92,31 @@ class PollingActor(RoleActor, ABC):
 
     def _failed(self, error: NodeManagerError, started_at: float) -> None:
         self._failures += 1
-        now = self._waits_since = self._clock.boottime()
+        now = self._waits_since = self._context.clock.boottime()
         wait_s = self._wait_s
         asked_s = error.retry_after if isinstance(error, RemoteError) else None
-        heeded_s = heeded(asked_s, self._max_retry_after)
+        heeded_s = heeded(asked_s, self._every.max_retry_after)
         if heeded_s is not None:
             self._not_before = max(self._not_before, now + heeded_s)
             wait_s = max(wait_s, heeded_s)
-        tell(self._daemon, PollFailed(self.source, error, wait_s, now - started_at))
+        self._context.report(PollFailed(self.source, error, wait_s, now - started_at))
         self._poll_in(wait_s)
 
     @property
     def _wait_s(self) -> float:
         """Seconds to the next poll, from a poll's start or from a failed poll's end."""
         if not self._failures:
-            return self._poll_time
-        return float(min(self._max_poll_time, self._poll_time * 2.0 ** min(self._failures, 16)))
+            return self._every.poll_time
+        longer_s = self._every.poll_time * 2.0 ** min(self._failures, 16)
+        return float(min(self._every.max_poll_time, longer_s))
 
     def _poll_later(self) -> None:
         """Schedule the next poll. When it is due, it still waits until `_not_before`."""
-        self._poll_in(max(0.0, self._waits_since + self._wait_s - self._clock.boottime()))
+        self._poll_in(max(0.0, self._waits_since + self._wait_s - self._context.clock.boottime()))
 
     def _poll_in(self, seconds: float) -> None:
         self._number += 1
-        self._timer.after(seconds, self.actor_ref, Poll(self._number))
+        self._context.timer.after(seconds, self.actor_ref, Poll(self._number))
 
 
 def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
@@ -160,44 +141,24 @@ class CloudNodeListActor(PollingActor):
 
     source = "cloud"
 
-    def __init__(
-        self,
-        *,
-        cloud: CloudDriver,
-        daemon: Ref,
-        timer: Timer,
-        clock: Clock,
-        poll_time: float,
-        max_poll_time: float,
-        max_retry_after: float,
-        on_death: OnDeath,
-    ) -> None:
-        super().__init__(
-            daemon=daemon,
-            timer=timer,
-            clock=clock,
-            poll_time=poll_time,
-            max_poll_time=max_poll_time,
-            max_retry_after=max_retry_after,
-            on_death=on_death,
-        )
-        self._cloud = cloud
+    def __init__(self, context: TeamContext, every: PollEvery) -> None:
+        super().__init__(context, every)
         self._account_at: float | None = None
         self._verified = False
 
     def poll(self) -> None:
         account, unverified = self._look_at_account()
-        tell(self._daemon, CloudPollStarted())
-        started_at = self._clock.boottime()
+        self._context.report(CloudPollStarted())
+        started_at = self._context.clock.boottime()
         try:
-            listed = _readable(self._cloud.list_nodes(), CloudNode)
+            listed = _readable(self._context.cloud.list_nodes(), CloudNode)
         except Unauthorized:
             # The next keys may be another account's.
             self._account_at = None
             raise
-        ended_at = self._clock.boottime()
+        ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        tell(self._daemon, CloudListed(listing, account, unverified))
+        self._context.report(CloudListed(listing, account, unverified))
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
         """The account if a check is due, and the error if the check failed (L5).
@@ -206,11 +167,11 @@ class CloudNodeListActor(PollingActor):
         adapter lists only with the credentials of that account. Raises CloudError before that, and
         for a refusal or another service's answer.
         """
-        now = self._clock.boottime()
+        now = self._context.clock.boottime()
         if self._account_at is not None and now - self._account_at <= ACCOUNT_EVERY_S:
             return None, None
         try:
-            account = self._cloud.account()
+            account = self._context.cloud.account()
         except CloudError as error:
             if not self._verified or error.definite or isinstance(error, ForeignAnswer):
                 raise
@@ -220,13 +181,13 @@ class CloudNodeListActor(PollingActor):
 
     def on_AskNodes(self, message: AskNodes) -> None:
         answers: dict[str, CloudNode | None] = {}
-        asked_at = self._clock.boottime()
+        asked_at = self._context.clock.boottime()
         throttled = asked_at < self._not_before
         malformed: list[str] = []
         failed = 0
         for node_id in () if throttled else message.node_ids:
             try:
-                answers[node_id] = self._cloud.ask(node_id)
+                answers[node_id] = self._context.cloud.ask(node_id)
             except MalformedId:
                 malformed.append(node_id)
             except RemoteError as error:
@@ -234,20 +195,20 @@ class CloudNodeListActor(PollingActor):
                 failed += 1
                 if failed == ASK_FAILURES or isinstance(error, Throttled):
                     break
-        tell(self._daemon, NodesAsked(answers, asked_at, frozenset(malformed)))
+        self._context.report(NodesAsked(answers, asked_at, frozenset(malformed)))
 
     def on_AskAccount(self, message: AskAccount) -> None:
         self._account_at = None
 
     def on_AskTagged(self, message: AskTagged) -> None:
-        asked_at = self._clock.boottime()
+        asked_at = self._context.clock.boottime()
         answers: dict[str, tuple[CloudNode, ...]] = {}
         for uuid in message.records:
             try:
-                answers[uuid] = self._cloud.find_by_record(uuid)
+                answers[uuid] = self._context.cloud.find_by_record(uuid)
             except RemoteError:
                 break
-        tell(self._daemon, TaggedAsked(answers, asked_at))
+        self._context.report(TaggedAsked(answers, asked_at))
 
 
 class RecordListActor(PollingActor):
@@ -258,52 +219,31 @@ class RecordListActor(PollingActor):
 
     source = "records"
 
-    def __init__(
-        self,
-        *,
-        store: RecordStore,
-        daemon: Ref,
-        timer: Timer,
-        clock: Clock,
-        poll_time: float,
-        max_poll_time: float,
-        max_retry_after: float,
-        writes: bool,
-        on_death: OnDeath,
-    ) -> None:
-        super().__init__(
-            daemon=daemon,
-            timer=timer,
-            clock=clock,
-            poll_time=poll_time,
-            max_poll_time=max_poll_time,
-            max_retry_after=max_retry_after,
-            on_death=on_death,
-        )
-        self._store = store
+    def __init__(self, context: TeamContext, every: PollEvery, *, writes: bool) -> None:
+        super().__init__(context, every)
         self._writes = writes
 
     def poll(self) -> None:
-        store_id = self._store.store_id()
+        store, clock = self._context.store, self._context.clock
+        store_id = store.store_id()
         # Before the listing: a life that was restored in between is not late by it.
-        late = self._store.late_pings()
-        started_at = self._clock.boottime()
-        listed = _readable(self._store.list_records(), Record)
-        ended_at = self._clock.boottime()
+        late = store.late_pings()
+        started_at = clock.boottime()
+        listed = _readable(store.list_records(), Record)
+        ended_at = clock.boottime()
         # After the listing: a step of the store's clock in between is seen with the stamps it made.
-        store_time = self._store.store_time(writes=self._writes)
-        answered = self._store.probe()
+        store_time = store.store_time(writes=self._writes)
+        answered = store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        tell(
-            self._daemon,
+        self._context.report(
             RecordsListed(
                 listing=listing,
                 store_id=store_id,
                 store_time=store_time,
-                slots=self._store.slots(),
-                answered_at=self._clock.boottime() if answered else None,
+                slots=store.slots(),
+                answered_at=clock.boottime() if answered else None,
                 late=late,
-            ),
+            )
         )
 
 
@@ -313,29 +253,12 @@ class DemandActor(PollingActor):
     source = "demand"
 
     def __init__(
-        self,
-        *,
-        wishlist: Callable[[], tuple[Job, ...]],
-        daemon: Ref,
-        timer: Timer,
-        clock: Clock,
-        poll_time: float,
-        max_poll_time: float,
-        max_retry_after: float,
-        on_death: OnDeath,
+        self, context: TeamContext, every: PollEvery, wishlist: Callable[[], tuple[Job, ...]]
     ) -> None:
-        super().__init__(
-            daemon=daemon,
-            timer=timer,
-            clock=clock,
-            poll_time=poll_time,
-            max_poll_time=max_poll_time,
-            max_retry_after=max_retry_after,
-            on_death=on_death,
-        )
+        super().__init__(context, every)
         self._wishlist = wishlist
 
     def poll(self) -> None:
-        started_at = self._clock.boottime()
+        started_at = self._context.clock.boottime()
         jobs = self._wishlist()
-        tell(self._daemon, DemandPolled(jobs, started_at, self._clock.boottime()))
+        self._context.report(DemandPolled(jobs, started_at, self._context.clock.boottime()))

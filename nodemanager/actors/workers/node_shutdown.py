@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.actors.base import OnDeath, RoleActor, tell
+from nodemanager.actors.base import RoleActor
 from nodemanager.actors.messages import (
     CarryOut,
     FindLeftovers,
     LeftoverReleased,
     LeftoversFound,
-    Ref,
     ReleaseLeftover,
 )
+from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.carry_out import carried_out, not_mine
-from nodemanager.clock import Clock
-from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.destroy import ShutdownEvidence
 from nodemanager.core.execute.effects import (
     AskNode,
@@ -26,41 +24,29 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.model.world import Outcome
 from nodemanager.errors import RemoteError, TooLate
-from nodemanager.records.api import RecordStore
 
 
 class NodeShutdownActor(RoleActor):
     """Answers each order after one or two remote calls; the timer does the waiting (D3)."""
 
-    def __init__(
-        self,
-        *,
-        cloud: CloudDriver,
-        store: RecordStore,
-        daemon: Ref,
-        clock: Clock,
-        on_death: OnDeath,
-    ) -> None:
-        super().__init__(on_death)
-        self._cloud = cloud
-        self._store = store
-        self._daemon = daemon
-        self._clock = clock
+    def __init__(self, context: TeamContext) -> None:
+        super().__init__(context.on_death)
+        self._context = context
 
     def on_CarryOut(self, message: CarryOut) -> None:
-        tell(self._daemon, carried_out(message, self._carry_out))
+        self._context.report(carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
             case LookAtNode():
                 return self._look(effect)
             case DestroyNode(node_id=node_id, not_after=not_after):
-                late_s = self._clock.boottime() - not_after
+                late_s = self._context.clock.boottime() - not_after
                 if late_s > 0:
                     raise TooLate(f"its order expired {late_s:.0f} s before it could be sent")
-                return self._cloud.destroy(node_id)
+                return self._context.cloud.destroy(node_id)
             case AskNode(node_id=node_id):
-                return self._cloud.ask(node_id)
+                return self._context.cloud.ask(node_id)
         raise not_mine(self, effect)
 
     def _look(self, effect: LookAtNode) -> NodeLooked:
@@ -68,11 +54,11 @@ class NodeShutdownActor(RoleActor):
         if effect.pins:
             # Before the record is read: the destroy is decided on what was read last.
             try:
-                pins = self._cloud.pins(effect.node_id)
+                pins = self._context.cloud.pins(effect.node_id)
             except RemoteError as error:
                 failed = error
         try:
-            record = self._store.read(effect.record) if effect.record is not None else None
+            record = self._context.store.read(effect.record) if effect.record is not None else None
             found = ShutdownEvidence(record)
         except RemoteError as error:
             found = ShutdownEvidence(None, error=str(error))
@@ -80,16 +66,16 @@ class NodeShutdownActor(RoleActor):
 
     def on_FindLeftovers(self, message: FindLeftovers) -> None:
         try:
-            answer = LeftoversFound(self._cloud.find_leftovers())
+            answer = LeftoversFound(self._context.cloud.find_leftovers())
         except RemoteError as error:
             answer = LeftoversFound((), error)
-        tell(self._daemon, answer)
+        self._context.report(answer)
 
     def on_ReleaseLeftover(self, message: ReleaseLeftover) -> None:
         leftover = message.leftover
         try:
-            answer = LeftoverReleased(leftover, self._cloud.release(leftover))
+            answer = LeftoverReleased(leftover, self._context.cloud.release(leftover))
         except RemoteError as error:
             outcome = Outcome.FAILED if error.definite else Outcome.UNKNOWN
             answer = LeftoverReleased(leftover, outcome, error)
-        tell(self._daemon, answer)
+        self._context.report(answer)

@@ -7,7 +7,7 @@ verdict: core.safety.proof judges them again on its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
@@ -89,21 +89,13 @@ class Grounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Windows):
     """The windows and limits in force at the pre-write check, and how the store writes."""
 
     pool: str
     adopt: bool | None
     guarantee: Guarantee
     fence_wait: float
-    node_stale_after: float
-    poll_stale_after: float
-    boot_fail_after: float
-    visible_after: float
-    claim_expiry: bool
-    settle: float
-    absent_listings: int
-    cap: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +177,20 @@ def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: in
         place=place,
         asked_by_tag=history.asked.get(uuid),
         asked_by_id=history.asked.get(node_id or ""),
-        windows=Windows(
-            node_stale_after=settings.node_stale_after,
-            poll_stale_after=settings.poll_stale_after,
-            boot_fail_after=settings.boot_fail_after,
-            visible_after=settings.visible_after,
-            claim_expiry=settings.claim_expiry,
-            settle=settings.settle,
-            absent_listings=settings.absent_listings,
-            cap=settings.max_cleans_per_cycle,
-        ),
+        windows=_windows(settings),
+    )
+
+
+def _windows(settings: Settings) -> Windows:
+    return Windows(
+        node_stale_after=settings.node_stale_after,
+        poll_stale_after=settings.poll_stale_after,
+        boot_fail_after=settings.boot_fail_after,
+        visible_after=settings.visible_after,
+        claim_expiry=settings.claim_expiry,
+        settle=settings.settle,
+        absent_listings=settings.absent_listings,
+        cap=settings.max_cleans_per_cycle,
     )
 
 
@@ -228,14 +224,7 @@ def look_at(
             adopt=settings.adopt_unclaimed,
             guarantee=guarantee,
             fence_wait=fence_wait,
-            node_stale_after=settings.node_stale_after,
-            poll_stale_after=settings.poll_stale_after,
-            boot_fail_after=settings.boot_fail_after,
-            visible_after=settings.visible_after,
-            claim_expiry=settings.claim_expiry,
-            settle=settings.settle,
-            absent_listings=settings.absent_listings,
-            cap=settings.max_cleans_per_cycle,
+            **asdict(_windows(settings)),
         ),
         signs=signs_of(record),
         tagged=tagged,

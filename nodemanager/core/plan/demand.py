@@ -1,35 +1,25 @@
 """How many nodes of each size are wanted, may be booted, or are more than wanted.
 
-It weighs min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6), the
-slot gate (U7) and pending claims (U6). Prices are per hour.
+It weighs min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6) and
+the slot gate (U7). `supply` counts the nodes there are and the nodes to be. Prices are per hour.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nodemanager.core.judge.node_view import IDLE, OUTSIDE, NodeView
+from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Job, Record, Size, WorkerState
-from nodemanager.core.observe.nodes_by_record import Bearers, node_of
-from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.pools import is_ours_to_claim
-from nodemanager.core.observe.signs import quiet_for
-from nodemanager.core.observe.unlisted import NOTHING, Unlisted, heard_ago, is_missed
+from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Limits, Snapshot
+from nodemanager.core.plan.supply import Supply
 from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
-
-SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
-"""Nodes kept for one of these will probably take work soon."""
-
 
 LONGEST_REFUSAL_S = 3600.0
 """The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
@@ -106,276 +96,17 @@ def _fits(job: Job, size: Size, settings: Settings) -> bool:
     )
 
 
-def pending_claims(
-    records: Iterable[Record],
-    snapshot: Snapshot,
-    settings: Settings,
-    pairs: Pairs,
-    unlisted: Unlisted = NOTHING,
-) -> set[str]:
-    """The uuids of records that stand for nodes to be (U6, P4).
-
-    They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
-    not listed, and its absence is not settled. A listing that lacks such a node may be short, and
-    another node beside it would be one too many. That also goes for a node created just now,
-    once it was heard.
-    """
-    history = snapshot.history
-    # Most have a listed node, and are not pending: one pass leaves them out.
-    bearers, present, paired = history.bearers, history.present, pairs.node_of
-    records = [
-        record
-        for record in records
-        if record.uuid not in paired and node_of(record, bearers, present) is None
-    ]
-    # Without a clock nobody can tell when it was heard.
-    heard = {
-        (record.uuid, record.incarnation)
-        for record in (records if snapshot.expected and history.clock is not None else ())
-        if record.last_ping_at is not None
-    }
-    pending = {
-        uuid
-        for uuid, expected in snapshot.expected.items()
-        if expected.node_id not in history.present
-        and (uuid, expected.incarnation) not in heard
-        and not _is_borne(uuid, expected.incarnation, bearers)
-        and snapshot.now - expected.since <= settings.boot_fail_after
-    }
-    pending.update(
-        uuid
-        for uuid, flight in snapshot.record_flights.items()
-        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
-    )
-    pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
-    if records:
-        pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
-    return pending
-
-
-def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
-    """Whether a listed node may be of this life of the record, by its tags."""
-    lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
-    return any(incarnation is None or life in (None, incarnation) for life in lives)
-
-
-def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
-    """How many unpinged claims have a listed node: they count until they are cleaned (U6).
-
-    The node counts against max_nodes itself, but no longer once it is gone.
-    """
-    return sum(
-        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
-    )
-
-
-def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
-    if record.first_ping_at is not None or record.last_ping_at is not None:
-        return False
-    return record.claim is not None and record.claim.pool == settings.pool
-
-
-def unlisted_nodes(
-    records: Iterable[Record],
-    snapshot: Snapshot,
-    settings: Settings,
-    unlisted: Unlisted = NOTHING,
-) -> Iterator[str]:
-    """Uuids of records whose unlisted node was heard lately and may still be alive (C5, P6).
-
-    `records` are those whose own node no listing shows.
-
-    The cloud's answer for the node by id or tag decides first: it counts where the cloud has it,
-    and not where the cloud denied it since its last ping. Otherwise it counts until its absence is
-    settled (`is_missed`), the cloud lists it as terminated, or the newest record listing shows it
-    silent for longer than poll_stale_after.
-    """
-    history, clock = snapshot.history, snapshot.history.clock
-    assert history.records is not None
-    for record in _not_ended(records, snapshot):
-        stamp = record.last_ping_at
-        if stamp is None or record.pool != settings.pool or clock is None:
-            continue
-        heard_s = heard_ago(record, stamp, clock, history, snapshot.now)
-        asked = unlisted.verdicts.get(record.uuid)
-        if asked is not None:
-            if asked.reason is not Reason.PINGING_UNLISTED:
-                yield record.uuid
-                continue
-            if heard_s > (asked.measures or {})["age_s"]:
-                continue
-        # A listing says nothing of the time after it: a node heard by then may be alive.
-        records_at = history.records.started_at
-        silent_then = heard_ago(record, stamp, clock, history, records_at)
-        if silent_then > settings.poll_stale_after:
-            continue
-        if not is_missed(record, snapshot, settings):
-            yield record.uuid
-
-
-def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
-    """The records whose node the cloud neither lists as terminated nor has called gone."""
-    assert snapshot.history.cloud is not None
-    absent = [node for node in snapshot.history.cloud.items if node.is_absent]
-    ended = {node.id for node in absent}
-    ended_lives = {
-        (node.tags.record, node.tags.incarnation) for node in absent if node.tags.record is not None
-    }
-    for record in records:
-        if record.instance_id in ended or record.instance_id in snapshot.gone:
-            continue
-        # By tags only where the node never told its id: a terminated twin bears them, too.
-        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
-            continue
-        yield record
-
-
-def _leaving(snapshot: Snapshot) -> set[str]:
-    """Uuids of records whose node we destroy and no listing shows: it may not be gone yet (D3)."""
-    return {
-        uuid
-        for uuid, flight in snapshot.record_flights.items()
-        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.bearers
-    }
-
-
-def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether a cleaned record may not be reused yet, as the store can't compare and set (U2).
-
-    A record that we cleaned is free at once, unless another write of ours may still take effect
-    (C12). A stamp ahead of the store's clock counts from when we first saw it, or the lock would
-    last as much longer as the clock was set back (T1).
-    """
-    if settings.compare_and_set:
-        return False
-    late = snapshot.late.get(record.uuid)
-    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
-        return True
-    if record.uuid in snapshot.own_cleans:
-        return False
-    clock = snapshot.history.clock
-    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
-    return quiet_s is None or not quiet_s > settings.node_stale_after
-
-
-def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:
-    """How many cleaned records of ours are locked (U2); they count like unpinged claims (U6)."""
-    if settings.compare_and_set:
-        return 0
-    return sum(
-        not record.holds_anything
-        and is_ours_to_claim(record, settings)
-        and record.uuid not in snapshot.record_flights
-        and is_locked(record, snapshot, settings)
-        for record in records
-    )
-
-
 class Market:
-    """Supply and demand of one snapshot. Counts by size are by its name."""
+    """What demand makes of the supply of one snapshot."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        settings: Settings,
-        views: Sequence[NodeView],
-        pending: set[str],
-        slots: Slots,
-        locked: int = 0,
-        untagged: AbstractSet[str] = frozenset(),
+        self, supply: Supply, snapshot: Snapshot, settings: Settings, slots: Slots
     ) -> None:
+        self.supply = supply
+        self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
-        self.locked = locked
-        self.sizes = Sizes(settings.sizes)
-        self.views = views
-        self.spare: defaultdict[str, int] = defaultdict(int)
-        self.just_busy: defaultdict[str, int] = defaultdict(int)
-        self.coming: defaultdict[str, int] = defaultdict(int)
-        self.pending_records = pending
-        self.pending = len(pending) + len(snapshot.boots_unclaimed)
-        self.existing = self.pending + len(_leaving(snapshot) - pending)
-        self.untagged = untagged & pending
-        """The pending records whose node lost our tags: such a node serves no demand, as it can't
-        pair, and nothing drains or destroys it (D11)."""
-        self.up = 0
-        self.staying = 0
-        """How many of the existing nodes are listed and not on their way out."""
-        self.price = 0.0
-        self.fixed_price = 0.0
-        self.prices_to_be: list[tuple[float, str]] = []
-        """The price and the size's name of each node to be."""
-        self._count_views()
-        self._count_pending(pending)
-
-    def _count_views(self) -> None:
-        told_of, idle = self.sizes.told_of, WorkerState.IDLE
-        leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
-        for view in self.views:
-            reason = view.verdict.reason
-            if reason in OUTSIDE:
-                continue
-            size, view.size, price = told_of(view.node, view.record)
-            self.existing += 1
-            self.price += price
-            if reason is untagged:
-                self.fixed_price += price
-            if reason is not leaving:
-                self.staying += 1
-            if not view.counts:
-                continue
-            self.up += 1
-            if size is None:
-                continue
-            if view.state is idle or reason in SPARE:
-                self.spare[size.name] += 1
-            elif self._turned_busy(view):
-                self.just_busy[size.name] += 1
-
-    def _turned_busy(self, view: NodeView) -> bool:
-        """Whether it turned busy after the demand poll, which may still count its job as waiting:
-        another node for that job would be one too many."""
-        history, demand_at = self.snapshot.history, self.snapshot.demand_at
-        if view.record is None or history.clock is None or demand_at is None:
-            return False
-        heard = history.heard.get(view.record.uuid)
-        clock = history.clock
-        if heard is None or heard.busy_since is None:
-            return False
-        ahead_s = heard.busy_since - clock.now(self.snapshot.now)
-        if ahead_s > CLOCK_STEP_S + clock.error_s:
-            # A stamp from before the clock was set back: nobody can tell its age (T1).
-            return False
-        return heard.busy_since + clock.error_s >= clock.now(demand_at)
-
-    def _count_pending(self, pending: set[str]) -> None:
-        claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
-        listing = self.snapshot.history.records
-        claims = {
-            record.uuid: record.claim
-            for record in (listing.items if listing is not None and pending else ())
-            if record.uuid in pending and record.claim is not None
-        }
-        for uuid in pending:
-            claim = claims.get(uuid)
-            name = claimed.get(uuid) or (claim.size if claim is not None else None)
-            name = name or (expected[uuid].size if uuid in expected else None)
-            spare = 0 if uuid in self.untagged else 1
-            self._count_boot(name, claim.price if claim is not None else None, spare)
-        for name in self.snapshot.boots_unclaimed:
-            self._count_boot(name)
-
-    def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
-        """Count a node to be; without a known size or price it counts as the cheapest size."""
-        size = self.sizes.named(name)
-        if size is None and price is None and self.sizes.by_price:
-            size = self.sizes.by_price[0]
-        if size is not None:
-            self.coming[size.name] += spare
-            price = size.price
-        self.prices_to_be.append((price or 0.0, size.name if size is not None else name or ""))
-        self.price += price or 0.0
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -383,7 +114,7 @@ class Market:
         wishes, lots, unsatisfiable = self._weigh_demand()
         boots = self._grant(lots, refused, [])
         # Boots that the wishlist was refused do not count towards min_nodes.
-        there = self.up + self.pending - len(self.untagged) + len(boots)
+        there = self.supply.serving + len(boots)
         lacking = max(0, self.settings.min_nodes - there)
         if lacking and self.sizes.by_price:
             below_min = Lot(self._cheapest(), Reason.BELOW_MIN_NODES, lacking)
@@ -394,7 +125,7 @@ class Market:
             refused[name, Reason.CREATE_UNCLEAR] += count
         unwanted, over_max = self._unwanted(wishes)
         # Where max_nodes has no room for one more, no node on its way out may stay.
-        unmet = wanted if self.staying < self.settings.max_nodes else frozenset()
+        unmet = wanted if self.supply.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         return Wants(
@@ -403,7 +134,7 @@ class Market:
             surplus=frozenset(view.node.id for view in unwanted if view.surplus_if_idle),
             unmet=unmet,
             wishlist=sum(wishes.values()),
-            price=self.price,
+            price=self.supply.price,
             unsatisfiable=tuple(unsatisfiable),
             unwanted=frozenset(view.node.id for view in (*unwanted, *going)),
             over_max=frozenset(over_max),
@@ -414,10 +145,10 @@ class Market:
 
     def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
         """How many nodes to be are beyond demand, by size; what min_nodes needs stays."""
-        may_go = self.up + self.pending - len(self.untagged) - self.settings.min_nodes
+        may_go = self.supply.serving - self.settings.min_nodes
         needless: dict[str, int] = {}
-        for name, coming in self.coming.items():
-            count = min(coming, self.spare[name] + coming - wishes[name], may_go)
+        for name, coming in self.supply.coming.items():
+            count = min(coming, self.supply.spare[name] + coming - wishes[name], may_go)
             if count > 0:
                 needless[name] = count
                 may_go -= count
@@ -428,14 +159,15 @@ class Market:
 
         A listing may show a node again that did not count when they were ordered.
         """
-        return max(0, self.existing - self._counted_twice() - self.settings.max_nodes)
+        return max(0, self.supply.existing - self.supply.counted_twice() - self.settings.max_nodes)
 
     def _too_dear(self) -> dict[str, int]:
         """How many nodes to be are beyond max_total_price, by size; the dearest go first."""
         if self.settings.max_total_price <= 0:
             return {}
-        by_price = sorted(self.prices_to_be, reverse=True)
-        price = self.price - sum(price for price, _ in by_price[: self._counted_twice()])
+        by_price = sorted(self.supply.prices_to_be, reverse=True)
+        counted_twice = by_price[: self.supply.counted_twice()]
+        price = self.supply.price - sum(price for price, _ in counted_twice)
         too_dear: Counter[str] = Counter()
         for its_price, name in by_price:
             if not self._is_over(price):
@@ -443,12 +175,6 @@ class Market:
             price -= its_price
             too_dear[name] += 1
         return too_dear
-
-    def _counted_twice(self) -> int:
-        """How many set-ups may count twice: their unknown record may be listed as claimed."""
-        snapshot = self.snapshot
-        known = snapshot.record_flights.keys() | snapshot.expected.keys()
-        return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))
 
     def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
         """The nodes that the queue wants by size, the lots that lack, and the impossible jobs.
@@ -458,8 +184,8 @@ class Market:
         wishes: defaultdict[str, int] = defaultdict(int)
         lots: list[Lot] = []
         unsatisfiable: list[Verdict] = []
-        spare = self.spare.copy()
-        for counted in (self.just_busy, self.coming):
+        spare = self.supply.spare.copy()
+        for counted in (self.supply.just_busy, self.supply.coming):
             for name, count in counted.items():
                 spare[name] += count
         for job in self.snapshot.demand or ():
@@ -490,8 +216,8 @@ class Market:
         if not size.price:
             return keep(job.id, Reason.UNPRICED_SIZE, size=size.name)
         price = job.count * size.price
-        if self._is_over(self.fixed_price + price):
-            limit = settings.max_total_price - self.fixed_price
+        if self._is_over(self.supply.fixed_price + price):
+            limit = settings.max_total_price - self.supply.fixed_price
             return keep(job.id, Reason.JOB_OVER_MAX_PRICE, size=size.name, price=price, limit=limit)
         return None
 
@@ -521,7 +247,7 @@ class Market:
         if not any(lot.count for lot in wanted):
             return boots
         standing = self._standing_refusal()
-        price = self.price + sum(size.price or 0.0 for size, _ in granted)
+        price = self.supply.price + sum(size.price or 0.0 for size, _ in granted)
         for lot in wanted:
             size = lot.size
             for left in range(lot.count, 0, -1):
@@ -539,7 +265,7 @@ class Market:
     def _gets_its_turn(self, size: Size) -> bool:
         """Whether max_total_price has room for the size once every node that may go is gone."""
         stays = self.settings.min_nodes * (self._cheapest().price or 0.0)
-        return not self._is_over(self.fixed_price + stays + (size.price or 0.0))
+        return not self._is_over(self.supply.fixed_price + stays + (size.price or 0.0))
 
     def _standing_refusal(self) -> Reason | None:
         """What forbids every boot at this moment, whatever its size."""
@@ -556,9 +282,10 @@ class Market:
     def _refusal(self, size: Size, booted: int, price: float) -> Reason | None:
         """What forbids one more node of that size, after `booted` granted ones, at that `price`."""
         settings, limits, now = self.settings, self.snapshot.limits, self.snapshot.now
-        if self.existing + booted >= settings.max_nodes:
+        supply = self.supply
+        if supply.existing + booted >= settings.max_nodes:
             return Reason.AT_MAX_NODES
-        if self.pending + self.locked + booted >= settings.max_nodes:
+        if supply.pending + supply.locked + booted >= settings.max_nodes:
             return Reason.CLAIMS_PENDING
         if settings.max_total_price > 0:
             if not size.price:
@@ -570,8 +297,8 @@ class Market:
             # there are, where not all were known when the quota was set.
             quota = limits.quota
             if now - limits.quota_at > settings.boot_fail_after:
-                quota = max(quota, self.existing) + 1
-            if self.existing + booted >= quota:
+                quota = max(quota, supply.existing) + 1
+            if supply.existing + booted >= quota:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS
@@ -592,7 +319,7 @@ class Market:
         since, now = self.snapshot.history.unwanted, self.snapshot.now
         idle = [
             view
-            for view in self.views
+            for view in self.supply.views
             if view.counts and (view.verdict.reason in IDLE or (since and self._just_ended(view)))
         ]
         if not idle:
@@ -605,9 +332,9 @@ class Market:
                 view.node.id,
             )
         )
-        over_max = self.staying - self.settings.max_nodes
-        may_go = self.up - self.settings.min_nodes
-        spare = self.spare.copy()
+        over_max = self.supply.staying - self.settings.max_nodes
+        may_go = self.supply.up - self.settings.min_nodes
+        spare = self.supply.spare.copy()
         unwanted: list[NodeView] = []
         only_over_max: list[str] = []
         for view in idle:
@@ -630,7 +357,7 @@ class Market:
             return []
         return [
             view
-            for view in self.views
+            for view in self.supply.views
             if view.verdict.reason is Reason.SHUTTING_DOWN and view.node.id in known
         ]
 

@@ -41,17 +41,11 @@ from nodemanager.core.observe.signs import idle_words
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts
-from nodemanager.core.plan.demand import (
-    Market,
-    Wants,
-    count_listed_claims,
-    count_locked,
-    is_locked,
-    pending_claims,
-)
+from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.plan.supply import Supply, is_locked
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
@@ -148,11 +142,8 @@ def _planned(
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
-    pending = pending_claims(records, snapshot, settings, pairs, unlisted)
-    locked = count_locked(records, snapshot, settings)
-    locked += count_listed_claims(records, pending, settings)
-    market = Market(snapshot, settings, views, pending, slots, locked, unlisted.untagged)
-    wants = market.trade()
+    supply = Supply(snapshot, settings, views, pairs, unlisted)
+    wants = Market(supply, snapshot, settings, slots).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
@@ -188,7 +179,7 @@ def _planned(
         impossible=impossible,
         deferred=deferred,
         backlog=backlog,
-        counts=cycle_counts(views, verdicts, pending, snapshot),
+        counts=cycle_counts(views, verdicts, supply.pending_records, snapshot),
         paused=snapshot.paused,
     )
 

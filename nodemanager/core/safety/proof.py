@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Terms, Windows
+from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Windows
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import (
@@ -113,7 +113,7 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
     yield from _write(order, look, before)
 
 
-def _planned(grounds: Grounds, look: Look) -> Windows | Terms:
+def _planned(grounds: Grounds, look: Look) -> Windows:
     """The windows of the plan: a reload does not change those of a clean in flight (S6)."""
     return grounds.windows or look.terms
 
@@ -395,7 +395,7 @@ def _is_unpinged(signs: Signs) -> bool:
     return signs.claimed_at is not None and not pinged
 
 
-def _claim_window(terms: Windows | Terms, before: Record) -> float:
+def _claim_window(terms: Windows, before: Record) -> float:
     """The claim's own window in seconds, if it has one, else C21's (S6)."""
     if before.claim is not None and before.claim.window is not None:
         return before.claim.window

@@ -1,0 +1,29 @@
+"""What the daemon's pollers and workers have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager.actors.base import OnDeath, tell
+from nodemanager.actors.messages import Ref
+from nodemanager.actors.timer import Timer
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.records.api import RecordStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamContext:
+    """Whom an actor of the team calls, and whom it tells what came of it."""
+
+    cloud: CloudDriver
+    store: RecordStore
+    daemon: Ref
+    timer: Timer
+    clock: Clock
+    on_death: OnDeath
+
+    def report(self, fact: Any) -> None:
+        """Tell the daemon."""
+        tell(self.daemon, fact)

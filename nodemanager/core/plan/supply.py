@@ -1,0 +1,304 @@
+"""Which nodes there are, or are to come, and what they cost.
+
+Pending claims (U6), records under U2's lock, nodes that no listing shows and that may live.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.nodes_by_record import Bearers, node_of
+from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.pools import is_ours_to_claim
+from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.unlisted import Unlisted, heard_ago, is_missed
+from nodemanager.core.plan.snapshot import Snapshot
+
+SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
+"""Kept nodes that will take work soon, as far as is known."""
+
+
+def pending_claims(
+    records: Iterable[Record],
+    snapshot: Snapshot,
+    settings: Settings,
+    pairs: Pairs,
+    unlisted: Unlisted,
+) -> set[str]:
+    """The uuids of records that stand for nodes to be (U6, P4).
+
+    They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
+    not listed, and its absence is not settled. A listing that lacks such a node may be short, and
+    another node beside it would be one too many. That also goes for a node created just now,
+    once it was heard.
+    """
+    history = snapshot.history
+    # Most have a listed node, and are not pending: one pass leaves them out.
+    bearers, present, paired = history.bearers, history.present, pairs.node_of
+    records = [
+        record
+        for record in records
+        if record.uuid not in paired and node_of(record, bearers, present) is None
+    ]
+    # Without a clock nobody can tell when it was heard.
+    heard = {
+        (record.uuid, record.incarnation)
+        for record in (records if snapshot.expected and history.clock is not None else ())
+        if record.last_ping_at is not None
+    }
+    pending = {
+        uuid
+        for uuid, expected in snapshot.expected.items()
+        if expected.node_id not in history.present
+        and (uuid, expected.incarnation) not in heard
+        and not _is_borne(uuid, expected.incarnation, bearers)
+        and snapshot.now - expected.since <= settings.boot_fail_after
+    }
+    pending.update(
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
+    )
+    pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
+    if records:
+        pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
+    return pending
+
+
+def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
+    """Whether a listed node may be of this life of the record, by its tags."""
+    lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
+    return any(incarnation is None or life in (None, incarnation) for life in lives)
+
+
+def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
+    """How many unpinged claims have a listed node: they count until they are cleaned (U6).
+
+    The node counts against max_nodes itself, but no longer once it is gone.
+    """
+    return sum(
+        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
+    )
+
+
+def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
+    if record.first_ping_at is not None or record.last_ping_at is not None:
+        return False
+    return record.claim is not None and record.claim.pool == settings.pool
+
+
+def unlisted_nodes(
+    records: Iterable[Record], snapshot: Snapshot, settings: Settings, unlisted: Unlisted
+) -> Iterator[str]:
+    """Uuids of records whose unlisted node was heard lately and may still be alive (C5, P6).
+
+    `records` are those whose own node no listing shows.
+
+    The cloud's answer for the node by id or tag decides first: it counts where the cloud has it,
+    and not where the cloud denied it since its last ping. Otherwise it counts until its absence is
+    settled (`is_missed`), the cloud lists it as terminated, or the newest record listing shows it
+    silent for longer than poll_stale_after.
+    """
+    history, clock = snapshot.history, snapshot.history.clock
+    assert history.records is not None
+    for record in _not_ended(records, snapshot):
+        stamp = record.last_ping_at
+        if stamp is None or record.pool != settings.pool or clock is None:
+            continue
+        heard_s = heard_ago(record, stamp, clock, history, snapshot.now)
+        asked = unlisted.verdicts.get(record.uuid)
+        if asked is not None:
+            if asked.reason is not Reason.PINGING_UNLISTED:
+                yield record.uuid
+                continue
+            if heard_s > (asked.measures or {})["age_s"]:
+                continue
+        # A listing is no word on the time since: who was heard then may be alive.
+        records_at = history.records.started_at
+        silent_then = heard_ago(record, stamp, clock, history, records_at)
+        if silent_then > settings.poll_stale_after:
+            continue
+        if not is_missed(record, snapshot, settings):
+            yield record.uuid
+
+
+def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
+    """The records whose node the cloud neither lists as terminated nor has called gone."""
+    assert snapshot.history.cloud is not None
+    absent = [node for node in snapshot.history.cloud.items if node.is_absent]
+    ended = {node.id for node in absent}
+    ended_lives = {
+        (node.tags.record, node.tags.incarnation) for node in absent if node.tags.record is not None
+    }
+    for record in records:
+        if record.instance_id in ended or record.instance_id in snapshot.gone:
+            continue
+        # Where the node told its id, one with its tags may be its twin.
+        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+            continue
+        yield record
+
+
+def _leaving(snapshot: Snapshot) -> set[str]:
+    """Uuids of records whose node we destroy and no listing shows: it may not be gone yet (D3)."""
+    return {
+        uuid
+        for uuid, flight in snapshot.record_flights.items()
+        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.bearers
+    }
+
+
+def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether a cleaned record may not be reused yet, as the store can't compare and set (U2).
+
+    A record that we cleaned is free at once, unless another write of ours may still take effect
+    (C12). A stamp ahead of the store's clock counts from when we first saw it, or the lock would
+    last as much longer as the clock was set back (T1).
+    """
+    if settings.compare_and_set:
+        return False
+    late = snapshot.late.get(record.uuid)
+    if late is not None and snapshot.now - late.at <= settings.node_stale_after:
+        return True
+    if record.uuid in snapshot.own_cleans:
+        return False
+    clock = snapshot.history.clock
+    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    return quiet_s is None or not quiet_s > settings.node_stale_after
+
+
+def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settings) -> int:
+    """How many cleaned records of ours are locked (U2); they count like unpinged claims (U6)."""
+    if settings.compare_and_set:
+        return 0
+    return sum(
+        not record.holds_anything
+        and is_ours_to_claim(record, settings)
+        and record.uuid not in snapshot.record_flights
+        and is_locked(record, snapshot, settings)
+        for record in records
+    )
+
+
+class Supply:
+    """The nodes of one snapshot by size, those to be, and the price of them all."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        views: Sequence[NodeView],
+        pairs: Pairs,
+        unlisted: Unlisted,
+    ) -> None:
+        listing = snapshot.history.records
+        self.records = listing.items if listing is not None else ()
+        pending = pending_claims(self.records, snapshot, settings, pairs, unlisted)
+        self.snapshot = snapshot
+        self.locked = count_locked(self.records, snapshot, settings)
+        self.locked += count_listed_claims(self.records, pending, settings)
+        self.sizes = Sizes(settings.sizes)
+        self.views = views
+        self.spare: defaultdict[str, int] = defaultdict(int)
+        self.just_busy: defaultdict[str, int] = defaultdict(int)
+        self.coming: defaultdict[str, int] = defaultdict(int)
+        self.pending_records = pending
+        self.pending = len(pending) + len(snapshot.boots_unclaimed)
+        self.existing = self.pending + len(_leaving(snapshot) - pending)
+        self.untagged = unlisted.untagged & pending
+        """The pending records whose node lost our tags: such a node serves no demand, as it can't
+        pair, and nothing drains or destroys it (D11)."""
+        self.up = 0
+        self.staying = 0
+        """How many of the existing nodes are listed and not on their way out."""
+        self.price = 0.0
+        self.fixed_price = 0.0
+        self.prices_to_be: list[tuple[float, str]] = []
+        """The price and the size's name of each node to be."""
+        self._count_views()
+        self._count_pending()
+
+    def _count_views(self) -> None:
+        told_of, idle = self.sizes.told_of, WorkerState.IDLE
+        leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
+        for view in self.views:
+            reason = view.verdict.reason
+            if reason in OUTSIDE:
+                continue
+            size, view.size, price = told_of(view.node, view.record)
+            self.existing += 1
+            self.price += price
+            if reason is untagged:
+                self.fixed_price += price
+            if reason is not leaving:
+                self.staying += 1
+            if not view.counts:
+                continue
+            self.up += 1
+            if size is None:
+                continue
+            if view.state is idle or reason in SPARE:
+                self.spare[size.name] += 1
+            elif self._turned_busy(view):
+                self.just_busy[size.name] += 1
+
+    def _turned_busy(self, view: NodeView) -> bool:
+        """Whether it turned busy after the demand poll, which may still count its job as waiting:
+        another node for that job would be one too many."""
+        history, demand_at = self.snapshot.history, self.snapshot.demand_at
+        if view.record is None or history.clock is None or demand_at is None:
+            return False
+        heard = history.heard.get(view.record.uuid)
+        clock = history.clock
+        if heard is None or heard.busy_since is None:
+            return False
+        ahead_s = heard.busy_since - clock.now(self.snapshot.now)
+        if ahead_s > CLOCK_STEP_S + clock.error_s:
+            # A stamp from before the clock was set back: nobody can tell its age (T1).
+            return False
+        return heard.busy_since + clock.error_s >= clock.now(demand_at)
+
+    def _count_pending(self) -> None:
+        claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
+        pending = self.pending_records
+        claims = {
+            record.uuid: record.claim
+            for record in (self.records if pending else ())
+            if record.uuid in pending and record.claim is not None
+        }
+        for uuid in pending:
+            claim = claims.get(uuid)
+            name = claimed.get(uuid) or (claim.size if claim is not None else None)
+            name = name or (expected[uuid].size if uuid in expected else None)
+            spare = 0 if uuid in self.untagged else 1
+            self._count_boot(name, claim.price if claim is not None else None, spare)
+        for name in self.snapshot.boots_unclaimed:
+            self._count_boot(name)
+
+    def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
+        """Count a node to be; without a known size or price it counts as the cheapest size."""
+        size = self.sizes.named(name)
+        if size is None and price is None and self.sizes.by_price:
+            size = self.sizes.by_price[0]
+        if size is not None:
+            self.coming[size.name] += spare
+            price = size.price
+        self.prices_to_be.append((price or 0.0, size.name if size is not None else name or ""))
+        self.price += price or 0.0
+
+    @property
+    def serving(self) -> int:
+        """How many nodes serve demand, or will."""
+        return self.up + self.pending - len(self.untagged)
+
+    def counted_twice(self) -> int:
+        """How many set-ups may count twice: their unknown record may be listed as claimed."""
+        snapshot = self.snapshot
+        known = snapshot.record_flights.keys() | snapshot.expected.keys()
+        return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))

@@ -1,0 +1,151 @@
+"""What a configuration comes to in this daemon: settings, sizes, user data, advice, secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.config import Config, SizeOverride, StoreProvider, located
+from nodemanager.config.checks import NEAR_PROVIDERS
+from nodemanager.config.deciding import fields_of
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Record, Size
+from nodemanager.errors import ConfigError
+from nodemanager.records.api import RecordStore
+from nodemanager.redact import is_secret
+
+
+def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
+    """The sizes that may be booted: those of the `[Size NAME]` sections, else all of the cloud's.
+
+    Raises ConfigError for a size that neither the cloud lists nor the file describes (S4).
+    """
+    known = {size.instance_type: size for size in cloud.list_sizes()}
+    if not config.sizes:
+        return tuple(known.values())
+    problems = []
+    sizes = []
+    for wanted in config.sizes:
+        listed = known.get(wanted.instance_type)
+        if listed is None and not wanted.stands_alone:
+            problems.append(
+                f"[Size {wanted.name}] instance_type = {wanted.instance_type}: the cloud lists no "
+                "such size; give cores, ram and price to use it all the same"
+            )
+            continue
+        sizes.append(_size(wanted, listed))
+    if problems:
+        raise ConfigError(located(config, problems))
+    return tuple(sizes)
+
+
+def _size(wanted: SizeOverride, listed: Size | None) -> Size:
+    base = listed or Size(wanted.name, wanted.instance_type, cores=1, ram_mb=0)
+    given = {
+        "cores": wanted.cores,
+        "ram_mb": wanted.ram_mb,
+        "scratch_mb": wanted.scratch_mb,
+        "price": wanted.price,
+        "preemptible": wanted.preemptible,
+    }
+    return replace(
+        base,
+        name=wanted.name,
+        ram_is_given=wanted.ram_mb is not None,
+        **{key: value for key, value in given.items() if value is not None},  # type: ignore[arg-type]  # each is of its field's type
+    )
+
+
+def settings_of(
+    config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
+) -> Settings:
+    """The settings that decisions are made by; asks the cloud for its sizes unless given."""
+    return Settings(
+        **{"visible_after": cloud.visible_after, **fields_of(config)},
+        pool=config.daemon.pool,
+        ids_unique=cloud.ids_unique,
+        may_authorise=cloud.may_authorise and store.may_authorise,
+        compare_and_set=store.guarantee.value == "cas",
+        tells_drain=store.tells_drain,
+        demand_polled=config.daemon.wishlist_command is not None,
+        sizes=sizes_of(config, cloud) if sizes is None else sizes,
+    )
+
+
+def user_data_of(config: Config) -> Callable[[Record, str], str]:
+    """A function that makes a node's user data from its record and ping URL.
+
+    It fills in the template of `[Cloud Create] user_data`; without one it gives the bare ping URL.
+    Raises ConfigError for a template that can't be read or has no `{ping_url}`.
+    """
+    path = config.cloud_create.get("user_data")
+    if path is None:
+        return lambda record, ping_url: ping_url
+    try:
+        template = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"[Cloud Create] user_data = {path}: can't be read: {error}"
+        raise ConfigError(located(config, [problem])) from error
+
+    def render(record: Record, ping_url: str) -> str:
+        values = {
+            "{ping_url}": ping_url,
+            "{record}": record.uuid,
+            "{hostname}": record.hostname or "",
+            "{incarnation}": record.incarnation or "",
+        }
+        # Not str.format, since shell scripts and cloud-init files are full of other braces. One
+        # pass, so that nothing is replaced within a value that was filled in.
+        return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
+
+    if "{ping_url}" not in template:
+        problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
+        raise ConfigError(located(config, [problem]))
+    return render
+
+
+DRAIN_HOOK = "/etc/nodemanager/drain"
+SAID_BY_THE_PING_SCRIPT = (f"DRAIN={DRAIN_HOOK}", f"Default: {DRAIN_HOOK}")
+"""Texts of the shipped ping script that name the hook; a template that contains the script does
+not thereby install the hook."""
+
+
+def advice_on_draining(config: Config) -> list[str]:
+    """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
+    hit = "a job that begins between a node's last ping and its destroy may be hit"
+    if config.cloud.provider in NEAR_PROVIDERS:
+        return []
+    if config.records.provider is StoreProvider.ARVADOS:
+        place = "[Records] provider = arvados"
+        return located(config, [f"{place}: its nodes can't be told to drain: {hit}"])
+    path = config.cloud_create.get("user_data")
+    template = "" if path is None else Path(path).read_text(encoding="utf-8")
+    for said in SAID_BY_THE_PING_SCRIPT:
+        template = template.replace(said, "")
+    if DRAIN_HOOK in template:
+        return []
+    place = f"[Cloud Create] user_data = {path or ''}".rstrip()
+    advice = (
+        f"{place}: installs no {DRAIN_HOOK}: {hit}. Samples of it are in etc/node; where the "
+        "image has it, say so in a comment of the user data"
+    )
+    return located(config, [advice])
+
+
+def secrets_of(config: Config) -> list[str]:
+    """Every secret of the file, for the log to hide."""
+    given = (config.manage.management_token, config.arvados.token, config.registry.token)
+    secrets = [secret.reveal() for secret in given if secret is not None]
+    password = urlsplit(config.registry.database.reveal()).password
+    if password is not None:
+        secrets += [password, unquote(password)]
+    for section in (config.cloud_credentials, config.cloud_list, config.cloud_create):
+        secrets += [value for key, value in section.items() if is_secret(key)]
+    return [
+        *secrets,
+        *(value for key, value in config.cloud_credentials.items() if "secret" in key),
+    ]
