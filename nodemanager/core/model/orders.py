@@ -24,8 +24,9 @@ class CleanOrder:
     it is for PINGER_DENIED (P6), whose every ping makes a new one.
     `fenced` says that the node is locked out already and the fence has stood (C12), since
     `fenced_at`. `not_after` and that are CLOCK_BOOTTIME. `instance_id` is the node destroyed, or
-    the one that pinged. `grounds` is what the plan judged, for the proof afterwards. `hand` is the
-    operator's order that it carries out, and the rules they broke (O3).
+    the one that pinged; `created_at` is the launch of the one destroyed, on the cloud's clock.
+    `grounds` is what the plan judged, for the proof afterwards. `hand` is the operator's order
+    that it carries out, and the rules they broke (O3).
     """
 
     uuid: str
@@ -43,6 +44,7 @@ class CleanOrder:
     fenced_at: float | None = None
     grounds: Grounds | None = None
     hand: HandClean | None = None
+    created_at: float | None = None
 
     @property
     def is_exception(self) -> bool:
@@ -79,6 +81,7 @@ def order_release(
     instance_id: str | None,
     slot: int | None = None,
     hostname: str | None = None,
+    created_at: float | None = None,
 ) -> CleanOrder:
     """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
     return CleanOrder(
@@ -92,6 +95,7 @@ def order_release(
         instance_id=instance_id,
         slot=slot,
         hostname=hostname,
+        created_at=created_at,
     )
 
 

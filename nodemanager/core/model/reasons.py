@@ -182,7 +182,7 @@ class Reason(Told):
     ORDER_EXPIRED = "order_expired", "The order was not carried out before its not-after (C11)."
     DENIED_TOO_EARLY = (
         "denied_too_early",
-        "The cloud's 'no such node' does not count this soon after the first ping (C11).",
+        "The cloud's 'no such node' does not count yet: a node may be that young (C11, C20).",
     )
     EVIDENCE_MISSING = "evidence_missing", "The last look could not be taken (L1)."
     STOPPING = "stopping", "The daemon stops: what had not begun is left to the next one."
