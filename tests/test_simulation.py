@@ -35,6 +35,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(3797, "T3", id="a-destroy-on-its-way-when-the-tags-were-taken"),
         pytest.param(113000100, "PROOF", id="a-create-that-made-two-nodes-far-too-late"),
         pytest.param(88000055, "SAFETY", id="a-young-twin-of-a-node-that-was-destroyed"),
+        pytest.param(240001145, "SAFETY", id="a-young-twin-of-a-node-that-never-pinged"),
         pytest.param(100000162, "C20", id="a-denied-node-whose-destroy-was-never-sent"),
         pytest.param(121001085, "PROOF", id="an-untagged-node-listed-again-before-the-write"),
         pytest.param(130000023, "U3", id="two-pools-took-a-record-that-names-none-for-theirs"),

@@ -167,8 +167,8 @@ MUTANTS = (
         "C5",
         "what an incomplete listing shows after the plan was not seen",
         "core/execute/pre_write_check.py",
-        "    glimpsed = glimpsed_as(history, uuid, record.instance_id)\n",
-        "    glimpsed = ()\n",
+        "    listed += glimpsed_as(history, order.uuid, record.instance_id)\n",
+        "",
         "tests/core/test_last_look.py::"
         "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
     ),
@@ -249,9 +249,35 @@ MUTANTS = (
         "C20",
         "another node with the record's uuid does not keep it",
         "core/execute/pre_write_check.py",
-        "if _is_alive(node, order) and (order.is_exception or bears(node, record)):",
-        "if _is_alive(node, order) and bears(node, record):",
+        "is_other = order.is_exception and node.tags.record == uuid\n",
+        "is_other = False\n",
         "tests/core/test_last_look.py::test_another_node_with_its_uuid_keeps_the_record_c20",
+    ),
+    TextMutant(
+        "C20",
+        "a young twin of the node destroyed is not waited for",
+        "core/execute/pre_write_check.py",
+        "    if settings.visible_after == 0:\n",
+        "    if True:\n",
+        "tests/core/test_last_look.py::"
+        "test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20",
+    ),
+    TextMutant(
+        "C20",
+        "a create has taken effect soon after its claim, or never will",
+        "core/observe/signs.py",
+        "age_s = quiet_s - (window_s - settings.visible_after)",
+        "age_s = quiet_s",
+        "tests/core/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
+    ),
+    TextMutant(
+        "D8",
+        "a node that a late create made has no time of its own to boot",
+        "core/judge/node_paired.py",
+        "        silent_s = min(silent_s, max(facts.age(created_at), latest_s))\n",
+        "        pass\n",
+        "tests/core/test_shutdown.py::"
+        "test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8",
     ),
     TextMutant(
         "C11",

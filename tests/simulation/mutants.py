@@ -120,7 +120,7 @@ BUSY_OR_IDLE = off(
     RecordJudge._not_at_work, "state is WorkerState.BUSY or state is WorkerState.IDLE"
 )
 QUIET_AT_LAST_LOOK = off(
-    pre_write_check._still_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
+    pre_write_check._not_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
 SEEN_IS_ABSENT = (
     off(history._absences, "own is not None and bears(own[0], record)"),
@@ -293,11 +293,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "C11",
         "a denial counts however young the node is",
         (
-            off(pre_write_check._still_stale, "since_s <= settings.visible_after"),
+            instead(pre_write_check._denied_too_early, "age_s > limit_s", "True"),
             NEVER_QUIET,
             BUSY_OR_IDLE,
             QUIET_AT_LAST_LOOK,
-            off(pre_write_check._still_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
+            off(pre_write_check._not_stale, "state in (WorkerState.BUSY, WorkerState.IDLE)"),
         ),
         with_=("C3", "C2"),
     ),
@@ -349,7 +349,7 @@ MUTANTS: tuple[Mutant, ...] = (
             off(shutdowns._gone, "order.reason is Reason.UNPAIRED"),
             off(
                 pre_write_check._sign_of_life,
-                "_is_alive(node, order) and (order.is_exception or bears(node, record))",
+                "_is_alive(node, order) and (is_other or may_be_of(node, record, known_as))",
             ),
         ),
     ),

@@ -658,6 +658,7 @@ def _afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
         instance_id=order.instance_id,
         slot=order.slot,
         hostname=order.hostname,
+        created_at=order.created_at,
     )
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.settings import CREATE_MARGIN_S, Settings
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
-from nodemanager.core.observe.history import glimpsed_as
-from nodemanager.core.observe.nodes_by_record import bears, is_anothers
+from nodemanager.core.observe.history import History, glimpsed_as
+from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
-from nodemanager.core.observe.signs import quiet_for, window_of, word_of
+from nodemanager.core.observe.signs import age_of_nodes, quiet_for, window_of, word_of
 from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -62,14 +63,15 @@ def confirm_clean(
     if alive is not None:
         return alive
     if order.is_exception:
-        hidden = _may_have_a_twin(order, record, found, snapshot, settings)
-        return hidden or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+        unseen = _may_have_a_twin(order, record, found, snapshot, settings)
+        return unseen or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
     unknown = _can_be_told(order, record, found, snapshot, settings)
     if unknown is not None:
         return unknown
-    if order.reason is Reason.PINGER_DENIED:
-        return _still_denied(order, record, found, snapshot, settings)
-    return _still_stale(order, record, found, snapshot, settings)
+    judge = _not_denied if order.reason is Reason.PINGER_DENIED else _not_stale
+    kept = judge(order, record, snapshot, settings)
+    kept = kept or _denied_too_early(order, record, found, snapshot, settings)
+    return kept or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
 
 
 def _still_permitted(
@@ -113,28 +115,30 @@ def _sign_of_life(
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     if order.reason is Reason.CREATE_REFUSED and pinged:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
-    history = snapshot.history
-    # A node seen in an incomplete listing is seen (C5).
-    glimpsed = glimpsed_as(history, uuid, record.instance_id)
-    # The newest listing may be from before the destroyed node was gone.
-    listed = (
-        node
-        for node in (*history.bearers.get(uuid, ()), *glimpsed)
-        if node.tags.record == uuid and (not order.is_exception or node.id != order.instance_id)
-    )
-    for node in (*(found.tagged or ()), *listed):
-        # By C20 no other node may bear the uuid; by C4 none of this incarnation.
-        if _is_alive(node, order) and (order.is_exception or bears(node, record)):
+    for node in _shown(order, record, found, snapshot.history):
+        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        is_other = order.is_exception and node.tags.record == uuid
+        known_as = {record.instance_id, order.instance_id}
+        if _is_alive(node, order) and (is_other or may_be_of(node, record, known_as)):
             return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
-    # A node from before our time, or without tags, is listed under its id alone (C4).
-    listed_as: list[CloudNode | None] = []
-    if not order.is_exception:
-        listed_as = [one for one in glimpsed if one.id == record.instance_id]
-        listed_as.append(history.present.get(record.instance_id or ""))
-    for named in (found.by_id, *listed_as):
-        if named is not None and _is_alive(named, order) and not is_anothers(named, record):
-            return keep(uuid, Reason.NODE_ALIVE, node=named.id, state=named.state.value)
     return None
+
+
+def _shown(
+    order: CleanOrder, record: Record, found: CleanEvidence, history: History
+) -> Iterator[CloudNode]:
+    """The nodes that were answered just now, and those listed under its tag or its id (C4)."""
+    yield from found.tagged or ()
+    if found.by_id is not None:
+        yield found.by_id
+    # A node seen in an incomplete listing is seen (C5).
+    listed = [*history.bearers.get(order.uuid, ())]
+    listed += glimpsed_as(history, order.uuid, record.instance_id)
+    if record.instance_id is not None and record.instance_id in history.present:
+        listed.append(history.present[record.instance_id])
+    # The newest listing may have begun before the node that we destroyed was gone.
+    gone = order.instance_id if order.is_exception else None
+    yield from (node for node in listed if node.id != gone)
 
 
 def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
@@ -165,19 +169,14 @@ def _may_have_a_twin(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps a record whose create may have made a second node (C20). The cloud may deny a
-    young node: a denial counts only visible_after past the first ping, or past the create."""
-    claim, clock, limit_s = record.claim, snapshot.history.clock, settings.visible_after
-    if order.reason is not Reason.AFTER_SHUTDOWN or claim is None or limit_s == 0:
+    """C20: a create may have made two nodes, and the cloud may deny the other one yet."""
+    if order.reason is not Reason.AFTER_SHUTDOWN or record.claim is None:
         return None
-    if clock is None:
+    if settings.visible_after == 0:
+        return None
+    if snapshot.history.clock is None:
         return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
-    first = record.first_ping_at
-    made_at = claim.at + CREATE_MARGIN_S if first is None else first
-    since_s = clock.age(made_at, _denied_at(found, snapshot))
-    if since_s > limit_s:
-        return None
-    return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
+    return _denied_too_early(order, record, found, snapshot, settings)
 
 
 def _can_be_told(
@@ -203,33 +202,19 @@ def _can_be_told(
     return None
 
 
-def _still_denied(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict:
-    """CLEAN where the cloud still denies the pinging node, and its first ping is old (P6)."""
-    uuid, clock = order.uuid, snapshot.history.clock
-    assert clock is not None
-    if not is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(uuid), settings):
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
-    first = record.first_ping_at
-    since_s = 0.0 if first is None else clock.age(first, _denied_at(found, snapshot))
-    if since_s <= settings.visible_after:
-        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after)
-    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+def _not_denied(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """P6: whether anything has shown its node meanwhile."""
+    if is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(order.uuid), settings):
+        return None
+    return keep(order.uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
 
 
-def _still_stale(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict:
-    """CLEAN where the record is still quiet, its node not at work, and the denial late (C2, C3)."""
+def _not_stale(
+    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """C2, C3: whether it is heard again, or its word tells."""
     uuid, clock = order.uuid, snapshot.history.clock
     assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
@@ -243,29 +228,31 @@ def _still_stale(
     state = word_of(record, snapshot, settings, told_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
-    first, denied_at = record.first_ping_at, _denied_at(found, snapshot)
-    denied_quiet_s = (quiet_s or 0.0) - (snapshot.now - denied_at)
-    if first is not None:
-        since_s = clock.age(first, denied_at)
-        if since_s < 0.0:
-            # The stamp is ahead of a clock that was set back; the first ping is as old as the last.
-            since_s = max(denied_quiet_s, float(order.measures.get("idle_s", 0.0)))
-        if since_s <= settings.visible_after:
-            return keep(
-                uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=settings.visible_after
-            )
-    elif not order.fenced and not denied_quiet_s > _claim_window(record, settings):
-        limit_s = _claim_window(record, settings)
-        return keep(uuid, Reason.DENIED_TOO_EARLY, age_s=denied_quiet_s, limit_s=limit_s)
-    return Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
+    return None
 
 
-def _denied_at(found: CleanEvidence, snapshot: Snapshot) -> float:
-    """The earliest time at which the cloud may have denied the node, CLOCK_BOOTTIME (A1)."""
-    return snapshot.now if found.asked_at is None else found.asked_at
+def _denied_too_early(
+    order: CleanOrder,
+    record: Record,
+    found: CleanEvidence,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """A1: whether the cloud may deny a node of this life yet, because it is young.
 
-
-def _claim_window(record: Record, settings: Settings) -> float:
-    """How many seconds after its claim the node of an unpinged record may still appear (C21)."""
-    claim = record.claim
-    return settings.claim_window if claim is None else settings.window_of(claim)
+    No denial is younger than its question.
+    """
+    clock, limit_s = snapshot.history.clock, settings.visible_after
+    assert clock is not None
+    if order.fenced and record.first_ping_at is None:
+        # The fence's write hides how long it was quiet; it was denied before that, too.
+        return None
+    asked_at = snapshot.now if found.asked_at is None else found.asked_at
+    idle_s = float(order.measures.get("idle_s", 0.0))
+    age_s = age_of_nodes(
+        record, clock, snapshot, settings, created_at=order.created_at, idle_s=idle_s
+    ) - (snapshot.now - asked_at)
+    if age_s > limit_s:
+        return None
+    age_s = max(0.0, age_s)
+    return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=age_s, limit_s=limit_s)

@@ -349,6 +349,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
         instance_id=order.node_id,
         slot=order.slot,
         hostname=order.hostname,
+        created_at=order.created_at,
     )
     return replace(step, begin=(Begin(Action.CLEAN, clean),))
 

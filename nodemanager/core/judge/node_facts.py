@@ -7,7 +7,13 @@ from nodemanager.core.judge.node_view import Silence, Subject
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.signs import quiet_for, silent_for, window_of, worker_state
+from nodemanager.core.observe.signs import (
+    launched_for,
+    quiet_for,
+    silent_for,
+    window_of,
+    worker_state,
+)
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -37,11 +43,8 @@ class NodeFacts:
         return worker_state(record, self.clock, self.now, self.settings)
 
     def age(self, created_at: float) -> float:
-        """Seconds since launch, by the slower of two clocks: a jump of ours ends no boot grace."""
-        now = self.snapshot.wall
-        if self.clock is not None:
-            now = min(now, self.clock.now(self.now))
-        return now - created_at
+        """Seconds since launch, as `launched_for` counts them."""
+        return launched_for(created_at, self.snapshot)
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
         """How long the node has been listed as stopped, and `settle`; None if not, or untagged."""

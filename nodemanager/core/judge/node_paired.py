@@ -19,6 +19,7 @@ from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject, opens_in, window_open
 from nodemanager.core.judge.overrides import drained
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import CREATE_MARGIN_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.observe.signs import idle_words, silent_for
@@ -63,8 +64,14 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
+    """A create may take effect late: then its node boots from its launch on, or from the end of the
+    time in which creates do, whatever the cloud's clock says (A2)."""
+    limit_s, created_at = facts.settings.boot_fail_after, subject.node.created_at
     silent_s = silent_for(subject.own, facts.history)
-    return {"silent_s": silent_s, "limit_s": facts.settings.boot_fail_after}
+    if created_at is not None:
+        latest_s = silent_s - (limit_s + CREATE_MARGIN_S)
+        silent_s = min(silent_s, max(facts.age(created_at), latest_s))
+    return {"silent_s": silent_s, "limit_s": limit_s}
 
 
 def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:

@@ -23,8 +23,9 @@ class CleanOrder:
     (P6), whose every ping makes a new version: then the version re-read before the write counts.
     `fenced` says that a fence locks the node out since `fenced_at` (C12). `not_after` and
     `fenced_at` are CLOCK_BOOTTIME seconds. `instance_id` is the record's node: the one destroyed,
-    claimed for or that pinged. `grounds` is the plan's evidence, for the proof. `hand` is the
-    operator's order that this clean carries out (O3).
+    claimed for or that pinged. `created_at` is the launch of the node destroyed, by the cloud's
+    clock. `grounds` is the plan's evidence, for the proof. `hand` is the operator's order that this
+    clean carries out (O3).
     """
 
     uuid: str
@@ -42,6 +43,7 @@ class CleanOrder:
     fenced_at: float | None = None
     grounds: Grounds | None = None
     hand: HandClean | None = None
+    created_at: float | None = None
 
     @property
     def is_exception(self) -> bool:
@@ -79,6 +81,7 @@ def order_release(
     instance_id: str | None,
     slot: int | None = None,
     hostname: str | None = None,
+    created_at: float | None = None,
 ) -> CleanOrder:
     """The clean that follows a shutdown of ours (C20) or a refused create (U6)."""
     return CleanOrder(
@@ -92,6 +95,7 @@ def order_release(
         instance_id=instance_id,
         slot=slot,
         hostname=hostname,
+        created_at=created_at,
     )
 
 

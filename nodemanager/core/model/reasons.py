@@ -173,7 +173,7 @@ class Reason(Told):
     ORDER_EXPIRED = "order_expired", "The order was not carried out before its not-after (C11)."
     DENIED_TOO_EARLY = (
         "denied_too_early",
-        "The cloud says 'no such node', but its node is too young for that to count (C11).",
+        "The cloud says 'no such node', but a node may be too young for that to count (C11, C20).",
     )
     EVIDENCE_MISSING = (
         "evidence_missing",

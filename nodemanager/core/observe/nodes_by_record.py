@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Record
 
@@ -59,6 +59,11 @@ def bears(node: CloudNode, record: Record) -> bool:
     return node.tags.record == record.uuid and (
         incarnation is None or record.claim is None or incarnation == record.claim.incarnation
     )
+
+
+def may_be_of(node: CloudNode, record: Record, known_as: Collection[str | None]) -> bool:
+    """Whether it may be this life's: by our tags, or by an id that it is `known_as` (C4, P1a)."""
+    return bears(node, record) or (node.id in known_as and not is_anothers(node, record))
 
 
 def node_of(

@@ -48,6 +48,44 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
     return age
 
 
+def launched_for(created_at: float, snapshot: Snapshot) -> float:
+    """Seconds since a launch, by the slower of two clocks: a step of ours makes no node old."""
+    clock, wall = snapshot.history.clock, snapshot.wall
+    return (wall if clock is None else min(wall, clock.now(snapshot.now))) - created_at
+
+
+def age_of_nodes(
+    record: Record,
+    clock: StoreClock,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    created_at: float | None = None,
+    idle_s: float = 0.0,
+) -> float:
+    """Seconds for which every node that this life of the record may have was there, at the least.
+
+    One create makes them all, and at one moment. So none is younger than the life's first ping, or
+    than the launch of any, `created_at` on the cloud's clock, which may be off by a minute (A3).
+    Before those a create may take effect for as long as A2 says: in C21's window without
+    `visible_after`. The record is known to have been quiet for `idle_s`.
+    """
+    quiet_s = max(quiet_for(record, clock, snapshot) or 0.0, idle_s)
+    first = record.first_ping_at
+    if first is None:
+        claim = record.claim
+        window_s = settings.claim_window if claim is None else settings.window_of(claim)
+        age_s = quiet_s - (window_s - settings.visible_after)
+    else:
+        age_s = clock.age(first, snapshot.now)
+        if age_s < 0.0:
+            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            age_s = quiet_s
+    if created_at is None:
+        return age_s
+    return max(age_s, launched_for(created_at, snapshot) - CLOCK_STEP_S)
+
+
 def silent_for(record: Record, history: History) -> float:
     """Seconds without a new ping, counted only while the store answered pings (D8)."""
     heard = history.heard.get(record.uuid)

@@ -18,7 +18,7 @@ from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import Asked, History, came_at
-from nodemanager.core.observe.nodes_by_record import is_anothers
+from nodemanager.core.observe.nodes_by_record import is_anothers, may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.queries import may_ask
 from nodemanager.core.observe.signs import silent_for, waits_for_first_ping
@@ -200,7 +200,8 @@ def _verdict(
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
     for answer in answers:
-        alive = [node for node in answer.nodes if _is_of(node, record, node_id)]
+        there = (node for node in answer.nodes if not node.is_absent)
+        alive = [node for node in there if may_be_of(node, record, (node_id,))]
         late = answer.said_at <= absent_since
         # A denial from before the absence does not count; a node found counts until it is denied.
         if alive and not (late and answer.is_past):
@@ -260,14 +261,6 @@ def _found(
     age_s = snapshot.now - answer.at
     measures = {"age_s": age_s, "attempt": answer.times, "node": node.id, "state": node.state.value}
     return Verdict(Kind.KEEP, reason, record.uuid, measures)
-
-
-def _is_of(node: CloudNode, record: Record, node_id: str | None) -> bool:
-    if node.is_absent:
-        return False
-    if node.id == node_id and not is_anothers(node, record):
-        return True
-    return node.tags.record == record.uuid and node.tags.incarnation in (None, record.incarnation)
 
 
 def is_denied_for_good(verdict: Verdict | None, settings: Settings) -> bool:
