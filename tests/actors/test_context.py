@@ -6,12 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.core.model.facts import NodesAnswered
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.replay.fold import State, after_fact
+from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from nodemanager.log import Logger
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
@@ -19,16 +21,19 @@ from tests.fakes.journal import MemoryJournal
 from tests.fakes.timer import ManualTimer
 
 
-def context(settings: Any) -> tuple[Context, list[Event], list[Any]]:
+def context(
+    settings: Any, journal: MemoryJournal | None = None
+) -> tuple[Context, list[Event], list[Any]]:
     """One, with the events that it logs and the messages that it tells its own actor."""
-    clock = ManualClock()
+    clock = ManualClock() if journal is None else journal.clock
+    journal = journal or MemoryJournal(clock)
     log = Logger("tests.context")
     events: list[Event] = []
     log.listeners.append(lambda event, level, fields: events.append(event))
     told: list[Any] = []
     made = Context(
         settings=settings,
-        inputs=DaemonInputs("m", "apply", Guarantee.CAS, 0.0, Mock(), MemoryJournal(clock)),
+        inputs=DaemonInputs("m", "apply", Guarantee.CAS, 0.0, Mock(), journal),
         timer=ManualTimer(clock),
         clock=clock,
         log=log,
@@ -55,3 +60,22 @@ def test_a_false_clean_that_a_last_look_finds_is_told_like_any_other_u8() -> Non
     assert made.breaker.is_open
     assert events == [Event.BREAKER_OPENED, Event.RECORD_FALSE_CLEAN, Event.INVARIANT_BROKEN]
     assert len(told) == 1
+
+
+def test_a_rest_from_booting_is_no_longer_where_our_clock_was_set_back_meanwhile_b5() -> None:
+    settings, clock = world(boot_fail_after=600.0).settings, ManualClock()
+    journal = MemoryJournal(clock)
+    before, events, _ = context(settings, journal)
+    before.journal_writer.load()
+    for _ in range(SIZE_LOOP):
+        BootFailures(before).failed(None, "small")
+    assert events == [Event.BOOTS_REST]
+    until = before.limits.loops.sizes["small"].until
+    clock.advance(60.0)
+    clock.step_wall(-86_400.0)
+    after, _, _ = context(settings, journal)
+    after.journal_writer.load()
+    BootFailures(after).load()
+    rests = after.limits.loops.sizes["small"]
+    assert (rests.failed, rests.rests) == (SIZE_LOOP, 1)
+    assert until <= rests.until <= clock.boottime() + 600.0

@@ -189,6 +189,22 @@ def test_what_a_former_run_freed_is_known_by_the_journal(make_rig: MakeRig) -> N
     assert told["cause"] == "stale_slot"
 
 
+def test_what_a_former_run_freed_is_no_free_to_come_where_our_clock_was_set_back(
+    make_rig: MakeRig,
+) -> None:
+    """Else every listing would be from before it, until our clock is past it again (U8)."""
+    rig = make_rig(backlog="clean")
+    rig.store.tells_late_pings = False
+    machine, before = freed_alive(rig)
+    rig.turn(90)
+    rig.kill()
+    rig.clock.step_wall(-10 * HOUR)
+    wake(rig, machine)
+    rig.start()
+    told = until(rig, "record.false_clean", within=300)
+    assert (told["record"], told["reason"]) == (before.uuid, "alive_after_clean")
+
+
 def test_a_late_ping_while_no_daemon_ran_is_told_by_the_next(make_rig: MakeRig) -> None:
     rig = make_rig(backlog="clean")
     machine, before = freed_alive(rig)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.history import GAPS_KEPT
 from tests.core.build import World, claim, incarnation_of, node, world
 
 
@@ -412,6 +415,60 @@ def test_a_gap_between_answers_above_poll_stale_after_is_not_counted_d8(
     made.advance(gap)
     made.poll_records(took=0.0)
     assert silence(made) == counted
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "counted"),
+    [
+        pytest.param(500.0, 860.0, id="answered-often-enough"),
+        pytest.param(499.0, 360.0, id="a-gap-that-is-too-long-now"),
+        pytest.param(299.0, 60.0, id="another-one-too"),
+    ],
+)
+def test_a_reload_may_find_a_gap_in_a_silence_d8_s6(limit_s: float, counted: float) -> None:
+    """It then counts from the newest answer after such a gap."""
+    made = without_node()
+    made.poll_records(took=0.0)
+    for gap in (500.0, 300.0, 60.0):
+        made.advance(gap)
+        made.poll_records(took=0.0)
+    assert silence(made) == 860.0
+    made.reload(poll_stale_after=limit_s)
+    assert silence(made) == counted
+    made.advance(60.0)
+    made.poll_records(took=0.0)
+    assert silence(made) == counted + 60.0
+
+
+def test_a_reload_finds_no_gap_from_before_a_ping_d8_s6() -> None:
+    made = without_node()
+    made.poll_records(took=0.0)
+    made.advance(500.0)
+    made.ping("r1")
+    made.poll_records(took=0.0)
+    made.advance(60.0)
+    made.poll_records(took=0.0)
+    made.reload(poll_stale_after=120.0)
+    assert silence(made) == 60.0
+
+
+@given(gaps=st.lists(st.integers(1, 600), min_size=1, max_size=60), limit_s=st.integers(120, 600))
+def test_after_a_reload_no_gap_that_is_too_long_is_counted_d8_s6(
+    gaps: list[int], limit_s: int
+) -> None:
+    """However many gaps there were: those that are forgotten make it count from later."""
+    made = without_node()
+    made.poll_records(took=0.0)
+    for gap in gaps:
+        made.advance(gap)
+        made.poll_records(took=0.0)
+    made.reload(poll_stale_after=float(limit_s))
+    too_long = [number for number, gap in enumerate(gaps, 1) if gap > limit_s]
+    since = sum(gaps[too_long[-1] if too_long else 0 :])
+    assert silence(made) <= since + 0.001
+    if len(gaps) <= GAPS_KEPT:
+        assert silence(made) >= since - 0.001
+    assert len(made.history.answer_gaps) <= GAPS_KEPT
 
 
 def test_a_ping_ends_silence_and_no_time_before_it_counts_d8() -> None:

@@ -129,6 +129,28 @@ def test_a_stopped_node_is_down_once_settled_and_does_not_wait_for_its_record_d1
     assert verdict(made) == expected
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "expected"),
+    [
+        pytest.param(200.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED), id="listed-often-enough"),
+        pytest.param(199.0, (Kind.KEEP, Reason.NOT_SETTLED), id="a-gap-that-is-too-long-now"),
+    ],
+)
+def test_a_reload_may_find_a_gap_in_how_long_a_node_was_stopped_d1_s6(
+    limit_s: float, expected: tuple[Kind, Reason]
+) -> None:
+    made = live(WorkerState.BUSY, polls=1)
+    made.change_node("i-r1", state=CloudState.STOPPED)
+    made.poll_records(took=0.1)
+    for apart in (0.1, 199.0, 29.0):
+        made.advance(apart)
+        made.poll_cloud()
+    made.poll_records()
+    made.reload(poll_stale_after=limit_s)
+    made.plan()
+    assert verdict(made) == expected
+
+
 @pytest.mark.parametrize("state", [CloudState.PENDING, CloudState.STOPPING, CloudState.UNKNOWN])
 def test_no_other_state_of_the_cloud_is_a_reason_d1(state: CloudState) -> None:
     made = live(WorkerState.BUSY)

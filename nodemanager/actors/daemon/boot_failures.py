@@ -119,11 +119,12 @@ class BootFailures:
         """Take the streaks of a former run, if this run has none; the journal is loaded already."""
         clock = self._context.clock
         try:
-            kept: Loops = decoded(Loops, self._context.journal_writer.kept(LOOPS) or {})
+            loops: Loops = decoded(Loops, self._context.journal_writer.kept(LOOPS) or {})
         except ValueError:
             return
         if self._loops == NONE:
-            self._know(_moved(kept, clock.boottime() - clock.wall()))
+            here, now = _moved(loops, clock.boottime() - clock.wall()), self._context.now
+            self._know(boot_loops.kept(here, now, self._context.settings.boot_fail_after))
 
 
 def _moved(loops: Loops, by_s: float) -> Loops:

@@ -37,7 +37,8 @@ class FalseCleans:
             life = FreedLife(
                 before.uuid,
                 before.incarnation,
-                boottime - (wall - image.ended_at),
+                # Where our clock was set back since, it was freed by now all the same.
+                boottime - max(0.0, wall - image.ended_at),
                 node_id=before.instance_id,
                 slot=before.slot_number,
                 hostname=before.hostname,

@@ -127,6 +127,13 @@ class Asked:
         return self.at if self.asked_at is None else self.asked_at
 
 
+GAPS_KEPT = 16
+Gaps = tuple[tuple[float, float], ...]
+"""Where a count had gaps, the newest last, as (the count when it ended, its seconds).
+
+Each is shorter than the one before: of a longer and a later one, no limit finds the shorter only.
+"""
+
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 """Looked up once, because every ping is compared with them."""
 
@@ -169,6 +176,8 @@ class History:
     over_max: frozenset[str] = frozenset()
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, float] = field(default_factory=dict)
+    stopped_gaps: Gaps = ()
+    """Between the cloud listings that `stopped` counts over."""
     known_nodes: KnownSets = field(default_factory=KnownSets)
     known_records: KnownSets = field(default_factory=KnownSets)
     clock: StoreClock | None = None
@@ -177,6 +186,8 @@ class History:
     left is known: none where that was known first."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
+    answer_gaps: Gaps = ()
+    """Between the answers that `answered_s` counts."""
     freed: Mapping[str, FreedLife] = field(default_factory=dict)
     """The newest lives that we freed within FREED_KEPT_S, by their key (U8)."""
     eligible: Mapping[str, float] = field(default_factory=dict)
@@ -226,6 +237,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             for node in present.values()
             if node.state is stopped
         },
+        stopped_gaps=_with_gap(history.stopped_gaps, listing.started_at, gap),
         known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
         asked={
             key: replace(one, is_past=True, denied_since=None)
@@ -583,15 +595,34 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
     last = history.last_answer_at
     gap = 0.0 if last is None else at - last
     counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
-    return changed(history, answered_s=history.answered_s + counted, last_answer_at=at)
+    answered_s = history.answered_s + counted
+    gaps = _with_gap(history.answer_gaps, answered_s, counted)
+    return changed(history, answered_s=answered_s, last_answer_at=at, answer_gaps=gaps)
+
+
+def _with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
+    """With one more; too many become one, which makes a count begin later, never earlier."""
+    gaps = (*(one for one in gaps if one[1] > gap_s), (end, gap_s))
+    if len(gaps) > GAPS_KEPT:
+        (_, longest_s), (later, _), *rest = gaps
+        gaps = ((later, longest_s), *rest)
+    return gaps
+
+
+def _newest_above(gaps: Gaps, limit_s: float) -> float:
+    """Where the newest gap longer than that ended."""
+    return next((end for end, gap_s in reversed(gaps) if gap_s > limit_s), float("-inf"))
 
 
 def settings_taken(history: History, settings: Settings) -> History:
-    """Check the gaps in absences and denials against a new poll_stale_after (C5, P6, S6).
+    """Check the gaps in what was counted against a new poll_stale_after (C5, P6, D1, D8, S6).
 
-    If a gap is too long now, the count starts again at the newest listing or denial.
+    If a gap is too long now, the count starts again: of an absence or of denials at the newest one,
+    of a silence or of a stopped node where the newest gap of such length ended.
     """
     limit_s = settings.poll_stale_after
+    answered_s = _newest_above(history.answer_gaps, limit_s)
+    stopped_at = _newest_above(history.stopped_gaps, limit_s)
     return changed(
         history,
         absence={
@@ -606,6 +637,11 @@ def settings_taken(history: History, settings: Settings) -> History:
             else one
             for key, one in history.asked.items()
         },
+        heard={
+            uuid: replace(one, answered_s=answered_s) if one.answered_s < answered_s else one
+            for uuid, one in history.heard.items()
+        },
+        stopped={node_id: max(at, stopped_at) for node_id, at in history.stopped.items()},
     )
 
 
