@@ -16,7 +16,8 @@ Steps = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """A record's version whose stamp was ahead of the store's clock when we first saw it.
+    """A record's version whose stamp was ahead of the store's clock, or with known jumps taken off
+    may have been, when we first saw it so.
 
     Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no clock of others has a say in it.
     `stamp` is the newest one: where it moves on, though the version does not, the node was heard.
@@ -84,16 +85,9 @@ class StoreClock:
                 by_wall=False,
             )
         if self.by_wall:
-            # Whose clock moved over the boot, the store's or ours, is not told.
-            return StoreClock(
-                offset,
-                seen.error_s,
-                1,
-                self.steps,
-                seen.boottime,
-                known_since=seen.boottime,
-                peak=float("inf"),
-            )
+            # Whose clock moved over the boot, the store's or ours, is not told. What was stamped
+            # by now counts from now, so that no jump before matters any more.
+            return changed(first_reading(seen), agreed=1, known_since=seen.boottime)
         # What the clock would show now without the jump, at the most.
         shown = self.now(seen.boottime) + seen.error_s + self.error_s + ROUNDING_S
         peak = self.peak
@@ -198,11 +192,11 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 def joined(kept: StoreClock, now: StoreClock) -> StoreClock:
     """`kept` and what was read since without it; a jump that both know makes stamps younger."""
     read = kept.read(StoreTime(now.now(now.read_at), now.read_at, now.error_s))
-    steps, debts = now.steps, read.debts
-    # Where `kept` forgot all for the boot in between, what was measured after that boot stands.
     if read.known_since != kept.known_since:
-        debts = now.debts
-    elif now.steps or now.peak > float("-inf"):
+        # Over a boot `kept` moved against our wall clock: all that was stamped by then counts anew.
+        return read
+    steps, debts = now.steps, read.debts
+    if now.steps or now.peak > float("-inf"):
         # Neither knows what was stamped while only the other saw the jumps.
         shown = max(kept.peak, kept.now(now.read_at) + kept.error_s + now.error_s + ROUNDING_S)
         steps = tuple((max(after, shown), size) for after, size in now.steps)
