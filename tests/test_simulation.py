@@ -59,6 +59,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(173000181, "C10", id="a-fence-that-landed-when-nobody-waited-for-it"),
         pytest.param(180000595, "C10", id="a-fence-that-arrived-twice"),
         pytest.param(150002491, "P6", id="denials-too-far-apart-by-a-reload"),
+        pytest.param(260000209, "LIVENESS", id="a-clock-set-back-over-a-boot-and-right-again"),
+        pytest.param(260006270, "PROGRESS", id="failed-boots-counted-twice"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

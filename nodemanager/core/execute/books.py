@@ -70,6 +70,8 @@ class NodeGone:
     node_id: str
     reason: Reason
     size: str | None
+    record: str | None = None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,8 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """`created` has the size of each node of ours by its record and life, until it is cleaned."""
+    """`created` has the size of each node of ours by its record and life, until we destroyed it or
+    the record is cleaned."""
 
     limits: Limits = field(default_factory=Limits)
     expected: Mapping[str, Expected] = field(default_factory=dict)
@@ -235,6 +238,11 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, pins_failed=left)
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
+        case NodeGone() if one.reason is not Reason.UNPAIRED:
+            # It did not vanish by itself, however late its record is cleaned (B5).
+            life = one.record, one.incarnation
+            left_of = {uuid: of for uuid, of in books.created.items() if (uuid, of[0]) != life}
+            return replace(books, created=left_of)
         case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted() | FenceStands():
             return books
         case Restored() | NotRestored() | ItemEnded():
