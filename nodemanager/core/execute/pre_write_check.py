@@ -169,11 +169,17 @@ def _may_have_a_twin(
     claim, clock, limit_s = record.claim, snapshot.history.clock, settings.visible_after
     if order.reason is not Reason.AFTER_SHUTDOWN or claim is None or limit_s == 0:
         return None
+    if order.fenced:
+        # None was there before the fence, and none can have come since.
+        return None
     if clock is None:
         return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
-    first = record.first_ping_at
-    made_at = claim.at + CREATE_MARGIN_S if first is None else first
-    since_s = clock.age(made_at, _denied_at(found, snapshot))
+    first, denied_at = record.first_ping_at, _denied_at(found, snapshot)
+    age_s = clock.age(claim.at if first is None else first, denied_at)
+    if age_s < 0.0:
+        # Ahead of a clock that was set back; but it is no younger than the record's newest sign.
+        age_s = (quiet_for(record, clock, snapshot) or 0.0) - (snapshot.now - denied_at)
+    since_s = age_s - (CREATE_MARGIN_S if first is None else 0.0)
     if since_s > limit_s:
         return None
     return keep(order.uuid, Reason.DENIED_TOO_EARLY, age_s=since_s, limit_s=limit_s)
