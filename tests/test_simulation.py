@@ -68,6 +68,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(150002491, "P6", id="denials-too-far-apart-by-a-reload"),
         pytest.param(230000080, "LIVENESS", id="a-life-given-back-late-to-a-slot-that-was-taken"),
         pytest.param(230002541, "LIVENESS", id="a-jump-seen-before-the-journal-told-of-the-clock"),
+        pytest.param(260000209, "LIVENESS", id="a-clock-set-back-over-a-boot-and-right-again"),
+        pytest.param(260006270, "PROGRESS", id="failed-boots-counted-twice"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

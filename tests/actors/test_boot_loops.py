@@ -21,6 +21,10 @@ def mute(make_rig: MakeRig) -> Rig:
     return rig
 
 
+def tell(rig: Rig, verb: Verb) -> None:
+    rig.system.daemon.tell(Ordered(Command(verb, "ann"), lambda problem: None))
+
+
 def test_boots_that_never_ping_rest_ever_longer_and_go_on_after_a_first_ping(
     make_rig: MakeRig,
 ) -> None:
@@ -53,9 +57,26 @@ def test_a_restart_goes_on_with_the_rest_and_a_reset_ends_it(make_rig: MakeRig) 
     rig.start()
     rig.turn(HOUR)
     assert rig.cloud.calls["create"] <= boots + 1
-    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "ann"), lambda problem: None))
+    tell(rig, Verb.BREAKER_RESET)
     resumed = rig.turn_until("boots.resumed", within=60)
     assert resumed["detail"] == "an operator's reset"
     boots = rig.cloud.calls["create"]
     rig.turn(900)
     assert rig.cloud.calls["create"] >= boots + 2
+
+
+def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: MakeRig) -> None:
+    """Its clean waits for so long that its claim expires meanwhile."""
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, poll_time=120)
+    rig.fleet.mute = True
+    rig.cloud.destroy_takes = 30.0
+    rig.start()
+    rig.turn_until("node.shutdown_started", within=HOUR, reason="boot_failed")
+    tell(rig, Verb.PAUSE)
+    rig.turn(1800)
+    assert rig.lines("node.gone")
+    assert not rig.lines("record.cleaned")
+    tell(rig, Verb.RESUME)
+    rig.turn_until("record.cleaned", within=600, reason="claim_expired")
+    rig.turn_until("boots.rest", within=4 * HOUR)
+    assert len(rig.lines("node.gone", reason="boot_failed")) == 5

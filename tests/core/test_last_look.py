@@ -413,6 +413,30 @@ def test_that_denial_is_as_old_as_its_question_too_c20() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pinged", "waited", "expected"),
+    [
+        pytest.param(True, 299.0, TOO_EARLY, id="young"),
+        pytest.param(True, 301.0, GONE, id="old-enough"),
+        pytest.param(False, 2219.0, TOO_EARLY, id="never-pinged-and-young"),
+        pytest.param(False, 2221.0, GONE, id="never-pinged"),
+    ],
+)
+def test_where_the_clock_was_set_back_that_denial_counts_from_the_records_first_sighting_c20_t1(
+    pinged: bool, waited: float, expected: tuple[Kind, Reason]
+) -> None:
+    made, order = destroyed(pinged=pinged)
+    if pinged:
+        made.change("r1", first_ping_at=made.store_now)
+    made.settings = replace(made.settings, visible_after=300.0)
+    made.store_step -= 7200.0
+    made.poll_records()
+    made.advance(waited)
+    order = replace(order, not_after=float("inf"))
+    assert last_look(made, order=order) == expected
+    assert last_look(made, found={"asked_at": made.now - 3.0}, order=order) == TOO_EARLY
+
+
+@pytest.mark.parametrize(
     ("state", "expected"),
     [
         pytest.param(CloudState.STOPPING, GONE, id="a-late-answer"),

@@ -302,6 +302,19 @@ def test_what_is_from_before_such_a_boot_counts_from_it_t1_r4() -> None:
     assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
+def test_a_clock_that_is_right_again_after_such_a_boot_makes_nothing_from_before_young_t1_r4() -> (
+    None
+):
+    """The store's clock was set back by 7200 s while the machine booted, and is right again."""
+    clock = after_boot(first_reading(StoreTime(10_000.0, 1000.0, 0.0)), 1000.0)
+    clock = clock.read(StoreTime(2_850.0, 50.0, 0.0))
+    clock = clock.read(StoreTime(10_200.0, 200.0, 0.0))
+    # Nothing can have stamped it since the boot; it counts from the reading after that.
+    assert clock.age(9_900.0, 400.0) == 350.0
+    # Stamped by the slow clock.
+    assert clock.age(2_900.0, 400.0) == 300.0
+
+
 def test_what_a_late_journal_tells_is_joined_with_what_was_read_since_t1_r4() -> None:
     made = gone(quiet=1000.0)
     kept = made.history.clock
@@ -570,6 +583,26 @@ def test_no_stamp_from_between_two_readings_looks_older_than_it_is_t1(
         clock = clock.read(StoreTime(offset + boot, boot, 0.0))
         for at, stamp in stamps:
             assert clock.age(stamp, boot) <= boot - at + 0.001
+
+
+def test_what_known_jumps_make_a_stamp_from_the_future_counts_from_its_first_sighting_t1_r4() -> (
+    None
+):
+    """Jumps of which it is not told whether they came before the stamp or after it."""
+    made = world()
+    made.round()
+    made.store_step += 3600.0
+    made.round(4)
+    stamp = made.add_record("r1", quiet=0.0).modified_at
+    for jump in (-7200.0, 7200.0):
+        made.store_step += jump
+        made.round(4)
+    assert stamp is not None
+    assert restarted(made).age(stamp, made.now) < -60.0
+    made.round()
+    made.advance(made.settings.node_stale_after)
+    made.settle()
+    assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
 @pytest.mark.parametrize(

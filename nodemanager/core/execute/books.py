@@ -68,6 +68,8 @@ class NodeGone:
     node_id: str
     reason: Reason
     size: str | None
+    record: str | None = None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,9 @@ class Books:
     """What workflows have left for the plans.
 
     By record uuid: the nodes `expected` to be listed, the incarnation and size of the nodes
-    `created`, until their record is freed, and the `sizes` of claims. `withdrawn` counts set-ups
-    withdrawn since the newest plan, by size; `pins_failed` counts its events, by node id.
+    `created`, until we destroyed them or their record is freed, and the `sizes` of claims.
+    `withdrawn` counts set-ups withdrawn since the newest plan, by size; `pins_failed` counts its
+    events, by node id.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -239,6 +242,11 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, pins_failed=left)
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
+        case NodeGone() if one.reason is not Reason.UNPAIRED:
+            # It did not vanish by itself, however late its record is cleaned (B5).
+            life = one.record, one.incarnation
+            left_of = {uuid: of for uuid, of in books.created.items() if (uuid, of[0]) != life}
+            return replace(books, created=left_of)
         case WriteInDoubt() | NodeGone() | PinsCalledOff() | PinsDoubted() | FenceStands():
             return books
         case Restored() | NotRestored() | ItemEnded():

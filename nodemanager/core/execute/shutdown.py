@@ -332,11 +332,12 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
         "outcome": Outcome.GONE,
         "plan": order.plan_id,
     }
+    gone = NodeGone(order.node_id, order.reason, order.size, order.record, order.incarnation)
     step: Step[State] = Step(
         None,
         tell=(Told(Name.NODE_GONE, fields),),
         facts=(NodesExplained((order.node_id,), seen.snapshot.now),),
-        learn=(NodeGone(order.node_id, order.reason, order.size),),
+        learn=(gone,),
         ended=Ended(Outcome.GONE.value),
     )
     if order.record is None or order.reason is Reason.UNPAIRED:

@@ -364,7 +364,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
 
 
 def _futures(history: History, listing: Records) -> dict[str, Future]:
-    """The versions whose stamp was over CLOCK_STEP_S in the future when first seen (T1)."""
+    """The versions whose stamp is, or may be, ahead of the store's clock when first seen (T1)."""
     future: dict[str, Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
@@ -375,9 +375,17 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
         seen = before.get(record.uuid) if before else None
         if seen is not None and seen.version == record.version and seen.stamp == stamp:
             future[record.uuid] = seen
-        elif too_new is not None and stamp > too_new:
+        elif (too_new is not None and stamp > too_new) or (
+            clock is not None and clock.steps and _looks_too_new(record, clock, listing.ended_at)
+        ):
             future[record.uuid] = Future(record.version, listing.ended_at, stamp)
     return future
+
+
+def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
+    """Whether known jumps, taken off a stamp of its, make that one from the future."""
+    stamps = (record.modified_at, record.last_ping_at, _newest_stamp(record))
+    return any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)
 
 
 def _answers(history: History, listing: Records) -> bool:

@@ -16,7 +16,8 @@ Readings = tuple[StoreTime, ...]
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """A record's version whose stamp was ahead of the store's clock when we first saw it.
+    """A record's version whose stamp was ahead of the store's clock, or with known jumps taken off
+    may have been, when we first saw it so.
 
     Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no other clock affects it. `stamp` is its
     newest stamp: a new stamp on the same version is a sign of life.
@@ -91,16 +92,9 @@ class StoreClock:
                 by_wall=False,
             )
         if self.by_wall:
-            # Unknown: which clock jumped over the boot, the store's or our wall clock.
-            return StoreClock(
-                offset,
-                seen.error_s,
-                1,
-                self.steps,
-                seen.boottime,
-                known_since=seen.boottime,
-                peak=float("inf"),
-            )
+            # Unknown: which clock jumped over the boot, the store's or our wall clock. What was
+            # stamped by now counts from now, so that no jump before matters any more.
+            return changed(first_reading(seen), agreed=1, known_since=seen.boottime)
         # The most that the clock could show now without the jump; showing less is no jump.
         shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
         peak = self.peak
