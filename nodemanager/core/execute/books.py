@@ -1,4 +1,4 @@
-"""What workflows leave for plans: limits, nodes not listed yet, sizes of claims, drain orders."""
+"""What workflows leave for the plans: limits, nodes not listed yet, claims' sizes, drain orders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Shutting a node down: the last look, the destroy, the wait until it is gone (D2-D4, C20).
+"""Shuts one node down: a last check, the destroy, and the wait until the node is gone (D2-D4, C20).
 
-What is gone has its record cleaned at once; that clean is written down with the end of the destroy.
+Once the node is gone, the record that it was paired with is cleaned at once. The journal gets that
+clean together with the end of the destroy.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ from nodemanager.core.model.world import CloudNode, Outcome
 from nodemanager.core.observe.unlisted import is_missed
 
 PINS_TRIES = 3
-"""So many looks without an answer, and a node costs more than what it may leave behind."""
+"""After this many looks that don't tell what a node pins, it is destroyed all the same."""
 FIRST_QUESTION_S = 2.0
-"""How soon to ask whether it is gone; each time twice as long after, up to max_poll_time."""
+"""Seconds until the first question whether it is gone; the waits double, up to max_poll_time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The last look was asked for; nothing is written yet."""
+    """The cloud is asked what the node pins, and its record is read; nothing is written yet."""
 
     order: ShutdownOrder
     before = None
@@ -80,20 +81,22 @@ class Destroying:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """It was sent: the node is asked for by its id until it is gone. Times are CLOCK_BOOTTIME."""
+    """The destroy was sent: the cloud is asked for the node by its id until the node is gone."""
 
     order: ShutdownOrder
     sent_at: float
+    """When the destroy was answered, or taken up by a restart. Times are CLOCK_BOOTTIME."""
     denied_at: float | None = None
     """When the first "no such node" was answered (D3)."""
     asked_at: float | None = None
-    """When the question under way was ordered: its answer is as old as that (A1)."""
+    """When the question in flight was ordered: its answer may be as old as that (A1)."""
     questions: int = 0
-    """How often the wait for the next one was doubled."""
+    """How often the wait between two questions was doubled."""
     inherited: bool = False
-    """A former run sent it, or was killed before: it is never given up, but parked (R1)."""
+    """A former run sent the destroy, or was killed before it could. With an `error` it does not
+    expire: that is one more failed attempt, and the fifth parks it (R1)."""
     error: str | None = None
-    """The newest answer, where it was none."""
+    """Why the newest question failed; None where it was answered."""
     before = None
     is_written = True
     is_under_way = True
@@ -102,7 +105,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """It took too long and is judged afresh; its worker may still answer."""
+    """It took too long. The next plan judges the node again; the worker may still answer."""
 
     order: ShutdownOrder
     before = None
@@ -202,7 +205,7 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]
 def _count_look(
     order: ShutdownOrder, looked: NodeLooked, seen: Seen, reason: Reason
 ) -> tuple[tuple[Learned, ...], tuple[Told, ...], int]:
-    """One more look that did not tell in time what the node pins, or all that is forgotten."""
+    """What the books learn of a look for pins, the log events, and the failed looks in a row."""
     before = seen.pins_failed.get(order.node_id, 0)
     if looked.pins is not None and reason is not Reason.ORDER_EXPIRED:
         return ((PinsTold(order.node_id),) if before else ()), (), 0
@@ -255,7 +258,7 @@ def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
             step = _ask_later(replace(state, error=str(error)), seen)
             return replace(step, tell=(_failed(order, Outcome.UNKNOWN, error),))
         case Expired() if state.inherited and state.error is not None:
-            # Its next question is on its way, or is waited for.
+            # The next question is on its way already, or waits for its time.
             return Step(replace(state, questions=0), attempt_failed=state.error)
         case Expired():
             return _too_long(order)
@@ -271,7 +274,7 @@ def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
     snapshot, order = seen.snapshot, state.order
     wall, clock = snapshot.wall, snapshot.history.clock
     if clock is not None:
-        # A wall clock that stepped ahead makes no node old enough.
+        # A wall clock that stepped ahead must not make the node look older.
         wall = min(wall, clock.now(snapshot.now))
     destroyed = Destroyed(order, state.sent_at, state.denied_at)
     asked_at = state.sent_at if state.asked_at is None else state.asked_at
@@ -284,8 +287,8 @@ def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
 
 
 def _is_in_doubt(state: Asking, seen: Seen) -> bool:
-    """Whether a denial frees nothing yet: a former run may have been killed before it sent the
-    destroy, and the node was listed, or its record heard, until just now (C5, C20)."""
+    """Whether a "no such node" does not count yet: a former run may have been killed before it sent
+    the destroy, and the node's absence is not settled (C5, C20)."""
     order, records = state.order, seen.snapshot.history.records
     if not state.inherited or order.record is None or order.reason is Reason.UNPAIRED:
         return False
@@ -319,7 +322,7 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-# Its ends.
+# How a shutdown ends.
 
 
 def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
@@ -356,7 +359,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
 
 
 def _too_long(order: ShutdownOrder) -> Step[State]:
-    """It is judged afresh, and what it pins may be left or not."""
+    """Give up: the next plan judges the node again, and what it pins may be left behind."""
     return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),), ended=Ended("expired"))
 
 

@@ -1,1 +1,1 @@
-"""The recorded past, folded again: as it was, and under other settings."""
+"""Folds a recording again: under its own settings, and under others."""

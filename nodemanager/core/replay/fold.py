@@ -1,6 +1,6 @@
-"""One state, one fold: what the daemon knows, and what each fact and decision does to it.
+"""What the daemon knows, and how each fact and each decision changes it: one state, one fold.
 
-A replay folds the recorded facts under the recorded settings with the same functions, and so comes
+A replay folds the recorded facts under the recorded settings with the same functions, so it comes
 to the recorded verdicts.
 """
 
@@ -39,7 +39,7 @@ from nodemanager.core.safety.breaker import Breaker
 
 @dataclass(frozen=True)
 class State:
-    """What is folded over the facts. `new_records` says that a record listing is new (D7)."""
+    """All that the facts so far add up to. `new_records`: a new record listing is unjudged (D7)."""
 
     history: History = field(default_factory=History)
     breaker: Breaker = field(default_factory=Breaker)
@@ -51,7 +51,7 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """What a stretch of facts and decisions starts from; `at` CLOCK_BOOTTIME, `wall` epoch."""
+    """What a recorded stretch starts from; `at` is CLOCK_BOOTTIME, `wall` epoch seconds."""
 
     pool: str
     settings: Settings
@@ -63,7 +63,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision as it was taken: all that went in, and the plan that came out."""
+    """One decision: all that it was made from, its plan, and how many seconds it took."""
 
     snapshot: Snapshot
     plan: Plan
@@ -73,9 +73,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A fact is folded in by stages, where more than one may change the breaker: each is told.
+    """The state after one step of folding a fact in.
 
-    `told` are the false cleans that this stage has found.
+    Each step that may change the breaker is a stage of its own, so that each change is logged.
+    `told` are the false cleans that this stage found.
     """
 
     state: State
@@ -83,14 +84,14 @@ class Stage:
 
 
 def after_fact(state: State, fact: Fact, settings: Settings) -> State:
-    """The state once the fact is folded in; an unfolded one (a failed poll) changes nothing."""
+    """The state with the fact folded in; some facts, like a failed poll, change nothing."""
     for stage in stages(state, fact, settings):
         state = stage.state
     return state
 
 
 def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
-    """What a fact does to the state, step by step; the last one is the state after it."""
+    """The stages of folding the fact in; the last one has the state after it."""
     match fact:
         case CloudSeen(listing=nodes):
             yield from _nodes_seen(state, nodes, settings)
@@ -120,7 +121,7 @@ def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
 
 
 def _after(state: State, fact: Fact) -> State:
-    """After a fact that has one stage, and tells of no false clean."""
+    """The state after a fact that has one stage and finds no false clean."""
     match fact:
         case CloudPollBegun():
             return replace(state, history=histories.cloud_poll_started(state.history))
@@ -202,13 +203,15 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
 
 
 def settings_after(settings: Settings, fact: Fact) -> Settings:
+    """The settings in force after the fact."""
     return fact.settings if isinstance(fact, SettingsTaken) else settings
 
 
 def decide(snapshot: Snapshot, settings: Settings, *, new_records: bool) -> Plan:
-    """The plan of a snapshot: the very function that the daemon decides by."""
+    """The plan of a snapshot; the daemon and a replay decide by this function."""
     return plan(snapshot, settings, new_records=new_records)
 
 
 def after_decision(state: State, made: Plan) -> State:
+    """The state that the next decision starts from."""
     return replace(state, history=made.history, breaker=made.breaker, new_records=False)

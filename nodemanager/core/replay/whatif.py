@@ -1,12 +1,12 @@
 """The recorded world as it would have been under other settings.
 
-A recording shows what was there while its own settings were in force. Under others, a record is
-freed sooner or later than it was; from then on its listings are wrong for those settings, and are
-put right here: a life freed sooner is listed as clean, one freed later is listed on. The same is
-done for nodes that would have been destroyed sooner or later. What else would have gone otherwise
-(a boot on the slot, the jobs of that node) nobody recorded, and nothing is made up for it.
+A recording shows the world under its own settings. Under others a record is freed sooner or later,
+and from then on the recorded listings are wrong. They are put right here: a life freed sooner is
+listed as clean, and a life freed later stays listed. The same is done for nodes destroyed sooner or
+later. What else would have changed (a boot on the slot, the jobs of the node) was not recorded, and
+is not made up.
 
-Nothing in here decides: what is freed, and when, is `plan`'s word on these listings.
+Nothing here decides: `plan` judges these listings, and says what is freed and when.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from nodemanager.core.model.world import CloudNode, CloudState, Record, life_key
 from nodemanager.core.observe.history import History, Nodes, Records
 
 GOING = frozenset({CloudState.STOPPING, CloudState.STOPPED, CloudState.TERMINATED})
+"""Recorded states that a kept node is not listed in here."""
 
 
 class By(StrEnum):
@@ -51,12 +52,13 @@ class Life:
 
     @property
     def key(self) -> str:
-        """What tells it from every other life; without a claim the first ping and the slot do."""
+        """The name of the life; without a claim it is made of the slot and the first ping."""
         key = life_key(self.record, self.incarnation)
         return key if self.incarnation else f"{key}{self.slot}@{self.first_ping_at or ''}"
 
 
 def life_of(record: Record) -> Life:
+    """The life that the record shows."""
     return Life(
         record.uuid,
         record.incarnation,
@@ -69,7 +71,7 @@ def life_of(record: Record) -> Life:
 
 
 def is_life(record: Record, life: Life) -> bool:
-    """Whether the record shows that very life still."""
+    """Whether the record still shows this life."""
     if record.incarnation != life.incarnation or not record.holds_anything:
         return False
     if life.incarnation is not None:
@@ -89,7 +91,7 @@ def as_cleaned(record: Record, at: float) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a life's slot became free, `at` epoch seconds: the moment of the order."""
+    """How and when a life's slot became free; `at` is epoch seconds, of our order where known."""
 
     life: Life
     at: float
@@ -99,10 +101,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A life that was freed, or a node destroyed, that gave a sign of life afterwards.
+    """A life that we freed, or whose node we destroyed, and that gave a sign of life afterwards.
 
-    `freed_at`, `alive_at` and `pinged_at`, its first ping seen after that, are epoch seconds; `by`
-    is CLEAN or SHUTDOWN.
+    `alive_at` is the time of the first sign, `pinged_at` of the first ping seen, None without one.
+    Times are epoch seconds; `by` is CLEAN or SHUTDOWN.
     """
 
     life: Life
@@ -116,9 +118,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """A life freed here while the recording shows it on; `clean` is the record since.
+    """A life freed here that the recording still shows; `clean` is its record here since then.
 
-    `at` is CLOCK_BOOTTIME, `store_at` the store's clock then.
+    It was freed `at` CLOCK_BOOTTIME, `store_at` by the store's clock.
     """
 
     life: Life
@@ -130,9 +132,9 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A life that goes on here though the recording shows it freed.
+    """A life that goes on here though the recording shows it freed, until it `is_clean` here, too.
 
-    The recorded record may be somebody else's by then: the life is listed under a name of its own.
+    The recorded record may have a new life by then, so this one is listed under another uuid.
     """
 
     life: Life
@@ -142,9 +144,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A node that goes on here though the recording has it destroyed, as it was then.
+    """A node that goes on here though the recording destroys it, as it was listed then.
 
-    `last_ping_at` is its record's newest ping then: a newer one says that it was not destroyed.
+    `last_ping_at` is its record's newest ping then: another one shows that it was not destroyed.
     """
 
     node: CloudNode
@@ -155,8 +157,8 @@ class Kept:
 class World:
     """What differs from the recording, and the listings with that put right.
 
-    `freed` by record uuid, `held` by the name each has here; `destroyed` are the ids of nodes gone
-    here; `kept` by id.
+    `freed` is by record uuid, `held` by the uuid that each has here, `kept` by node id, `ends` by
+    the life's key; `destroyed` has the ids of nodes gone here.
     """
 
     freed: dict[str, Freed] = field(default_factory=dict)
@@ -169,12 +171,12 @@ class World:
     has_diverged: bool = False
     _named: int = 0
     _listed: dict[str, int] = field(default_factory=dict)
-    """Where in `hits` the records are whose node was listed, and not heard yet."""
+    """By record uuid, the index in `hits` of a life whose node was listed, and not heard yet."""
 
     # What is done here.
 
     def free(self, record: Record, end: End, *, at: float, store_at: float) -> None:
-        """Free the life that a listing of this world shows, `at` CLOCK_BOOTTIME."""
+        """Free the life of a record as listed here; times as in Freed."""
         self.has_diverged = True
         self.ends[end.life.key] = end
         if record.uuid in self.held:
@@ -184,9 +186,9 @@ class World:
         self.freed[record.uuid] = Freed(end.life, end, at, store_at, as_cleaned(record, store_at))
 
     def hold(self, record: Record) -> Record:
-        """Keep a life that the recording is about to show freed; as it is listed here.
+        """Keep a life that the recording is about to show freed; returns its record as listed here.
 
-        Its slot, too, has a number of its own: in the recording another may have the old one.
+        Its slot gets another number, too: in the recording another record may get the old one.
         """
         self.has_diverged = True
         self._named += 1
@@ -206,12 +208,13 @@ class World:
         self.kept[node.id] = Kept(node, None if record is None else record.last_ping_at)
 
     def destroy(self, node_id: str) -> None:
+        """Destroy a node here that the recording may still show."""
         self.has_diverged = True
         self.kept.pop(node_id, None)
         self.destroyed.add(node_id)
 
     def heard(self, life: Life, at: float) -> bool:
-        """A held life pinged, `at` the store's clock: whether there is such a one."""
+        """Enter a ping of a held life, `at` the store's clock; False where the life is not held."""
         for alias, held in self.held.items():
             if held.life.key == life.key and not held.is_clean:
                 record = held.record
@@ -222,7 +225,7 @@ class World:
         return False
 
     def hit(self, end: End, alive_at: float, sign: Sign) -> None:
-        """Count it, and take the slot as never freed: the daemon gives such a life back (U8)."""
+        """Count a hit, and take its slot as never freed: the daemon gives such a life back (U8)."""
         pinged_at = alive_at if sign is Sign.PINGED else None
         if pinged_at is None:
             self._listed[end.life.record] = len(self.hits)
@@ -232,7 +235,7 @@ class World:
     # The listings.
 
     def records(self, listing: Records) -> Records:
-        """The listing as it would have been; who gave a sign of life in it is told."""
+        """The record listing as it would have been; enters the signs of life that it shows."""
         if self.kept:
             self._forget_kept(listing)
         if self._listed:
@@ -244,16 +247,17 @@ class World:
             freed = self.freed.get(record.uuid)
             items.append(record if freed is None else self._shown(freed, record))
         if listing.complete and self.freed:
-            # What somebody deleted is there no more in either world.
+            # A record that was deleted is not there in either world.
             for uuid in self.freed.keys() - {record.uuid for record in items}:
                 del self.freed[uuid]
         items += [one.record for one in self.held.values()]
         return replace(listing, items=tuple(items))
 
     def _shown(self, freed: Freed, record: Record) -> Record:
+        """The recorded record as it would have been: clean, unless its life ended or pinged."""
         life = freed.life
         if not is_life(record, life):
-            # By now the recording has it freed, too.
+            # By now the recording has freed it, too.
             del self.freed[record.uuid]
             return record
         pinged = record.last_ping_at
@@ -262,7 +266,7 @@ class World:
         del self.freed[record.uuid]
         self.destroyed.discard(life.node_id or "")
         if pinged <= freed.store_at:
-            # The look before the write re-reads the record: it would have seen this (C11).
+            # The look before the write reads the record again: it would have seen this ping (C11).
             self.spared += 1
             self.ends.pop(life.key, None)
         else:
@@ -270,7 +274,7 @@ class World:
         return record
 
     def _hear(self, listing: Records) -> None:
-        """The pings of those whose node was listed again."""
+        """Note the first pings of the hits whose node was listed."""
         for record in listing.items:
             at = self._listed.get(record.uuid)
             if at is None:
@@ -283,14 +287,14 @@ class World:
                 del self._listed[record.uuid]
 
     def _forget_kept(self, listing: Records) -> None:
-        """Without those that pinged since: the recording did not destroy them after all."""
+        """Keep no nodes that pinged since: the recording did not destroy them after all."""
         pings = {one.instance_id: one.last_ping_at for one in listing.items if one.instance_id}
         for node_id, kept in list(self.kept.items()):
             if pings.get(node_id, kept.last_ping_at) != kept.last_ping_at:
                 del self.kept[node_id]
 
     def nodes(self, listing: Nodes, wall: float) -> Nodes:
-        """The listing as it would have been, `wall` epoch seconds; the same of nodes."""
+        """The node listing as it would have been; `wall` is the time of the hits that it shows."""
         if self.freed:
             self._look_for_freed(listing, wall)
         if not self.destroyed and not self.kept and not self.held:
@@ -318,7 +322,7 @@ class World:
         return replace(listing, items=tuple(items))
 
     def _look_for_freed(self, listing: Nodes, wall: float) -> None:
-        """A node that is listed again after its record was freed here lives (U8)."""
+        """Note hits: a node that is listed after its record was freed here lives (U8)."""
         by_id = {
             one.life.node_id: uuid
             for uuid, one in self.freed.items()
@@ -342,8 +346,8 @@ class World:
 
 
 def renamed(history: History, uuid: str, shown: Record) -> History:
-    """The history with a record beside itself under another name: what was counted of it goes
-    on."""
+    """The history with a copy of the record under the uuid of `shown`, for which all that was
+    counted of the record goes on."""
     alias = shown.uuid
     changes: dict[str, object] = {}
     for name in ("records", "base", "pinned"):
@@ -360,7 +364,7 @@ def renamed(history: History, uuid: str, shown: Record) -> History:
         known: Mapping[str, object] = getattr(history, name)
         if uuid in known:
             changes[name] = {**known, alias: known[uuid]}
-    # These are named by their version, too (B1).
+    # The names in `eligible` end in the version (B1).
     own = {key: at for key, at in history.eligible.items() if key.startswith(f"{uuid}@")}
     if own:
         more = {f"{alias}{key.removeprefix(uuid)}": at for key, at in own.items()}

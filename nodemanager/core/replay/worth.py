@@ -1,6 +1,6 @@
-"""What other settings would have been worth: what they free sooner or later, and what they hit.
+"""What other settings would have been worth: slots freed sooner or later, and living nodes hit.
 
-Times are CLOCK_BOOTTIME of the recording but where they are called wall.
+Times are epoch seconds of the recording.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.replay.whatif import By, End, Hit, Life
 
 STEP_LIMIT_S = 600.0
-"""A boot that waits is taken to wait this long at most between two decisions: a daemon that was
-stopped refused none meanwhile."""
+"""The longest wait counted for a boot between two decisions: a stopped daemon refuses no boot."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one lot of settings made of a recording.
+    """What one set of settings made of a recording.
 
-    `ends` are when each life's slot became free, by its key; `refused` is how many boots each
-    decision refused for lack of a slot. `destroyed` counts the nodes ordered to be shut down, by
-    reason. `diverged` says that anything went otherwise than recorded.
+    `ends` is how and when each life's slot became free, by the life's key. `spared` counts the
+    lives that the look before the write would have kept. `refused` is how many boots each decision
+    refused for lack of a slot. `destroyed` counts the nodes ordered to be shut down, by reason.
+    `diverged` says that anything went otherwise than recorded.
     """
 
     ends: Mapping[str, End]
@@ -36,9 +36,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A life whose slot becomes free at another moment; None: not within the recording.
+    """A life whose slot becomes free at another time: `after`, where the recording has `before`.
 
-    `gain_s` is how much sooner, in seconds, up to the end of the recording; less than 0 is later.
+    Either is None where that is not within the recording. `gain_s` is how many seconds sooner,
+    counted up to the end of the recording; a negative gain is later.
     """
 
     life: Life
@@ -51,11 +52,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Balance:
-    """What other settings give, beside the recorded ones, and what they cost.
+    """What other settings gain and cost against the recorded ones.
 
-    `slot_s` are seconds of slots that are free sooner, less those later. `boots` no longer wait for
-    a slot, `boots_lost` would; `boot_wait_s` is how long the former waited. `hits` would have hit a
-    living node; `new_hits` those among them that the recorded settings did not.
+    `cleans` counts the lives that we free. `slot_s` are the slot-seconds free sooner, less those
+    free later. `boots` no longer wait for a slot, for `boot_wait_s` in all; `boots_lost` wait only
+    here. `hits` are the living nodes hit, `new_hits` those that the recorded settings did not hit.
     """
 
     cleans: int
@@ -78,14 +79,14 @@ class Balance:
 
     @property
     def never(self) -> int:
-        """Freed as recorded, and not within the recording otherwise."""
+        """How many lives the recording frees, and these settings do not within it."""
         return sum(move.after is None for move in self.moves)
 
 
 def weigh(recorded: Outcome, other: Outcome, walls: Sequence[float]) -> Balance:
-    """Hold `other` against `recorded`; `walls` are the decisions' times, epoch seconds.
+    """Compare `other` with `recorded`; `walls` are the times of the decisions.
 
-    A life that was freed while its node lived gains nothing by it.
+    A life that was freed while its node lived has no end here, so it gains nothing by that.
     """
     until = walls[-1] if walls else 0.0
     moves = []
@@ -119,10 +120,10 @@ def weigh(recorded: Outcome, other: Outcome, walls: Sequence[float]) -> Balance:
 def _boots(
     recorded: Iterable[int], other: Iterable[int], walls: Sequence[float]
 ) -> tuple[int, int, float]:
-    """Boots granted here that were refused for lack of a slot, the reverse, and the wait saved.
+    """Boots granted here but refused as recorded for lack of a slot, the reverse, seconds saved.
 
-    A boot that waits is refused by every decision until it has its slot: it is one boot, counted
-    when the difference grows.
+    Every decision refuses a waiting boot until it has its slot. So one boot is counted only when
+    the difference grows.
     """
     boots = lost = before = 0
     wait_s = 0.0
@@ -137,9 +138,9 @@ def _boots(
 
 
 def free_sooner(moves: Iterable[Move], since: float, until: float) -> list[tuple[float, int]]:
-    """How many slots more are free than in the recording: from when on, and how many.
+    """How many more slots are free than in the recording, as steps: from when on, and how many.
 
-    Less than none where more are held. From `since` to `until`, epoch seconds.
+    A negative number is of slots that are held longer. The steps run from `since` to `until`.
     """
     changes: dict[float, int] = {since: 0, until: 0}
     for move in moves:
@@ -155,6 +156,6 @@ def free_sooner(moves: Iterable[Move], since: float, until: float) -> list[tuple
         free += changes[at]
         steps.append((at, free))
     if len(steps) > 1:
-        # What would come after the end is not known.
+        # Nothing is known about the time after the end.
         steps[-1] = (until, steps[-2][1])
     return steps
