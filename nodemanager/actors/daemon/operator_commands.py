@@ -296,8 +296,8 @@ class CommandHandler:
             return
         self._context.decide_soon()
         text = (
-            "the pool is paused: nothing is created, destroyed or freed; what was sent already "
-            "comes to its end; `nodemanager resume` ends that"
+            "the pool is paused: nothing is created, destroyed or freed; actions that were already "
+            "sent still end; `nodemanager resume` ends the pause"
         )
         self._did(said, None, text)
 
@@ -405,7 +405,7 @@ class CommandHandler:
         flights, _ = self._context.runner.flights()
         for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
-                text = f"{uuid}: nobody knows yet what became of its clean; see the log"
+                text = f"{uuid}: the outcome of its clean is not known yet; see the log"
                 self._answer(said, commands.failed(named, text))
 
     # Answers.

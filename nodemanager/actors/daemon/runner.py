@@ -433,7 +433,7 @@ class Runner:
             Name.INTENT_PARKED,
             level=WARNING,
             error=error,
-            clear="see what became of it by hand; it is in the journal, and blocks nothing",
+            clear="look at what became of it; the journal has it, and it blocks nothing",
             **fields_of(one),
         )
 
