@@ -285,12 +285,12 @@ class RecordListActor(PollingActor):
 
     def poll(self) -> None:
         store_id = self._store.store_id()
-        # Before the listing: a life that was restored in between is not late by it.
+        # Before the listing, which then shows a life that was restored in between.
         late = self._store.late_pings()
         started_at = self._clock.boottime()
         listed = _readable(self._store.list_records(), Record)
         ended_at = self._clock.boottime()
-        # After the listing: a step of the store's clock in between is seen with the stamps it made.
+        # After the listing, so that a step of the store's clock is seen with the stamps it made.
         store_time = self._store.store_time(writes=self._writes)
         answered = self._store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
