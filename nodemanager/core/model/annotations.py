@@ -1,4 +1,4 @@
-"""What operators put on nodes, records and the pool: who, since when, and why."""
+"""Operators' orders on nodes, records and the pool: by whom, since when, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodemanager.core.model.reasons import Reason
 class Mark:
     """An operator's order that stands until it is undone or carried out; `at` is epoch seconds.
 
-    `incarnation` is what the node that it is about was created as: some clouds use an id again.
+    `incarnation` is that of the node, because some clouds use an id again.
     """
 
     by: str
@@ -22,7 +22,7 @@ class Mark:
     incarnation: str | None = None
 
     def measures(self, wall: float) -> dict[str, Any]:
-        """Who, why, and for how long by then (epoch seconds): what a verdict tells of it."""
+        """Who, why, and for how long at `wall` (epoch seconds), as the measures of a verdict."""
         told: dict[str, Any] = {"by": self.by}
         if self.reason:
             told["cause"] = self.reason
@@ -48,7 +48,7 @@ class HandClean:
         return {**told, "forced": ",".join(self.forced)} if self.forced else told
 
     def breaks(self, reason: Reason) -> bool:
-        """Whether what keeps the record for this reason is a rule that they break."""
+        """Whether the operator breaks the rule that keeps the record for this reason."""
         return BROKEN_AS.get(reason) in self.forced
 
 
@@ -61,7 +61,7 @@ FORCIBLE: Mapping[str, str] = {
     "S5": "it was leaked before the first start, with too many others",
     UNVERIFIABLE: "only its own tag is known to ask the cloud for its node by (C11)",
 }
-"""What an operator may break by name, and what they then say to be no sign of life (O3)."""
+"""The rules that an operator may break by name, and what keeps the record by each (O3)."""
 
 BROKEN_AS: Mapping[Reason, str] = {
     Reason.BUSY: "C2",
@@ -71,15 +71,15 @@ BROKEN_AS: Mapping[Reason, str] = {
     Reason.BACKLOG_HELD: "S5",
     Reason.UNVERIFIABLE: UNVERIFIABLE,
 }
-"""What keeps a record only until somebody breaks it, by that name.
+"""The rule that an operator must break, by the reason that keeps the record.
 
-A claim that never pinged is not there: its window is C21's, and its node may be on its way.
+The window of a claim that never pinged (C21) can't be broken: its node may be on its way.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All that stands, by id; `paused` is the pool's. `holds` are for telling only here."""
+    """All marks that stand, by id; `paused` is the pool's. `holds` are here only to be shown."""
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)

@@ -1,8 +1,7 @@
 """The keys that a log line may carry, a closed list like the events and reasons.
 
-A key that ends in `_s` is in seconds, one that ends in `_at` is a UTC time (RFC 3339). A key whose
-name holds `secret`, `token` or `password` would be shown as `***`: none is here, and the lease's
-fencing token is called `fencing`.
+A key that ends in `_s` is in seconds, one that ends in `_at` is a UTC time (RFC 3339). The log
+shows a key whose name contains `secret`, `token` or `password` as `***`, so there is none here.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from nodemanager.core.model.reasons import Told
 
 
 class Key(Told):
-    """What stands left of a `=`."""
+    """A key of a log line."""
 
     # On every line, in this order.
     TS = "ts", "When, UTC with milliseconds; left out when the systemd journal stamps the lines."
