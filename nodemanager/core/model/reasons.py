@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Told(StrEnum):
-    """A member with a `doc`: one sentence for whoever reads it in a log."""
+    """A member with a `doc`: its text for whoever reads it in a log."""
 
     doc: str
 
@@ -160,7 +160,7 @@ class Reason(Told):
         "It can't be given back, because the journal lacks its content from before the clean.",
     )
 
-    # A clean or a shutdown was ordered, and left undone at the last look.
+    # An action was ordered, and the check right before it left it undone.
     CHANGED_SINCE_PLAN = "changed_since_plan", "It was found changed right before the write (C11)."
     NODE_ALIVE = "node_alive", "The check right before the write found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record does not exist any more."
@@ -280,7 +280,7 @@ class Reason(Told):
         "Claims that never pinged and records that are still locked (U2) fill `max_nodes` (U6).",
     )
 
-    # A job can't be had, so that nothing is booted for it.
+    # A job can't be satisfied, so nothing is booted for it.
     NO_FITTING_SIZE = "no_fitting_size", "No configured size has what the job needs (U12)."
     JOB_OVER_MAX_NODES = (
         "job_over_max_nodes",
