@@ -87,15 +87,15 @@ class Daemon:
     max_poll_time: float = option(
         kinds.duration(),
         Derived("300, or the longest poll time where that is longer", _max_poll_time),
-        "Failed polls are repeated after ever longer waits, of at most this time.",
+        "After each failed poll the wait for the next one is longer, up to this time.",
         reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
     poll_stale_after: float = option(
         kinds.duration(),
         "600",
-        """Nothing is booted, destroyed or freed because of an answer older than this. Must be at
-        least two polls, and below node_stale_after: otherwise half of that is used.""",
+        """Nothing is booted, destroyed or freed because of an answer older than this. It must be at
+        least two polls. If it is not below node_stale_after, half of node_stale_after is used.""",
         reload=True,
         decides=Decides(),
     )
@@ -116,9 +116,9 @@ class Daemon:
         decides=Decides(),
     )
     consecutive_idle_count: int = option(
-        kinds.whole(1, unit="record listings"),
+        kinds.whole(1, unit="pings"),
         "2",
-        "An idle node is shut down only when this many record listings in a row show it idle.",
+        "An idle node is shut down only when this many of its pings in a row said that it is idle.",
         reload=True,
         decides=Decides(),
     )
@@ -159,7 +159,7 @@ class Daemon:
     state_dir: Path = option(
         kinds.path(),
         Derived("$STATE_DIRECTORY (set by systemd), else /var/lib/nodemanager/POOL", _state_dir),
-        "The directory for the lock, generated tokens and the embedded registry.",
+        "The directory for the lock, generated tokens, the journal and the embedded registry.",
     )
 
 

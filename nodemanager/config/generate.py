@@ -37,10 +37,11 @@ Options that are *read again* take effect when the daemon gets a SIGHUP; the oth
 Where two options contradict each other, the file is refused, or a safe value is used, with a
 warning that names it:
 
-* ``node_stale_after`` at or below ``poll_stale_after``: polls are fresh for half of it.
-* ``[Cleaning] settle`` below one poll of the cloud: one poll of the cloud.
-* ``max_poll_time`` below the longest poll time: that poll time.
-* polls fresh for less than two of the longest poll time: refused.
+* ``node_stale_after`` at or below ``poll_stale_after``: half of ``node_stale_after`` is used as
+  ``poll_stale_after``.
+* ``[Cleaning] settle`` below one poll of the cloud: one poll of the cloud is used.
+* ``max_poll_time`` below the longest poll time: that poll time is used.
+* ``poll_stale_after``, as it is used, below two of the longest poll time: refused.
 * ``min_nodes`` above ``max_nodes``: refused.
 
 """

@@ -326,8 +326,8 @@ class Size:
     scratch: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
         "",
-        """The scratch space; 100000 is 100 GB. Where it is 0, or neither this nor the cloud tells
-        it, it counts as enough for every job.""",
+        """The scratch space; 100000 is 100 GB. If it is 0 or unknown, it counts as enough for every
+        job.""",
     )
     price: float | None = option(
         kinds.optional(kinds.number(least=0)), "", "The price per hour; 0 means unknown."

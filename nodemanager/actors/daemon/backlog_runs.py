@@ -267,7 +267,7 @@ class BacklogRuns:
             stopped=counts["stopped"],
         )
 
-    # What becomes of what was let go.
+    # How items that were let go end.
 
     def ended(self, end: End) -> None:
         """Note a clean that ended, if it is that of an item."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Identities:
-    """Makes the daemon read-only while one of them is another, or can't be compared."""
+    """Makes the daemon read-only while account or store is another, or can't be compared."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -31,7 +31,7 @@ class Identities:
 
     @property
     def state_failed(self) -> bool:
-        """Whether the last call of anything in the state directory failed."""
+        """Whether any value in the state directory could not be read or written last time."""
         return bool(self._state_failed)
 
     @property

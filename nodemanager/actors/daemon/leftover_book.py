@@ -41,7 +41,7 @@ class LeftoverBook:
         restored = leftovers.restored(entries, now, visible_after)
         self.ledger = Ledger({**restored.entries, **self.ledger.entries})
 
-    # A shut-down of ours.
+    # Shutdowns of ours.
 
     def enter(self, pins: tuple[Leftover, ...], now: float) -> bool:
         """Enter what a node pins. It may be destroyed only if this returns True."""
@@ -75,7 +75,7 @@ class LeftoverBook:
     def doubted(self, node_id: str, now: float, visible_after: float) -> None:
         self.ledger = leftovers.doubtful(self.ledger, node_id, now, visible_after)
 
-    # The sweep.
+    # The search.
 
     def found(self, seen: tuple[Leftover, ...], now: float, visible_after: float) -> bool:
         """Enter what the cloud found with our tags; whether that could be written."""

@@ -88,7 +88,7 @@ class CommandHandler:
         """Begin what the command's verb says, or answer why not."""
         self._orders[said.command.verb](said)
 
-    # Whom a command names.
+    # What a command names.
 
     def _known(self) -> Known:
         plan = self._context.plan
@@ -187,7 +187,7 @@ class CommandHandler:
             self._context.decide_soon()
             self._did(said, named, f"{named.id} is on hold no longer")
 
-    # Nodes that are to go.
+    # Drains and kills.
 
     def _drain(self, said: Ordered) -> None:
         """Shut the node down once it is idle (O1)."""
@@ -245,7 +245,7 @@ class CommandHandler:
         expected = (one.node_id for one in self._context.books.expected.values())
         return node_id in self._context.history.present or node_id in expected
 
-    # Records that are to be freed.
+    # Cleans by hand.
 
     def _clean(self, said: Ordered) -> None:
         """Free the record now, unless a rule that was not broken by name forbids it (O3)."""
@@ -296,8 +296,8 @@ class CommandHandler:
             return
         self._context.decide_soon()
         text = (
-            "the pool is paused: nothing is created, destroyed or freed; what was sent already "
-            "comes to its end; `nodemanager resume` ends that"
+            "the pool is paused: nothing is created, destroyed or freed; actions that were already "
+            "sent still end; `nodemanager resume` ends the pause"
         )
         self._did(said, None, text)
 
@@ -330,7 +330,7 @@ class CommandHandler:
         else:
             self._did(said, None, "the breaker is closed")
 
-    # What the next plan makes of it.
+    # What the next plan decides.
 
     def _mark(self, said: Ordered, node_id: str | None = None) -> Mark:
         node = self._context.history.present.get(node_id or "")
@@ -405,7 +405,7 @@ class CommandHandler:
         flights, _ = self._context.runner.flights()
         for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
-                text = f"{uuid}: nobody knows yet what became of its clean; see the log"
+                text = f"{uuid}: the outcome of its clean is not known yet; see the log"
                 self._answer(said, commands.failed(named, text))
 
     # Answers.

@@ -196,10 +196,10 @@ class Runner:
                 key, about = Key(action, id), self._about(Key(action, id), running.state)
                 self._shell.ended(End(key, running.state, about, running.since, None))
 
-    # A former run's.
+    # What a former run left.
 
     def load(self, intents: Iterable[OpenIntent], now: float) -> None:
-        """Take in what a former run left, without resuming it. What can't be read is parked."""
+        """Take in what a former run left, without resuming it; log what can't be read as parked."""
         self._loaded_at = now
         for one in intents:
             action = action_of(one.intent.kind)
@@ -433,7 +433,7 @@ class Runner:
             Name.INTENT_PARKED,
             level=WARNING,
             error=error,
-            clear="see what became of it by hand; it is in the journal, and blocks nothing",
+            clear="look at what became of it; the journal has it, and it blocks nothing",
             **fields_of(one),
         )
 

@@ -457,7 +457,7 @@ def _has_been_seen(life: FreedLife, history: History) -> bool:
     return any(is_alive(node, life) for node in nodes)
 
 
-CLEAR = "it is given back where it can be; see the operator's guide, false cleans"
+CLEAR = "its record is given back if possible; see the operator's guide, false cleans"
 _BY_HAND = (
     "let the node end its work and destroy it; the breaker closes once the cloud confirms it gone"
 )

@@ -162,7 +162,7 @@ class Reason(Told):
         "It can't be given back, because the journal lacks its content from before the clean.",
     )
 
-    # A clean or a shutdown was ordered, and left undone at the last look.
+    # An action was ordered, and the check right before it left it undone.
     CHANGED_SINCE_PLAN = "changed_since_plan", "It was found changed right before the write (C11)."
     NODE_ALIVE = "node_alive", "The check right before the write found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record does not exist any more."

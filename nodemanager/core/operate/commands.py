@@ -220,7 +220,7 @@ def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
         text += f" {_CLEAR[reason]}"
     force = UNVERIFIABLE if reason is Reason.UNVERIFIABLE else rule
     if verb is Verb.CLEAN and force in FORCIBLE:
-        text += f" `--force {force}` says that this is no sign of life"
+        text += f" `--force {force}` breaks this rule"
     return Reply(
         Result.REFUSED,
         text,
@@ -278,7 +278,7 @@ def of_sent_away(
             reason=Reason.NODE_ABSENT,
         )
     if now is not None:
-        text += f"; {name} is {now} now: name that by its id, if it is to go, too"
+        text += f"; {name} is {now} now: give that id if it must go, too"
     return Reply(Result.ALREADY, text, record=order.record, node=order.node_id)
 
 
@@ -353,7 +353,7 @@ def without(named: Named, reason: Reason) -> Reply:
 
 def too_late(named: Named) -> Reply:
     """The refusal to undo a destroy that was sent."""
-    text = f"{_node(named)}: its destroy was sent already, and can't be taken back"
+    text = f"{_node(named)}: its destroy was sent already, and can't be undone"
     return Reply(
         Result.REFUSED,
         text,
