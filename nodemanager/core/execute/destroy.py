@@ -107,34 +107,37 @@ def confirm_shutdown(
         return keep(node_id, Reason.HELD)
     if is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
-    if order.reason is Reason.NODE_STOPPED and (
-        listed is not None and listed.state is not CloudState.STOPPED
-    ):
-        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
+    undone = _undone(order, record, snapshot, settings, wanted=wanted)
+    return undone or Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _undone(
+    order: ShutdownOrder,
+    record: Record | None,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    wanted: bool,
+) -> Verdict | None:
+    """What has undone the order's own reason since it was judged."""
+    node_id, listed = order.node_id, snapshot.history.present.get(order.node_id)
     if order.reason is Reason.UNPAIRED:
         incarnation = None if record is None else record.incarnation
         if incarnation is not None and incarnation == order.incarnation:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
         if record is not None and record.instance_id == node_id and _was_heard(record, snapshot):
             return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
-    elif order.reason is Reason.IDLE_BEYOND_DEMAND:
-        clock = snapshot.history.clock
-        if record is None or record.incarnation != order.incarnation:
-            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-        if worker_state(record, clock, snapshot.now, settings) is not WorkerState.IDLE:
-            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
-        if wanted:
-            return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
-        doubted = doubt(node_id, record, snapshot, settings)
-        if doubted is not None:
-            return doubted
-    elif order.reason in BY_HAND:
-        undone = called_off(order, record, snapshot, settings)
-        if undone is not None:
-            return undone
-    elif order.record is not None and not _still_bad(order, record, snapshot, settings):
+        return None
+    if order.reason is Reason.IDLE_BEYOND_DEMAND:
+        return _not_idle(order, record, snapshot, settings, wanted=wanted)
+    if order.reason in BY_HAND:
+        return called_off(order, record, snapshot, settings)
+    runs = listed is not None and listed.state is not CloudState.STOPPED
+    if order.reason is Reason.NODE_STOPPED and runs:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
+    if order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
-    return Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+    return None
 
 
 def called_off(
@@ -151,11 +154,26 @@ def called_off(
     stands = drain is not None and drain.incarnation == order.incarnation
     if order.reason is Reason.KILLED or not stands:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="an operator called it off")
+    return _not_idle(order, record, snapshot, settings)
+
+
+def _not_idle(
+    order: ShutdownOrder,
+    record: Record | None,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    wanted: bool = False,
+) -> Verdict | None:
+    """Why a node that goes only while it is idle and unwanted stays; None where it is both."""
+    node_id = order.node_id
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
     if state is not WorkerState.IDLE:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
+    if wanted:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
     return doubt(node_id, record, snapshot, settings)
 
 
