@@ -114,7 +114,10 @@ class Reason(Told):
     )
 
     # A record is freed.
-    STALE_SLOT = "stale_slot", "Its node is gone, and it is quiet past `node_stale_after` (C1-C10)."
+    STALE_SLOT = (
+        "stale_slot",
+        "Its node is gone, and it has been quiet for longer than `node_stale_after` (C1-C10).",
+    )
     CLAIM_EXPIRED = "claim_expired", "It was claimed and never pinged, and its claim expired (C21)."
     AFTER_SHUTDOWN = "after_shutdown", "We destroyed its node and the cloud says it is gone (C20)."
     PINGER_DENIED = (
@@ -144,7 +147,10 @@ class Reason(Told):
     )
 
     # A record was freed, and its node lives.
-    LATE_PING = "late_ping", "A ping with that life's secret came over 60 s after the clean (U8)."
+    LATE_PING = (
+        "late_ping",
+        "A ping with the freed life's secret came over 60 s after the clean (U8).",
+    )
     PINGED_AFTER_CLEAN = (
         "pinged_after_clean",
         "The freed record shows a ping by its former instance over 60 s after the clean (U8).",
@@ -163,7 +169,7 @@ class Reason(Told):
     )
 
     # An action was ordered, and the check right before it left it undone.
-    CHANGED_SINCE_PLAN = "changed_since_plan", "It was found changed right before the write (C11)."
+    CHANGED_SINCE_PLAN = "changed_since_plan", "It changed between the plan and the write (C11)."
     NODE_ALIVE = "node_alive", "The check right before the write found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record does not exist any more."
     UNVERIFIABLE = (
@@ -191,7 +197,7 @@ class Reason(Told):
     LEFT_BEHIND = "left_behind", "The node is gone, but this resource of it still exists (D4)."
     LEFT_ALONE = (
         "left_alone",
-        "It is not released: it is on hold, lacks our tags, or its node lives or is unknown (D4).",
+        "It is not released: it is held, lacks our tags, is in use, or its node may live (D4).",
     )
     PASSED_OVER = (
         "passed_over",
@@ -265,7 +271,10 @@ class Reason(Told):
     AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
     AT_MAX_PRICE = "at_max_price", "One more node would exceed `max_total_price`."
     NO_FREE_SLOT = "no_free_slot", "No slot is free; `nodemanager slots` says what holds them (U7)."
-    AT_QUOTA = "at_quota", "The cloud refused more; one more is tried after `boot_fail_after` (D6)."
+    AT_QUOTA = (
+        "at_quota",
+        "The cloud refused more nodes; one more is tried after `boot_fail_after` (D6).",
+    )
     BOOT_LOOP = (
         "boot_loop",
         "Too many nodes in a row never pinged, so the size rests or one probe at a time is booted; "
@@ -416,7 +425,10 @@ class Event(Told):
     RECORD_PRUNED = "record.pruned", "A surplus record is deleted."
     RECORD_PRUNE_SKIPPED = "record.prune_skipped", "The check before the delete left it alone."
     RECORD_PRUNE_FAILED = "record.prune_failed", "A record was not deleted, or that is not known."
-    RECORD_PINGING_UNLISTED = "record.pinging_unlisted", "It is pinged while its node is unlisted."
+    RECORD_PINGING_UNLISTED = (
+        "record.pinging_unlisted",
+        "Pings come for a record while its node is not listed.",
+    )
     BACKLOG_FOUND = "backlog.found", "The first plan would free too many, so it frees none (S5)."
     BACKLOG_SKIPPED = (
         "backlog.skipped",
@@ -436,7 +448,7 @@ class Event(Told):
     )
     FLIGHT_EXPIRED = (
         "flight.expired",
-        "An action of ours took longer than `action_timeout`; its subject is judged again (C8).",
+        "An action took longer than `action_timeout`; its node and record are judged again (C8).",
     )
     JOURNAL_FAILED = (
         "journal.failed",
