@@ -505,6 +505,24 @@ def test_a_node_that_a_former_run_created_and_ended_is_expected_no_more_p4(
     until(rig, "node.created", within=90)
 
 
+def test_what_ended_such_a_node_counts_however_the_clock_was_set_back_since_p4(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, consecutive_idle_count=1)
+    rig.clock.step_wall(7200.0)
+    rig.fleet.state = WorkerState.IDLE
+    rig.start()
+    created = until(rig, "node.created", within=120)
+    until(rig, "node.paired", within=120)
+    rig.clock.step_wall(-7200.0)
+    rig.apply(replace(rig.system.settings, min_nodes=0))
+    until(rig, "record.cleaned", within=600)
+    rig.turn(700)
+    rig.cloud.vanish(created["node"])
+    restart(rig)
+    until(rig, "node.created", within=90)
+
+
 def test_a_node_that_a_former_run_created_and_that_ended_by_itself_is_missed_in_time_p4(
     make_rig: MakeRig,
 ) -> None:

@@ -86,6 +86,10 @@ class Progress:
             ended_at = self._ended_at.get(pool.name, float("-inf"))
             refused_until = self.setups.refused_until.get(pool.name, 0.0)
             since = max(since, refused_until, ended_at + bounds.settled)
+            if "A5" in self.world.broken:
+                # A create that a former run was answered counts as a node to be, unless something
+                # shows its end: its record may be deleted (P4).
+                rest = max(rest, pool.settings.boot_fail_after)
             what = f"{pool.name} gets one of {count} nodes that it lacks"
             key = f"wanted {pool.name} {len(seen.patients)}"
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))

@@ -80,7 +80,14 @@ class Recovery:
         context = self._context
         now, wall = context.now, context.clock.wall()
         ended = context.journal_writer.concluded(wall - context.settings.boot_fail_after)
-        answers = ((one, min(now, now - (wall - at))) for one, at in answers_of_creates(ended))
+        if any(at > wall for _, at in answers_of_creates(ended)):
+            # Our clock was set back: what ended these lives later may bear an earlier time.
+            ended = context.journal_writer.concluded(0.0)
+        answers = (
+            (one, min(now, now - (wall - at)))
+            for one, at in answers_of_creates(ended)
+            if wall - at <= context.settings.boot_fail_after
+        )
         expected = expected_again(answers, frozenset(ends_of(ended)))
         context.books = replace(context.books, expected={**expected, **context.books.expected})
 
