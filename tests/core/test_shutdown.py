@@ -264,6 +264,30 @@ def test_a_node_on_a_renewed_claim_is_given_its_whole_time_to_boot_d8_u9() -> No
     assert made.of_node("i-r1").reason is Reason.BOOT_FAILED
 
 
+@pytest.mark.parametrize(
+    ("lag", "ahead", "ends_at"),
+    [
+        pytest.param(1900.0, 0.0, 3700.0, id="as-late-as-a-create-may-be"),
+        pytest.param(50.0, 0.0, 1800.0, id="in-time-after-its-claim"),
+        pytest.param(100.0, 1e6, 3720.0, id="by-a-cloud-whose-clock-is-wrong"),
+    ],
+)
+def test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8(
+    lag: float, ahead: float, ends_at: float
+) -> None:
+    """Its claim has been silent for long when its node begins to boot; no launch counts that is
+    later than any create takes effect (A2)."""
+    made = world()
+    made.add_record("r1", pinged=False)
+    made.poll()
+    silent(made, lag)
+    made.add_node("r1", age=-ahead)
+    silent(made, ends_at - 100.0 - lag)
+    assert made.of_node("i-r1").reason is Reason.BOOTING
+    silent(made, 150.0)
+    assert made.of_node("i-r1").reason is Reason.BOOT_FAILED
+
+
 def test_a_restart_over_nodes_older_than_boot_fail_after_is_no_storm_d8() -> None:
     made = world(max_nodes=100)
     for number in range(100):

@@ -271,6 +271,15 @@ MUTANTS = (
         "tests/core/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
     ),
     TextMutant(
+        "D8",
+        "a node that a late create made has no time of its own to boot",
+        "core/judge/node_paired.py",
+        "            silent_s -= late_s\n",
+        "            pass\n",
+        "tests/core/test_shutdown.py::"
+        "test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8",
+    ),
+    TextMutant(
         "C11",
         "a stopping node found by id counts as gone",
         "core/execute/pre_write_check.py",
