@@ -290,6 +290,7 @@ def test_a_node_on_a_renewed_claim_is_given_its_whole_time_to_boot_d8_u9() -> No
     ("lag", "ahead", "ends_at"),
     [
         pytest.param(1900.0, 0.0, 3700.0, id="as-late-as-a-create-may-be"),
+        pytest.param(50.0, 0.0, 1800.0, id="in-time-after-its-claim"),
         pytest.param(100.0, 1e6, 3720.0, id="by-a-cloud-whose-clock-is-wrong"),
     ],
 )

@@ -19,7 +19,7 @@ from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject, opens_in, window_open
 from nodemanager.core.judge.overrides import drained
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.settings import CREATE_MARGIN_S
+from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.observe.signs import idle_words, silent_for
@@ -64,13 +64,17 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
-    """A create may take effect late: then its node boots from its launch on, or from the end of the
-    time in which creates do, whatever the cloud's clock says (A2)."""
+    """A create that takes effect late gives its node less time: it boots from its launch on.
+
+    No launch is later than creates take effect, whatever the cloud's clock says (A2); and what is
+    sent within a minute of its claim is in time (U5).
+    """
     limit_s, created_at = facts.settings.boot_fail_after, subject.node.created_at
     silent_s = silent_for(subject.own, facts.history)
     if created_at is not None:
-        latest_s = silent_s - (limit_s + CREATE_MARGIN_S)
-        silent_s = min(silent_s, max(facts.age(created_at), latest_s))
+        late_s = min(silent_s - facts.age(created_at), limit_s + CREATE_MARGIN_S)
+        if late_s > CREATE_WITHIN_S:
+            silent_s -= late_s
     return {"silent_s": silent_s, "limit_s": limit_s}
 
 
