@@ -266,6 +266,5 @@ def _denied_at(found: CleanEvidence, snapshot: Snapshot) -> float:
 
 
 def _claim_window(record: Record, settings: Settings) -> float:
-    """How many seconds after its claim the node of an unpinged record may still appear (C21)."""
     claim = record.claim
     return settings.claim_window if claim is None else settings.window_of(claim)
