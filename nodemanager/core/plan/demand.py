@@ -42,15 +42,13 @@ class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
     `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
-    `unsatisfiable` has a verdict for each job that can't be had (U12). `wishlist` is how many nodes
-    the other jobs want.
-    `surplus` are idle nodes that may go now. `unwanted` are these, idle nodes that may not go yet,
-    and nodes on their way out as unwanted. `over_max` are those of them that demand wants, but that
-    are more than max_nodes allows. `unmet` are the sizes that demand lacks: where max_nodes has
-    room, a node of such a size may stay though it is on its way out.
-    `price` is of all nodes that are there or to be. Of the nodes to be, `needless` counts those
-    beyond demand, by size, `too_many` those beyond max_nodes, and `too_dear` those beyond the
-    price, by size.
+    `unsatisfiable` has a verdict for each job that can't be had (U12); the others want `wishlist`
+    nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes that may not
+    go yet, and unwanted nodes on their way out; `over_max` are those of them that demand wants, but
+    that max_nodes forbids. `unmet` are the sizes that demand lacks, as far as max_nodes has room: a
+    node of these that is on its way out may stay. `price` is of all nodes, with the nodes to be. Of
+    the latter, `needless` (by size) are beyond demand, `too_many` beyond max_nodes, and `too_dear`
+    (by size) beyond the price.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -115,9 +113,8 @@ def pending_claims(
 ) -> set[str]:
     """The uuids of records that stand for nodes to be (U6, P4).
 
-    They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
-    not listed, and its absence is not settled. A listing that lacks such a node may be short, and
-    another node beside it would be one too many.
+    Their node is neither listed nor heard yet; or it was heard, and its absence is not settled: a
+    listing that lacks it may be short, and a node beside it would be one too many.
     """
     history = snapshot.history
     # Most have a listed node, and are not pending: one pass leaves them out.
