@@ -1,8 +1,7 @@
 """What one snapshot calls for: a verdict for each node and record, and the orders.
 
-`plan` is pure: the same snapshot and settings give the same plan, whatever the order of the items
-in the listings. Only here do all parts of a decision come together, and the same predicates feed
-the action, the log line, the metric and the simulation.
+`plan` is pure: the same snapshot and settings give the same plan, in whatever order a listing has
+its items. The same predicates feed the action, the log line, the metric and the simulation.
 """
 
 from __future__ import annotations
@@ -301,7 +300,7 @@ def _after_silence(
 ) -> Snapshot:
     """Count the nodes that turned silent, down or unpaired; open or close the breaker on it (D9).
 
-    A bad node that we are destroying still counts as bad. A node that we never destroy counts not.
+    A bad node that we are destroying still counts as bad; one that we never destroy does not count.
     """
     ours = [
         view
