@@ -193,9 +193,10 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """By record: nodes `expected` and `created` (life and size, until freed), `sizes` of claims.
+    """What workflows left for the plans. `expected`, `created` and `sizes` are by record uuid.
 
-    `withdrawn` counts set-ups since the newest plan, by size; `pins_failed` looks, by node id.
+    `created` has incarnation and size until the record is freed. `withdrawn` counts set-ups since
+    the newest plan, by size; `pins_failed` counts failures to tell the pins, by node id.
     """
 
     limits: Limits = field(default_factory=Limits)
