@@ -45,10 +45,10 @@ class Wants:
     `unsatisfiable` has a verdict for each job that can't be had (U12); the others want `wishlist`
     nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes that may not
     go yet, and unwanted nodes on their way out; `over_max` are those of them that demand wants, but
-    that max_nodes forbids. `unmet` are the sizes that demand lacks, as far as max_nodes has room: a
-    node of these that is on its way out may stay. `price` is of all nodes, with the nodes to be. Of
-    the latter, `needless` (by size) are beyond demand, `too_many` beyond max_nodes, and `too_dear`
-    (by size) beyond the price.
+    that max_nodes forbids. `unmet` are the sizes that demand lacks while max_nodes has room: a node
+    of such a size may stay though it is on its way out. `price` is of all nodes, with those to be.
+    Of the nodes to be, `needless` (by size) are beyond demand, `too_many` beyond max_nodes, and
+    `too_dear` (by size) beyond the price.
     """
 
     boots: tuple[tuple[Size, Reason], ...]

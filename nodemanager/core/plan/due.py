@@ -1,6 +1,6 @@
 """Which records are freed or deleted in this cycle, and which wait (SAFETY.md C10, S5).
 
-Records that may be freed wait for the cycle's cap and their turn, and are held back as backlog.
+Records that may be freed wait for the cycle's cap and their turn, or are held back as backlog.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
 def judge_records(judge: RecordJudge, impossible: frozenset[str]) -> Judged:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
-    An operator's come first. Those whose clean came to nothing come last, or they take every turn.
+    An operator's orders come first. Records whose clean came to nothing lately come last.
     """
     snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
