@@ -246,7 +246,7 @@ def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
 
 
 def adopting(history: History, settings: Settings) -> Settings:
-    """The settings with `adopt_unclaimed` decided: yes while no record names another pool (T3)."""
+    """The settings; `adopt_unclaimed`, if unset, is yes while no record names another pool (T3)."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
     adopts = adopts_unclaimed(history.records.items, settings)

@@ -16,7 +16,7 @@ from nodemanager.core.safety.breaker import Breaker
 class Flight:
     """An action of ours in flight, since that CLOCK_BOOTTIME.
 
-    `kind` is its `Workflow.flight`, for a record up to the colon; `incarnation` a set-up's claim's.
+    `kind` is its `Workflow.flight`, for a record up to the colon. A set-up has its `incarnation`.
     """
 
     kind: str
