@@ -248,7 +248,7 @@ def _still_stale(
     if first is not None:
         since_s = clock.age(first, denied_at)
         if since_s < 0.0:
-            # The stamp is ahead of a clock that was set back; the first ping is as old as the last.
+            # The stamp is ahead of a clock that was set back; the first ping is before the quiet.
             since_s = max(denied_quiet_s, float(order.measures.get("idle_s", 0.0)))
         if since_s <= settings.visible_after:
             return keep(
