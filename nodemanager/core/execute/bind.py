@@ -67,7 +67,6 @@ def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[B
 
 
 def _unbound(records: tuple[Record, ...], snapshot: Snapshot) -> Iterator[Record]:
-    """The records whose claim names no node, with no hold on them and no action in flight."""
     for record in records:
         claim = record.claim
         if claim is None or claim.node_id is not None or record.problems or record.held:

@@ -174,7 +174,6 @@ class Drains:
         return {uuid: order for uuid, (order, _) in self.given.items()}
 
     def after_told(self, told: DrainTold, now: float) -> Drains:
-        """With the order that the record's node is told now, in place of any other."""
         given = {uuid: one for uuid, one in self.given.items() if uuid != told.record}
         if told.order is not None:
             given[told.record] = told.order, now
@@ -196,12 +195,11 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What workflows have left for the plans.
+    """What workflows left for the plans. `expected`, `created` and `sizes` are by record uuid.
 
-    By record uuid: the nodes `expected` to be listed, the incarnation and size of the nodes
-    `created`, until we destroyed them or their record is freed, and the `sizes` of claims.
-    `withdrawn` counts set-ups withdrawn since the newest plan, by size; `pins_failed` counts its
-    events, by node id.
+    `created` has incarnation and size until we destroyed the node or its record is freed.
+    `withdrawn` counts set-ups since the newest plan, by size; `pins_failed` counts failures to tell
+    the pins, by node id.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -276,8 +274,7 @@ def still_expected(
 
     A node with a known id stays longer while no listing shows it, its claim waits for a ping, and
     the cloud does not call it gone: the cloud is asked for it by id (D13). A node that only may
-    exist goes once its incarnation pings: until then a listing from before the claim must not hide
-    it.
+    exist goes once it pings: until then a listing from before its claim must not hide it.
     """
     if not expected:
         return expected

@@ -1,8 +1,7 @@
 """Tells nodes to take no more work, or to take work again (SAFETY.md D12).
 
 The plan gives the orders (`drain_orders`); the workflow tells the node. The books have the orders
-of this run that stand (`Drains`): a node that can drain is shut down as idle only once it has
-drained by such an order.
+of this run that stand (`Drains`): a node that can drain is shut down as idle only by such an order.
 """
 
 from __future__ import annotations

@@ -86,10 +86,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class LookAtNode:
-    """Ask the cloud what the node pins, if `pins` says so; then read the node's record (D2, D4).
-
-    Answered with NodeLooked.
-    """
+    """Ask the cloud what the node pins, if `pins`; then read its record. Answer: NodeLooked."""
 
     node_id: str
     record: str | None
@@ -127,10 +124,7 @@ class TellDrain:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRecord:
-    """Put the freed `record` back to its pre-image `known` (U8).
-
-    Answered with the record after the write.
-    """
+    """Put the freed `record` back to its pre-image `known` (U8). Answered with the new record."""
 
     record: Record
     known: Record = field(repr=False)

@@ -151,8 +151,7 @@ def called_off(ledger: Ledger, node_id: str) -> Ledger:
 def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledger:
     """The ledger after a restart; every entry is due once `visible_after` seconds have passed.
 
-    So are the entries that waited: perhaps no shut-down is left to say that their node is gone. The
-    release asks the cloud for the node first.
+    Perhaps no shut-down is left that says its node is gone. The release asks the cloud first.
     """
     return Ledger(
         {

@@ -169,7 +169,7 @@ def _may_have_a_twin(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """C20: a create may have made two nodes, and the cloud may deny the other one yet."""
+    """What keeps a record whose create may have made a second node, too young to be seen (C20)."""
     if order.reason is not Reason.AFTER_SHUTDOWN or record.claim is None:
         return None
     if settings.visible_after == 0:
@@ -205,7 +205,7 @@ def _can_be_told(
 def _not_denied(
     order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """P6: whether anything has shown its node meanwhile."""
+    """What keeps a record whose node was shown by anything since it was denied (P6)."""
     if is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(order.uuid), settings):
         return None
     return keep(order.uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
@@ -214,7 +214,7 @@ def _not_denied(
 def _not_stale(
     order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """C2, C3: whether it is heard again, or its word tells."""
+    """What keeps a record that is not quiet any more, or whose node may be at work (C2, C3)."""
     uuid, clock = order.uuid, snapshot.history.clock
     assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
@@ -238,14 +238,14 @@ def _denied_too_early(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """A1: whether the cloud may deny a node of this life yet, because it is young.
+    """What keeps a record of which the cloud may still deny a living node, because it is young (A1).
 
-    No denial is younger than its question.
+    A denial is as old as its question.
     """
     clock, limit_s = snapshot.history.clock, settings.visible_after
     assert clock is not None
-    if order.fenced and record.first_ping_at is None:
-        # The fence's write hides how long it was quiet; it was denied before that, too.
+    if order.fenced:
+        # It was denied before the fence, too, whose write hides how long it was quiet.
         return None
     asked_at = snapshot.now if found.asked_at is None else found.asked_at
     idle_s = float(order.measures.get("idle_s", 0.0))

@@ -27,13 +27,12 @@ class OwnClaim:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Actions that ended. Each counts until both listings began after its end.
+    """Actions count until both listings began after their end. Times are CLOCK_BOOTTIME.
 
-    `landed` are set-ups that still count as a node to be, by record uuid, with when they ended.
-    `doubtful` has the size and end of each set-up that may or may not have claimed a record.
-    `cleaned_at` and `destroyed_at` count against the caps (C10, D9). `touched`, `gone` and
-    `skipped` are as in Snapshot. `claims` are ours that stand, by record uuid. Times are
-    CLOCK_BOOTTIME.
+    `landed` are set-ups that count as a node to be, by record uuid, with when they ended;
+    `doubtful` has size and end of each set-up that may have claimed a record. `cleaned_at` and
+    `destroyed_at` count for the caps. `touched`, `gone` and `skipped` are as in Snapshot. `claims`
+    are ours that stand, by record uuid.
     """
 
     landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)

@@ -93,8 +93,7 @@ class Asking:
     questions: int = 0
     """How often the wait between two questions was doubled."""
     inherited: bool = False
-    """A former run sent the destroy, or was killed before it could. With an `error` it does not
-    expire: that is one more failed attempt, and the fifth parks it (R1)."""
+    """A former run sent it, or was killed before: the fifth failed attempt parks it (R1)."""
     error: str | None = None
     """Why the newest question failed; None where it was answered."""
     before = None

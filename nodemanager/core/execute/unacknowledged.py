@@ -59,10 +59,9 @@ def after_unknown(
     """The order as it stands now, and what to do about a clean of unknown outcome (C12).
 
     KEEP with HOLDS_NOTHING: the clean took effect. CLEAN: only our own late writes changed the
-    record, and the cloud denies its node again, so write the clean once more; where a late write
-    took the fence away, the order is not `fenced`, and the fence goes up again first. LIFT: the
-    clean never will take effect, or the record is another's by now. Any other KEEP: look again
-    later; the fence stays.
+    record, and the cloud denies its node again: write it once more; where a late write took the
+    fence away, the order is not `fenced`, and the fence goes up again first. LIFT: the clean will
+    never take effect, or the record is another's by now. Other KEEP: the fence stays for now.
     """
     order, record = replace(unknown.order, fenced=True), found.record
     if found.error is not None:
@@ -129,7 +128,6 @@ def left_fences(
 
 
 def _left_fenced(snapshot: Snapshot, settings: Settings) -> Iterator[Record]:
-    """Our listed records whose fence no action in flight, ended action or late clean explains."""
     listing = snapshot.history.records
     for record in listing.items if listing is not None else ():
         uuid = record.uuid

@@ -111,10 +111,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The workflow has run for longer than `action_timeout`, and shall block no more (C8).
-
-    A state that does not change on this event goes on.
-    """
+    """The workflow has run for longer than `action_timeout`: most states now give up (C8)."""
 
 
 @dataclass(frozen=True, slots=True)

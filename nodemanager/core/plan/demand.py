@@ -32,15 +32,13 @@ class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
     `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
-    `unsatisfiable` has a verdict for each job that can't be had (U12). `wishlist` is how many nodes
-    the other jobs want.
-    `surplus` are idle nodes that may go now. `unwanted` are these, idle nodes that may not go yet,
-    and nodes on their way out as unwanted. `over_max` are those of them that demand wants, but that
-    are more than max_nodes allows. `unmet` are the sizes that demand lacks: where max_nodes has
-    room, a node of such a size may stay though it is on its way out.
-    `price` is of all nodes that are there or to be. Of the nodes to be, `needless` counts those
-    beyond demand, by size, `too_many` those beyond max_nodes, and `too_dear` those beyond the
-    price, by size.
+    `unsatisfiable` has a verdict for each job that can't be had (U12); the others want `wishlist`
+    nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes that may not
+    go yet, and unwanted nodes on their way out; `over_max` are those of them that demand wants, but
+    that max_nodes forbids. `unmet` are the sizes that demand lacks while max_nodes has room: a node
+    of such a size may stay though it is on its way out. `price` is of all nodes, with those to be.
+    Of the nodes to be, `needless` (by size) are beyond demand, `too_many` beyond max_nodes, and
+    `too_dear` (by size) beyond the price.
     """
 
     boots: tuple[tuple[Size, Reason], ...]

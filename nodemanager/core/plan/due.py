@@ -1,7 +1,6 @@
 """Which records are freed or deleted in this cycle, and which wait (SAFETY.md C10, S5).
 
-Records that may be freed still wait for the cycle's cap and for their turn, and are held back as
-backlog where they leaked before the first start.
+Records that may be freed wait for the cycle's cap and their turn, or are held back as backlog.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
 def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
 
-    Records that an operator wants freed come first. Records whose clean was left undone lately come
-    last, or they would take every turn.
+    An operator's orders come first. Records whose clean came to nothing lately come last.
     """
     snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
@@ -63,7 +61,7 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
 
 
 Due = tuple[tuple[float, float], str, int, Record]
-"""A record that may be freed: its turn (lowest first), uuid, place in the verdicts, itself."""
+"""Turn (lowest first), uuid, place in the verdicts, record."""
 
 
 def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
@@ -108,10 +106,7 @@ def to_prune(
     kept: frozenset[str],
     cleans: tuple[CleanOrder, ...],
 ) -> tuple[PruneOrder, ...]:
-    """The records to delete, within what the cleans leave of the cycle's cap (C10); none of `kept`.
-
-    None while a listing is short: a record may look unused only because its node is not listed.
-    """
+    """The records to delete with what the cleans leave of the cap (C10); none of `kept`."""
     if settings.prune_after is None or unlisted.short:
         return ()
     room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)

@@ -1,8 +1,7 @@
 """What one snapshot calls for: a verdict for each node and record, and the orders.
 
-`plan` is pure: the same snapshot and settings give the same plan, whatever the order of the items
-in the listings. Only here do all parts of a decision come together, and the same predicates feed
-the action, the log line, the metric and the simulation.
+`plan` is pure: the same snapshot and settings give the same plan, in whatever order a listing has
+its items. The same predicates feed the action, the log line, the metric and the simulation.
 """
 
 from __future__ import annotations
@@ -239,7 +238,7 @@ def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
 
 
 def adopting(history: History, settings: Settings) -> Settings:
-    """The settings with `adopt_unclaimed` decided: yes while no record names another pool (T3)."""
+    """The settings; `adopt_unclaimed`, if unset, is yes while no record names another pool (T3)."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
     adopts = adopts_unclaimed(history.records.items, settings)
@@ -293,7 +292,7 @@ def _after_silence(
 ) -> Snapshot:
     """Count the nodes that turned silent, down or unpaired; open or close the breaker on it (D9).
 
-    A bad node that we are destroying still counts as bad. A node that we never destroy counts not.
+    A bad node that we are destroying still counts as bad; one that we never destroy does not count.
     """
     ours = [
         view

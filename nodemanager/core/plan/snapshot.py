@@ -16,8 +16,7 @@ from nodemanager.core.safety.breaker import Breaker
 class Flight:
     """An action of ours in flight, since that CLOCK_BOOTTIME.
 
-    `kind` is what its workflow calls it (`Workflow.flight`), for a record only up to the colon.
-    `incarnation` is that of a set-up's claim, else None.
+    `kind` is its `Workflow.flight`, for a record up to the colon. A set-up has its `incarnation`.
     """
 
     kind: str
@@ -42,8 +41,7 @@ class Expected:
 class LateWrite:
     """Writes of ours to one record whose outcome is unknown: they may still take effect (C12).
 
-    `at` is when we stopped waiting for the last of them, `clean_at` for the last clean among them,
-    None where none is a clean. Both are CLOCK_BOOTTIME.
+    `at` is when we stopped waiting for the last of them, `clean_at` for the last clean (boottime).
     """
 
     at: float
@@ -55,8 +53,7 @@ class Limits:
     """What the cloud refused lately (D6); times are CLOCK_BOOTTIME.
 
     `quota` is how many nodes there were when the cloud last refused one more, at `quota_at`. By
-    size name, `resting` is until when the size is not booted, and `bad` how many of its creates in
-    a row the cloud called bad requests.
+    size name, `resting` is until when it is not booted, `bad` its bad requests in a row.
     """
 
     quota: int | None = None

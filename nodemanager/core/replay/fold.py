@@ -73,9 +73,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The state after one step of folding a fact in.
+    """The state after one step of folding a fact in; each change of the breaker is logged.
 
-    Each step that may change the breaker is a stage of its own, so that each change is logged.
     `told` are the false cleans that this stage found.
     """
 
@@ -203,7 +202,6 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
 
 
 def settings_after(settings: Settings, fact: Fact) -> Settings:
-    """The settings in force after the fact."""
     return fact.settings if isinstance(fact, SettingsTaken) else settings
 
 

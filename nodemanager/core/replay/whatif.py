@@ -20,7 +20,6 @@ from nodemanager.core.model.world import CloudNode, CloudState, Record, life_key
 from nodemanager.core.observe.history import History, Nodes, Records
 
 GOING = frozenset({CloudState.STOPPING, CloudState.STOPPED, CloudState.TERMINATED})
-"""Recorded states that a kept node is not listed in here."""
 
 
 class By(StrEnum):
@@ -58,7 +57,6 @@ class Life:
 
 
 def life_of(record: Record) -> Life:
-    """The life that the record shows."""
     return Life(
         record.uuid,
         record.incarnation,
@@ -208,7 +206,6 @@ class World:
         self.kept[node.id] = Kept(node, None if record is None else record.last_ping_at)
 
     def destroy(self, node_id: str) -> None:
-        """Destroy a node here that the recording may still show."""
         self.has_diverged = True
         self.kept.pop(node_id, None)
         self.destroyed.add(node_id)
@@ -346,8 +343,7 @@ class World:
 
 
 def renamed(history: History, uuid: str, shown: Record) -> History:
-    """The history with a copy of the record under the uuid of `shown`, for which all that was
-    counted of the record goes on."""
+    """The history with the record also as `shown`, and all counts of it under both uuids."""
     alias = shown.uuid
     changes: dict[str, object] = {}
     for name in ("records", "base", "pinned"):
