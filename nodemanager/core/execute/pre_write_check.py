@@ -238,7 +238,7 @@ def _denied_too_early(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps a record of which the cloud may still deny a living node, because it is young (A1).
+    """What keeps a record of which the cloud may still deny a living node, as a young one (A1).
 
     A denial is as old as its question.
     """
