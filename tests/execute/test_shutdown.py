@@ -24,7 +24,8 @@ from nodemanager.core.model.world import (
     Outcome,
     WorkerState,
 )
-from nodemanager.core.observe.history import Absence, History
+from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.history import History
 from tests.core.build import SMALL, World, node, world
 from tests.core.nodes import pinging
 from tests.execute.drawn import differences

@@ -18,7 +18,9 @@ from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
-from nodemanager.core.observe.history import Absence, Heard, Unpaired
+from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.heard import Heard
+from nodemanager.core.observe.history import Unpaired
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.store_clock import Future, StoreClock
 from nodemanager.core.plan.plan import BootOrder

@@ -35,7 +35,7 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import history, pairing, pools, unlisted
+from nodemanager.core.observe import absence, history, pairing, pools, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import due, plan, supply
@@ -123,8 +123,8 @@ QUIET_AT_LAST_LOOK = off(
     pre_write_check._not_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
 SEEN_IS_ABSENT = (
-    off(history._absences, "own is not None and bears(own[0], record)"),
-    off(history._absences, "node_of(record, bearers, present) is not None"),
+    off(absence.absences, "own is not None and bears(own[0], record)"),
+    off(absence.absences, "node_of(record, bearers, present) is not None"),
 )
 JUDGED_BEFORE = (
     "history.base_index.get(uuid) != record.version "
@@ -149,7 +149,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a record that holds nothing is cleaned, too",
         (
             off(RecordJudge._holding, "not record.holds_anything"),
-            off(history._absences, "not record.holds_anything"),
+            off(absence.absences, "not record.holds_anything"),
             # Nothing to ask the cloud by, either.
             off(
                 RecordJudge._verifiable,
@@ -184,7 +184,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C5",
         "an absence goes on over a gap in the polls",
-        (off(history._absences, "at - before.last_at > settings.poll_stale_after"),),
+        (off(absence.absences, "at - before.last_at > settings.poll_stale_after"),),
     ),
     Mutant(
         "C5",
@@ -192,7 +192,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 history._nodes_glimpsed,
-                "_without_seen(history.absence, seen, history.records)",
+                "without_seen(history.absence, seen, _items(history.records))",
                 "history.absence",
             ),
             off(

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
-from nodemanager.core.observe.history import Absence, Asked, History, glimpsed_as
+from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.history import Asked, History, glimpsed_as
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 

@@ -17,24 +17,22 @@ from nodemanager.core.model.settings import (
     Settings,
 )
 from nodemanager.core.model.world import (
-    Claim,
     CloudNode,
     CloudState,
     FreedLife,
     Listing,
     Record,
     StoreTime,
-    WorkerState,
 )
+from nodemanager.core.observe.absence import Absence, absences, without_seen
+from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
+from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.nodes_by_record import (
     Bearers,
     Present,
-    bears,
     index_nodes,
-    is_anothers,
     listed_twice,
-    node_of,
 )
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.store_clock import (
@@ -45,45 +43,6 @@ from nodemanager.core.observe.store_clock import (
     joined,
     noted,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """The complete cloud listings in a row that lacked a record's node (C5).
-
-    `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
-    """
-
-    incarnation: str | None
-    first_at: float
-    last_at: float
-    listings: int
-    gap_s: float = 0.0
-
-
-# Not frozen, because each poll may create one for every node, and freezing triples the cost.
-@dataclass(slots=True)
-class Heard:
-    """The newest ping of a record that we saw (D8, D12).
-
-    `seen_at` is the end of the listing that first showed it, CLOCK_BOOTTIME, and `answered_s` the
-    value of `History.answered_s` then. `idle` counts the pings in a row, each with a new stamp,
-    that said idle; the first of them was seen at `idle_since`. `busy_since` is the stamp of the
-    first ping in a row that said busy, known if the ping before it said idle or there was none.
-    """
-
-    incarnation: str | None
-    last_ping_at: float | None
-    answered_s: float
-    seen_at: float = float("-inf")
-    idle: int = 0
-    idle_since: float | None = None
-    busy_since: float | None = None
-    claimed_at: float | None = None
-    """`at` of the claim while there was no ping: a renewed claim may bring another create (U9)."""
-    before_at: float = float("-inf")
-    """When the newest ping came that this life showed earlier, CLOCK_BOOTTIME: a late listing may
-    show the record as it was before that ping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +85,6 @@ class Asked:
         """The earliest time at which the cloud may have said it; the answer's age starts there."""
         return self.at if self.asked_at is None else self.asked_at
 
-
-GAPS_KEPT = 16
-Gaps = tuple[tuple[float, float], ...]
-"""Where a count had gaps, the newest last, as (the count when it ended, its seconds).
-
-Each is shorter than the one before: of a longer and a later one, no limit finds the shorter only.
-"""
-
-BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
-"""Looked up once, because every ping is compared with them."""
 
 Nodes = Listing[CloudNode]
 Records = Listing[Record]
@@ -231,13 +180,15 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         nodes_twice=listed_twice(listing.items, present),
         bearers=bearers,
         present=present,
-        absence=_absences(history, listing, bearers, present, settings),
+        absence=absences(
+            history.absence, _items(history.records), listing.started_at, bearers, present, settings
+        ),
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)
             for node in present.values()
             if node.state is stopped
         },
-        stopped_gaps=_with_gap(history.stopped_gaps, listing.started_at, gap),
+        stopped_gaps=with_gap(history.stopped_gaps, listing.started_at, gap),
         known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
         asked={
             key: replace(one, is_past=True, denied_since=None)
@@ -256,7 +207,7 @@ def _nodes_glimpsed(history: History, listing: Nodes) -> History:
     return changed(
         history,
         partial=tuple(sorted(partial.values(), key=repr)),
-        absence=_without_seen(history.absence, seen, history.records),
+        absence=without_seen(history.absence, seen, _items(history.records)),
     )
 
 
@@ -297,7 +248,11 @@ def _ended(listing: Nodes, present: Present) -> frozenset[str]:
 
 
 def _versions(records: Records | None) -> dict[str, str]:
-    return {} if records is None else {record.uuid: record.version for record in records.items}
+    return {record.uuid: record.version for record in _items(records)}
+
+
+def _items(records: Records | None) -> tuple[Record, ...]:
+    return () if records is None else records.items
 
 
 def records_listed(history: History, listing: Records, settings: Settings) -> History:
@@ -352,14 +307,16 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
             and before.last_ping_at == record.last_ping_at
             and before.incarnation == incarnation
             and not record.fenced
-            and (record.last_ping_at is not None or not _is_renewed(before, claim))
+            and (record.last_ping_at is not None or not is_renewed(before, claim))
         ):
             # The same ping is not counted twice; a failed probe resets the idle count (D12).
             same = answers or not before.idle
             heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
             at = listing.ended_at
-            heard[uuid] = _heard(before, record, answered_s, at, history.clock, answers=answers)
+            heard[uuid] = heard_again(
+                before, record, answered_s, at, history.clock, answers=answers
+            )
     return heard
 
 
@@ -391,71 +348,6 @@ def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
 def _answers(history: History, listing: Records) -> bool:
     """Whether the nodes' own ping URL answered the probe that came with this listing (D8)."""
     return history.last_answer_at is not None and history.last_answer_at >= listing.ended_at
-
-
-def _heard(
-    before: Heard | None,
-    record: Record,
-    answered_s: float,
-    at: float,
-    clock: StoreClock | None,
-    *,
-    answers: bool,
-) -> Heard:
-    """The entry for the record's newest ping, which continues or ends the idle count (D12).
-
-    While the probe fails no ping counts as idle: a node that became busy could not say so.
-    """
-    claim, stamp = record.claim, record.last_ping_at
-    incarnation = None if claim is None else claim.incarnation
-    if before is not None and before.incarnation != incarnation:
-        before = None
-    if before is not None and before.last_ping_at == stamp:
-        # A fence, or a renewed claim, restarts the silence; there is no new ping.
-        return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
-    before_at = came_at(before, clock) if before is not None else float("-inf")
-    if record.worker_state is not IDLE or not answers:
-        busy_since = _busy_since(before, record)
-        claimed_at = _claimed_at(record) if stamp is None else None
-        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at)
-    if before is None or before.idle_since is None:
-        return Heard(incarnation, stamp, answered_s, at, 1, at, before_at=before_at)
-    idle, since = before.idle + 1, before.idle_since
-    return Heard(incarnation, stamp, answered_s, at, idle, since, before_at=before_at)
-
-
-def came_at(heard: Heard, clock: StoreClock | None) -> float:
-    """When the newest ping that we saw of that life came, CLOCK_BOOTTIME seconds, never too early.
-
-    A stamp from the future, after the store's clock was set back, counts as of `seen_at` (T1).
-    """
-    stamp, seen_at = heard.last_ping_at, heard.seen_at
-    if stamp is None:
-        return heard.before_at
-    age = 0.0 if clock is None else max(0.0, clock.age(stamp, seen_at))
-    return max(heard.before_at, seen_at - age)
-
-
-def _claimed_at(record: Record) -> float | None:
-    if record.claim is None or record.last_ping_at is not None:
-        return None
-    return record.claim.at
-
-
-def _is_renewed(before: Heard, claim: Claim | None) -> bool:
-    """Whether the claim was renewed since: the node may be younger than the incarnation."""
-    return claim is not None and before.claimed_at not in (None, claim.at)
-
-
-def _busy_since(before: Heard | None, record: Record) -> float | None:
-    if record.worker_state is not BUSY:
-        return None
-    stamp = record.last_ping_at
-    if record.first_ping_at == stamp:
-        return stamp
-    if before is None:
-        return None
-    return stamp if before.idle or before.last_ping_at is None else before.busy_since
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
@@ -511,7 +403,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
         versions[record.uuid] = record.version if seen in (None, record.version) else ""
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
-            heard[record.uuid] = _heard(
+            heard[record.uuid] = heard_again(
                 before, record, answered_s, listing.ended_at, history.clock, answers=answers
             )
     return changed(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
@@ -604,22 +496,8 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
     gap = 0.0 if last is None else at - last
     counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
     answered_s = history.answered_s + counted
-    gaps = _with_gap(history.answer_gaps, answered_s, counted)
+    gaps = with_gap(history.answer_gaps, answered_s, counted)
     return changed(history, answered_s=answered_s, last_answer_at=at, answer_gaps=gaps)
-
-
-def _with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
-    """With one more; too many become one, which makes a count begin later, never earlier."""
-    gaps = (*(one for one in gaps if one[1] > gap_s), (end, gap_s))
-    if len(gaps) > GAPS_KEPT:
-        (_, longest_s), (later, _), *rest = gaps
-        gaps = ((later, longest_s), *rest)
-    return gaps
-
-
-def _newest_above(gaps: Gaps, limit_s: float) -> float:
-    """Where the newest gap longer than that ended."""
-    return next((end for end, gap_s in reversed(gaps) if gap_s > limit_s), float("-inf"))
 
 
 def settings_taken(history: History, settings: Settings) -> History:
@@ -629,8 +507,8 @@ def settings_taken(history: History, settings: Settings) -> History:
     of a silence or of a stopped node where the newest gap of such length ended.
     """
     limit_s = settings.poll_stale_after
-    answered_s = _newest_above(history.answer_gaps, limit_s)
-    stopped_at = _newest_above(history.stopped_gaps, limit_s)
+    answered_s = newest_above(history.answer_gaps, limit_s)
+    stopped_at = newest_above(history.stopped_gaps, limit_s)
     return changed(
         history,
         absence={
@@ -697,50 +575,3 @@ def _newest_stamp(record: Record) -> float:
     if record.claim is not None and record.claim.at > newest:
         newest = record.claim.at
     return newest
-
-
-def _absences(
-    history: History,
-    listing: Nodes,
-    bearers: Bearers,
-    present: Present,
-    settings: Settings,
-) -> dict[str, Absence]:
-    if history.records is None:
-        return {}
-    at = listing.started_at
-    result: dict[str, Absence] = {}
-    known = history.absence
-    for record in history.records.items:
-        uuid = record.uuid
-        own = bearers.get(uuid)
-        if own is not None and bears(own[0], record):
-            continue
-        if not record.holds_anything or node_of(record, bearers, present) is not None:
-            continue
-        before = known.get(uuid)
-        if (
-            before is None
-            or before.incarnation != record.incarnation
-            or at - before.last_at > settings.poll_stale_after
-        ):
-            result[uuid] = Absence(record.incarnation, at, at, 1)
-        else:
-            gap_s = max(before.gap_s, at - before.last_at)
-            result[uuid] = Absence(
-                before.incarnation, before.first_at, at, before.listings + 1, gap_s
-            )
-    return result
-
-
-def _without_seen(
-    absence: Mapping[str, Absence], seen: tuple[CloudNode, ...], records: Records | None
-) -> dict[str, Absence]:
-    """The absences without records whose node was seen, by its tag or by its instance id."""
-    uuids = {node.tags.record for node in seen}
-    by_id = {node.id: node for node in seen}
-    for record in records.items if records is not None else ():
-        named = by_id.get(record.instance_id or "")
-        if named is not None and not is_anothers(named, record):
-            uuids.add(record.uuid)
-    return {uuid: value for uuid, value in absence.items() if uuid not in uuids}

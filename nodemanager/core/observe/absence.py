@@ -1,0 +1,69 @@
+"""How long each record's node has been absent from the complete cloud listings (C5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.nodes_by_record import Bearers, Present, bears, is_anothers, node_of
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """The complete cloud listings in a row that lacked a record's node (C5).
+
+    `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
+    """
+
+    incarnation: str | None
+    first_at: float
+    last_at: float
+    listings: int
+    gap_s: float = 0.0
+
+
+def absences(
+    known: Mapping[str, Absence],
+    records: Iterable[Record],
+    at: float,
+    bearers: Bearers,
+    present: Present,
+    settings: Settings,
+) -> dict[str, Absence]:
+    """The absences, by uuid, once a complete listing of these nodes, begun at `at`, counts."""
+    result: dict[str, Absence] = {}
+    for record in records:
+        uuid = record.uuid
+        own = bearers.get(uuid)
+        if own is not None and bears(own[0], record):
+            continue
+        if not record.holds_anything or node_of(record, bearers, present) is not None:
+            continue
+        before = known.get(uuid)
+        if (
+            before is None
+            or before.incarnation != record.incarnation
+            or at - before.last_at > settings.poll_stale_after
+        ):
+            result[uuid] = Absence(record.incarnation, at, at, 1)
+        else:
+            gap_s = max(before.gap_s, at - before.last_at)
+            result[uuid] = Absence(
+                before.incarnation, before.first_at, at, before.listings + 1, gap_s
+            )
+    return result
+
+
+def without_seen(
+    known: Mapping[str, Absence], seen: Sequence[CloudNode], records: Iterable[Record]
+) -> dict[str, Absence]:
+    """The absences without records whose node was seen, by its tag or by its instance id."""
+    uuids = {node.tags.record for node in seen}
+    by_id = {node.id: node for node in seen}
+    for record in records:
+        named = by_id.get(record.instance_id or "")
+        if named is not None and not is_anothers(named, record):
+            uuids.add(record.uuid)
+    return {uuid: value for uuid, value in known.items() if uuid not in uuids}
