@@ -84,6 +84,8 @@ class Manager:
         self.clock = pool.clock
         self.started_at = engine.now
         self.stopping = False
+        self.holds: frozenset[str] = frozenset()
+        """What its newest plan knew to be held by name."""
         self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
         cloud: Any = world.driver(self)

@@ -201,7 +201,7 @@ class People:
     def _leave(self, pool: Pool) -> None:
         self.paused.pop(pool.name, None)
         self._insist(pool, Command(Verb.RESUME, "ann", "go"))
-        for hold in sorted(one.id for one in pool.journal.whole().holds()):
+        for hold in pool.held():
             pool.holds.discard(hold)
             release = Command(Verb.RELEASE, "ann", "", hold)
             self._insist(pool, release)

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 from nodemanager.actors.daemon import plan_orders
-from nodemanager.errors import JournalError
 from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
@@ -27,7 +26,7 @@ from tests.simulation.setups import SetUpRules
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
-from tests.simulation.world import Pool, Violation, World
+from tests.simulation.world import Violation, World
 
 LOOK_EVERY_S = 15.0
 CALM_S = 300.0
@@ -181,17 +180,8 @@ def calm(world: World, scenario: Scenario) -> None:
         pool.settings = replace(pool.settings, hold_backlog=False)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
-        for name in _held(pool):
+        for name in pool.held():
             faults.release(world, pool, name)
-
-
-def _held(pool: Pool) -> list[str]:
-    """What is held by name in the pool's journal."""
-    try:
-        return [hold.id for hold in pool.journal.whole().holds()]
-    except JournalError:
-        # It was lost since it was last used: it says so once, and is written anew.
-        return [hold.id for hold in pool.journal.whole().holds()]
 
 
 def end(world: World) -> None:

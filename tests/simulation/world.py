@@ -13,7 +13,7 @@ from nodemanager.core.model.world import Job, Listed, Record, Tags
 from nodemanager.core.operate.commands import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.errors import NodeManagerError
+from nodemanager.errors import JournalError, NodeManagerError
 from nodemanager.journal.api import OpenIntent
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -58,6 +58,16 @@ class Pool:
     def open_intents(self) -> tuple[OpenIntent, ...]:
         """What the journal has open, also while its disk fails."""
         return self.journal.whole().open_intents()
+
+    def held(self) -> list[str]:
+        """What is held by name: in its journal, or where that was lost, in its manager's mind."""
+        known = self.manager.holds if self.manager is not None else frozenset()
+        try:
+            holds = self.journal.whole().holds()
+        except JournalError:
+            # It was lost since it was last used: it says so once, and is written anew.
+            holds = self.journal.whole().holds()
+        return sorted(known | {hold.id for hold in holds})
 
 
 @dataclass(frozen=True)
@@ -342,6 +352,7 @@ class World:
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         self.planned_count += 1
+        manager.holds = snapshot.holds
         self.open_breakers[manager.name] = plan.breaker.is_open
         for told in self.plans:
             told(manager, plan, snapshot, settings)
