@@ -12,7 +12,7 @@ from typing import Any
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Listed, Record
-from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError
+from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.arvados import ArvadosRecordStore, _version
 from nodemanager.records.arvados_client import Answer
@@ -82,6 +82,7 @@ class SimClient:
         if method == "update":
             values = _as_kept(node)
             what = purpose(row, values)
+            self._refuse_taken(uuid, values.get("slot_number"))
             if "info" in values:
                 values["info"] = registry.with_secret(values["info"])
             row = registry.change(row, values, self._manager, what)
@@ -89,6 +90,14 @@ class SimClient:
         elif method == "delete":
             registry.delete(uuid, self._manager)
         return {**self._shown(row), "now": registry.now()}
+
+    def _refuse_taken(self, uuid: str, slot: int | None) -> None:
+        """The server has a unique index on the slot."""
+        rows = self._registry.rows.values()
+        if slot is not None and any(
+            row["slot_number"] == slot and row["uuid"] != uuid for row in rows
+        ):
+            raise StoreRefused(f"slot {slot} is another record's")
 
     def _shown(self, row: Row) -> dict[str, Any]:
         registry = self._registry

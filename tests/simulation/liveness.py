@@ -1,9 +1,8 @@
 """That every slot comes back: the promise's Liveness, once the faults have stopped.
 
 t0 of a record is the latest of its node's end, its last write, the end of the last hold, the last
-moment at which a breaker stood open or a record given back too late held its slot, too, and the
-moment from which the manager runs unbroken with fresh polls. All of these are the world's: what the
-manager gives as its reason is no excuse.
+moment at which a breaker stood open, and the moment from which the manager runs unbroken with fresh
+polls. All of these are the world's: what the manager gives as its reason is no excuse.
 """
 
 from __future__ import annotations
@@ -95,26 +94,13 @@ class Liveness:
     def __init__(self, world: World, truth: Truth, calm: Calm, latch: Latch) -> None:
         self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
         self.written: dict[str, float] = {}
-        self._sharing: set[frozenset[str]] = set()
-        """Who came to hold one slot by a life given back too late, which nothing ends but a person
-        (L4): by the store's own rows, not by what the product says of them."""
+        self._bereft: dict[str, float] = {}
         world.registry.changed.append(self._changed)
 
     def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         record = after or before
         if record is not None:
             self.written[record.uuid] = self.world.engine.now
-        if after is not None and what == "restore":
-            rivals = [one for one in self.world.registry.records() if _share(one, after)]
-            self._sharing |= {frozenset((after.uuid, one.uuid)) for one in rivals}
-        for pair in [one for one in self._sharing if record is not None and record.uuid in one]:
-            if not self._do_share(pair):
-                self._sharing.discard(pair)
-                self.written |= dict.fromkeys(pair, self.world.engine.now)
-
-    def _do_share(self, pair: frozenset[str]) -> bool:
-        first, second = (self.world.registry.record(uuid) for uuid in pair)
-        return first is not None and second is not None and _share(first, second)
 
     def owed(self) -> Iterator[Owed]:
         for record in self.world.registry.records():
@@ -136,8 +122,6 @@ class Liveness:
     def _must_go(self, record: Record, pool: Pool) -> bool:
         if not record.holds_anything or record.held or record.problems:
             return False
-        if any(record.uuid in pair and self._do_share(pair) for pair in self._sharing):
-            return False
         if record.uuid in pool.holds or record.instance_id in pool.holds:
             return False
         if record.claim is None and record.instance_id is None:
@@ -148,7 +132,3 @@ class Liveness:
             # It pings no more as the record, and no tag tells it from the record's node (C4).
             return False
         return self.truth.live_node_of(record) is None
-
-
-def _share(one: Record, other: Record) -> bool:
-    return one.uuid != other.uuid and one.slot_number == other.slot_number is not None
