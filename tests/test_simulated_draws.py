@@ -204,6 +204,44 @@ def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
     assert truth._is_evident(node, manager, now) is counts
 
 
+@pytest.mark.parametrize(
+    ("shown", "resets", "counts"),
+    [
+        pytest.param({-60.0: True, -5.0: False}, [], True, id="nobody-closed-the-breaker"),
+        pytest.param({-60.0: True, -5.0: False}, [-2.0], False, id="closed-once-they-were-lost"),
+        pytest.param({-60.0: True, -5.0: False}, [-30.0], True, id="closed-before-they-were-lost"),
+        pytest.param({-60.0: True, -5.0: False}, [1.0], True, id="closed-after-the-order"),
+        pytest.param(
+            {-60.0: True, -40.0: False, -20.0: True, -5.0: False},
+            [-30.0],
+            True,
+            id="listed-again-and-lost-again",
+        ),
+        pytest.param({-60.0: True, -40.0: False, -5.0: False}, [-30.0], False, id="still-lost"),
+        pytest.param({-5.0: False, 1.0: True}, [], False, id="first-listed-after-the-order"),
+    ],
+)
+def test_no_records_at_all_are_believed_once_an_operator_closed_the_breaker_for_them(
+    shown: Mapping[float, bool], resets: list[float], counts: bool
+) -> None:
+    """MAX, L3, B3: an unlisted node counts although the record listing is empty, until then."""
+    world = World("0", draw(0).shape)
+    told = Told(world)
+    truth = Truth(world, told)
+    pool = next(iter(world.pools.values()))
+    manager, now = world.start(pool), world.engine.now
+    uuid = "zzzzz-7ekkf-000000000000001"
+    node = world.cloud.start(tags=Tags(pool.name, uuid, "life"), size="s.1", name="n", by="main-1")
+    node.created_at = now - 600.0
+    ears = told.ears[manager.name]
+    ears.cloud.append(Heard(now - 1.0, now - 1.0, True, {}, given_at=now - 1.0))
+    for at, full in shown.items():
+        items = {uuid: Record(uuid, "v")} if full else {}
+        ears.records.append(Heard(now + at, now + at, True, items, given_at=now + at))
+    ears.resets = [now + at for at in resets]
+    assert truth._is_evident(node, manager, now) is counts
+
+
 class LateDestroy:
     """A destroy ordered at 10 s and sent at 20 s; its node is ordered to go again at 30 s.
 

@@ -20,8 +20,10 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, Listed, Outcome, Record, Tags
 from nodemanager.errors import RemoteError
+from tests.simulation.manager import Manager
 from tests.simulation.world import World
 
 T = TypeVar("T", "Read", "Answer")
@@ -82,6 +84,8 @@ class Ears:
     destroys: dict[str, Destroy] = field(default_factory=dict)
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
+    resets: list[float] = field(default_factory=list)
+    """When its operators closed the breaker."""
 
     def hear(self, source: str, given: Heard) -> None:
         """Keep the newest listings, and of complete ones the newest, however many came since."""
@@ -117,6 +121,18 @@ class Ears:
         """The newest complete listing of `cloud` or `records` that its daemon had by then."""
         heard: deque[Heard] = getattr(self, source)
         return next((one for one in reversed(heard) if one.complete and one.given_at <= by), None)
+
+    def knew_records(self, by: float) -> bool:
+        """Whether a complete listing had shown it any records by then.
+
+        What the newest listing lacked when an operator closed the breaker is lost by their word,
+        until it is listed again (B3).
+        """
+        reset_at = max((at for at in self.resets if at <= by), default=float("-inf"))
+        looked_at = self.had("records", reset_at)
+        since = float("-inf") if looked_at is None else looked_at.given_at
+        shown = (one for one in self.records if one.complete and one.items)
+        return any(since <= one.given_at <= by for one in shown)
 
     def shown_since(self, node_id: str) -> float:
         """When the first of the newest complete listings that all show that node began.
@@ -177,6 +193,7 @@ class Told:
         world.weather.answered.append(self._answered)
         world.weather.sent.append(self._sent)
         world.weather.failed.append(self._failed)
+        world.events.append(self._logged)
 
     def family(self, pool: str) -> list[Ears]:
         """The ears of every manager that the pool has had."""
@@ -249,6 +266,10 @@ class Told:
     def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.destroy" and error.definite:
             self.ears[manager].destroys[about].outcome = Outcome.FAILED
+
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if event is Event.OPERATOR_BREAKER_RESET and fields.get("result") == "done":
+            self.ears[manager.name].resets.append(self.world.engine.now)
 
     def _answered(self, manager: str, method: str, about: str, result: Any) -> None:
         """An answer has reached its caller."""

@@ -293,9 +293,8 @@ class Truth:
             # An operator deleted its record: nothing is left of it (A5).
             return one.created_at >= records.started
         if record is None and not records.items:
-            # Everything vanished at once: that is not believed where anything was known.
-            known = [heard for heard in ears.records if heard.complete and heard.items]
-            return one.created_at >= records.started or bool(known)
+            # Everything vanished at once: that is not believed where anything was known (L3).
+            return one.created_at >= records.started or ears.knew_records(by)
         if record is None or record.incarnation != one.tags.incarnation or record.problems:
             return one.created_at >= records.started
         if record.last_ping_at is None:
