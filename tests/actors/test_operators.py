@@ -454,6 +454,21 @@ def test_what_no_listing_shows_can_be_held_when_that_is_meant(busy: Rig) -> None
     assert operator.release("i-elsewhere").result is Result.DONE
 
 
+def test_a_release_names_the_hold_on_a_record_that_was_deleted(busy: Rig) -> None:
+    """C9: its node is kept for it as long as it stands, and that node's name leads to it."""
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    (record,) = (one for one in rig.store.rows.values() if one.instance_id == node_id)
+    assert operator.hold(record.uuid).result is Result.DONE
+    del rig.store.rows[record.uuid]
+    rig.turn(120)
+    assert "held" in rig.reasons("node.keep", node=node_id)
+    said = operator.release(node_id)
+    assert said.result is Result.ALREADY
+    assert f"`nodemanager release {record.uuid}`" in said.text
+    assert operator.release(record.uuid).result is Result.DONE
+
+
 def test_before_the_first_listing_a_hold_is_taken_and_an_order_is_not(make_rig: MakeRig) -> None:
     """L1: nobody knows yet who is unknown."""
     rig = make_rig(min_nodes=0)

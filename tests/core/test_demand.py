@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.execute.books import Books, NodeExpected, learned
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
@@ -511,9 +512,20 @@ def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -
     assert limits.resting["small"] - now == 300.0
 
 
-@pytest.mark.parametrize(("nodes", "quota"), [(6, 7), (7, 8)])
-def test_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
-    assert after_success(Limits(quota=7), "small", nodes).quota == quota
+@pytest.mark.parametrize(
+    ("nodes", "quota"),
+    [
+        pytest.param(5, 7, id="below"),
+        pytest.param(6, 7, id="the-last-that-it-allows"),
+        pytest.param(7, 8, id="a-probe"),
+        pytest.param(8, 9, id="a-probe-where-not-all-were-known"),
+    ],
+)
+def test_only_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
+    """To as many as there are then. `nodes` are those before the create."""
+    books = Books(limits=Limits(quota=7))
+    created = NodeExpected("r1", "a1", "small", "i-1")
+    assert learned(books, created, 0.0, nodes, Settings(pool=POOL)).limits.quota == quota
 
 
 # U6, U7, P4.

@@ -177,8 +177,10 @@ class CommandHandler:
         if named is None:
             return
         if self._scribe.hold_on(named.id) is None:
-            others = (one for one in (named.node, named.record) if one is not None)
-            held = next((one for one in others if self._scribe.hold_on(one) is not None), None)
+            node = self._context.history.present.get(named.node or "")
+            # Its record may be deleted; a hold on it keeps the node all the same (C9).
+            others = (named.node, named.record, None if node is None else node.tags.record)
+            held = next((one for one in others if one and self._scribe.hold_on(one)), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
             self._already(said, named, f"{named.id} is not on hold{more}")
         elif not self._scribe.release(named.id):

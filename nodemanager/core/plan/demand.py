@@ -396,8 +396,11 @@ def after_refusal(
 
 
 def after_success(limits: Limits, size: str, nodes: int) -> Limits:
-    """The limits after a create of `size` succeeded: the quota rises once `nodes` reach it."""
+    """The limits after a create of `size` succeeded, which made as many as `nodes`.
+
+    A quota that allowed that many stays; only a probe beyond it raises it (D6).
+    """
     limits = replace(limits, bad={name: n for name, n in limits.bad.items() if name != size})
-    if limits.quota is None or nodes < limits.quota:
+    if limits.quota is None or nodes <= limits.quota:
         return limits
-    return replace(limits, quota=nodes + 1)
+    return replace(limits, quota=nodes)
