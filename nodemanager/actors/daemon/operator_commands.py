@@ -387,7 +387,7 @@ class CommandHandler:
             if reply.result is not Result.DONE:
                 self.marks.kills.pop(node_id, None)
             return reply
-        of_clean = commands.of_clean(named, made)
+        of_clean = commands.of_clean(named, made, snapshot)
         if of_clean is not None:
             return of_clean
         if undone is not None:
