@@ -92,6 +92,18 @@ class AskNodes:
     node_ids: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AskAccount:
+    """Ask for the account of the credentials again, with the next cloud poll (L5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskTagged:
+    """Ask the cloud which nodes have these records' uuids as a tag (U5, R1, P6)."""
+
+    records: tuple[str, ...]
+
+
 # From the polling actors.
 
 
@@ -152,18 +164,6 @@ class NodesAsked:
     answers: Mapping[str, CloudNode | None]
     asked_at: float
     malformed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class AskAccount:
-    """Ask for the account of the credentials again, with the next cloud poll (L5)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskTagged:
-    """Ask the cloud which nodes have these records' uuids as a tag (U5, R1, P6)."""
-
-    records: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.messages import Ordered
+from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.model.facts import CommandGiven
-from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb
-from nodemanager.errors import CloudError
+from nodemanager.core.plan.plan import Plan
+from nodemanager.errors import CloudError, Throttled
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -281,6 +284,59 @@ def test_each_rule_that_keeps_a_record_is_named_in_its_turn_until_all_are_broken
     rig.turn(120)
     assert operator.clean(record.uuid).result is Result.ALREADY
     assert rig.store.calls["clean"] == 1
+
+
+def test_a_clean_before_or_after_the_one_plan_of_once_is_refused_for_that(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    rig.cloud.destroy_takes = None
+    rig.fleet.state = WorkerState.IDLE
+    pairs(rig, 1)
+    leaked = rig.store.add_leaked(7, quiet_for=HOUR)
+    rig.start(once=True)
+    rig.turn(35)
+    operator = Operator(rig)
+    assert rig.lines("node.shutdown_started") == []
+    early = operator.clean(leaked.uuid, "C3", "C5")
+    assert (early.result, early.reason, early.rule) == (Result.REFUSED, "one_plan", None)
+    until(rig, "node.shutdown_started", within=600)
+    rig.turn(60)
+    late = operator.clean(leaked.uuid, "C3")
+    assert (late.result, late.reason, late.rule) == (Result.REFUSED, "one_plan", None)
+    assert rig.store.calls["clean"] == 0
+
+
+def test_a_clean_that_the_cloud_delays_is_refused_as_throttled_d6(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    leaked = rig.store.add_leaked(7, quiet_for=HOUR)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.on("list_nodes", fail(Throttled("slow down", retry_after=300.0)))
+    until(rig, "list.failed", within=60)
+    said = Operator(rig).clean(leaked.uuid, "C3")
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.THROTTLED, "D6")
+
+
+def test_a_clean_on_whose_plan_the_journal_fails_is_refused_as_read_only(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full from right after the snapshot that the plan was made from."""
+    rig = make_rig(min_nodes=0, backlog="clean")
+    leaked = rig.store.add_leaked(7, quiet_for=HOUR)
+    rig.start()
+    rig.turn(120)
+    kept = HeldBacklog.keep
+
+    def fills(held: HeldBacklog, made: Plan) -> None:
+        kept(held, made)
+        monkeypatch.setattr(JournalWriter, "problem", "the disk is full")
+
+    monkeypatch.setattr(HeldBacklog, "keep", fills)
+    said = Operator(rig).clean(leaked.uuid, "C3")
+    assert (said.result, said.reason) == (Result.REFUSED, Reason.READ_ONLY)
+    assert "the disk is full" in said.text
+    assert rig.store.calls["clean"] == 0
 
 
 def test_a_forced_clean_is_written_down_with_rule_who_and_why(make_rig: MakeRig) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.daemon.intents import clean_order, entry_of, state_of
-from nodemanager.actors.messages import Ordered
+from nodemanager.actors.daemon.runner import Runner
+from nodemanager.actors.messages import CarriedOut, Ordered
 from nodemanager.core.execute import clean
+from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
@@ -302,6 +304,39 @@ def test_a_clean_that_nobody_answers_for_is_parked_after_five_attempts(make_rig:
     restart(rig)
     assert len(rig.lines("intent.parked", record=record.uuid)) == 1
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid, reason="stale_slot")
+
+
+@pytest.mark.parametrize("hangs", ["destroy", "clean"])
+@pytest.mark.parametrize("failed", [0, 1], ids=["at-once", "after-a-failure"])
+def test_a_recovery_whose_question_hangs_is_parked_after_five_attempts_r1(
+    idle: Idle, monkeypatch: Any, hangs: str, failed: int
+) -> None:
+    """A question without an answer is a failed attempt, like one that got an error."""
+    rig, _, uuid = idle()
+    (rig.cloud if hangs == "destroy" else rig.store).on(hangs, killed_in(rig, lost=True))
+    rig.start()
+    killed(rig)
+    asked = {"destroy": AskNode, "clean": LookAtRecord}[hangs]
+    left = [failed]
+
+    def taken(runner: Runner, message: CarriedOut, now: float) -> None:
+        if isinstance(message.effect, asked):
+            if not left[0]:
+                return
+            left[0] -= 1
+            error = CloudError("timeout")
+            message = CarriedOut(message.key, message.serial, message.effect, None, error)
+        carried_out(runner, message, now)
+
+    carried_out = Runner.carried_out
+    monkeypatch.setattr(Runner, "carried_out", taken)
+    restart(rig)
+    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    assert (line["record"], line["action"]) == (uuid, hangs)
+    assert rig.lines("intent.ended", action=hangs) == []
+    (parked,) = rig.journal.open_intents()
+    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
+    assert len(rig.lines("flight.expired")) == PARKED_AFTER
 
 
 ORDER = {

@@ -283,6 +283,16 @@ def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[
     assert after.waits_for is not None
 
 
+def test_an_item_that_waits_says_for_what_with_its_measures_s5() -> None:
+    made = leaky()
+    run, _ = started(made)
+    flights = {"r05": Flight("clean", made.now)}
+    after = after_plan(run, seen_in(made, record_flights=flights), made.settings)
+    step = after.steps[item("r05").key]
+    assert (step.where, step.reason) == (Where.WAITING, Reason.IN_FLIGHT)
+    assert step.measures == {"action": "clean"}
+
+
 def test_an_open_breaker_makes_no_item_changed_either_b2() -> None:
     made = leaky()
     run, _ = started(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -177,7 +178,7 @@ def test_a_plan_that_was_not_taken_refuses_with_its_reason() -> None:
     said = commands.of_kill(BY_NODE, plan, made.snapshot())
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.NO_LISTING, "L1")
     assert commands.of_drain(BY_NODE, plan, made.snapshot()).reason is Reason.NO_LISTING
-    refused = commands.of_clean(PAIR, plan)
+    refused = commands.of_clean(PAIR, plan, made.snapshot())
     assert refused is not None
     assert refused.reason is Reason.NO_LISTING
 
@@ -189,7 +190,51 @@ def test_a_clean_that_is_ordered_is_not_answered_yet() -> None:
     made.flags["by_hand"] = {"r1": HandClean("ann", EPOCH + START)}
     plan = made.plan()
     assert made.of_record("r1").kind is Kind.CLEAN
-    assert commands.of_clean(Named("r1", None, "r1"), plan) is None
+    assert commands.of_clean(Named("r1", None, "r1"), plan, made.snapshot()) is None
+
+
+@pytest.mark.parametrize(("verb", "rule"), [(Verb.CLEAN, "P6"), (Verb.KILL, "D11")], ids=str)
+def test_untagged_is_another_rule_of_a_record_than_of_a_node(verb: Verb, rule: str) -> None:
+    assert commands.refused(verb, keep("r1", Reason.UNTAGGED), PAIR).rule == rule
+
+
+@pytest.mark.parametrize("verb", [Verb.CLEAN, Verb.KILL], ids=str)
+def test_what_is_read_only_may_be_so_by_the_journal_and_no_rule_is_named(verb: Verb) -> None:
+    said = commands.refused(verb, keep("r1", Reason.READ_ONLY, detail="the disk is full"), PAIR)
+    assert (said.rule, said.measures["detail"]) == (None, "the disk is full")
+
+
+def _touched(made: World) -> None:
+    made.flags["touched"] = {"r1": 1e9}
+
+
+def _changed(made: World) -> None:
+    made.change("r1", version="v2")
+    made.poll_records()
+
+
+def _lacked(made: World) -> None:
+    made.poll_records([])
+
+
+@pytest.mark.parametrize(
+    ("happens", "rule"),
+    [
+        pytest.param(_touched, "C8", id="touched-by-us"),
+        pytest.param(_changed, "C6", id="another-version"),
+        pytest.param(_lacked, "C6", id="lacked"),
+    ],
+)
+def test_what_changed_since_a_listing_names_the_rule_by_which_it_counts(
+    happens: Callable[[World], None], rule: str
+) -> None:
+    made = world()
+    made.add_record("r1", quiet=20_000.0)
+    made.settle()
+    happens(made)
+    said = commands.of_clean(Named("r1", None, "r1"), made.plan(), made.snapshot())
+    assert said is not None
+    assert (said.reason, said.rule) == (Reason.CHANGED_SINCE_LISTING, rule)
 
 
 def test_a_record_that_is_clean_already_needs_no_clean() -> None:
@@ -197,7 +242,7 @@ def test_a_record_that_is_clean_already_needs_no_clean() -> None:
     made.add_record("r1", quiet=9000.0)
     made.free("r1")
     plan = made.round()
-    said = commands.of_clean(Named("r1", None, "r1"), plan)
+    said = commands.of_clean(Named("r1", None, "r1"), plan, made.snapshot())
     assert said is not None
     assert said.result is Result.ALREADY
 

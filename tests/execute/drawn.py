@@ -44,7 +44,7 @@ Word                What it says
 ``refused``         the journal could not write the next step: nothing of that step was done
 ``due``             the time that a ``Wait`` asked for has passed
 ``expired``         the workflow has run for longer than ``action_timeout``
-``news``            a decision was taken on new listings
+``news``            the daemon is about to decide
 ``stopping``        the daemon stops
 ``left as X``       a restart finds the workflow in the journal in state X
 ``over``            the end: the workflow is forgotten

@@ -21,6 +21,8 @@ from nodemanager.core.execute.books import still_expected, still_unheard
 from nodemanager.core.execute.leftovers import counts
 from nodemanager.core.execute.recent import still_recent
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.judge.preconditions import Block
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.observe.history import Nodes
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
@@ -70,7 +72,7 @@ class Decisions:
         self._recovery.go_on()
         made = self._decided(now)
         self._ask(made)
-        if self._may_act(made, now):
+        if self._undone(made, now) is None:
             self._endings.applied()
             self._orders.carry_out(made, now)
         self._releases.tend()
@@ -99,8 +101,8 @@ class Decisions:
             )
             context.books = replace(context.books, expected=expected)
         self._backlog.held.keep(made)
-        acts = self._operators.waits and self._may_act(made, now)
-        self._operators.after_plan(made, snapshot, acts=acts)
+        undone = self._undone(made, now) if self._operators.waits else None
+        self._operators.after_plan(made, snapshot, undone=undone)
         records = context.history.records
         by_uuid = {record.uuid: record for record in records.items} if records else {}
         context.event_log.plan(made, by_uuid, now)
@@ -138,13 +140,17 @@ class Decisions:
             if goes_on:
                 tell(context.team.cloud_list, AskTagged(made.ask_tagged))
 
-    def _may_act(self, made: Plan, now: float) -> bool:
+    def _undone(self, made: Plan, now: float) -> Block | None:
+        """Why this plan's orders are not carried out, as reason and measures; None if they are."""
         context = self._context
-        if context.stopping is not None or made.aborted is not None:
-            return False
-        if context.journal_writer.problem is not None or self._identities.state_failed:
+        if context.stopping is not None:
+            return Reason.STOPPING, {}
+        if made.aborted is not None:
+            return made.aborted
+        problem = context.journal_writer.problem
+        if problem is not None or self._identities.state_failed:
             self._endings.cannot_act()
-            return False
+            return Reason.READ_ONLY, {"detail": problem or "; ".join(self._identities.read_only)}
         if context.limits.throttled_until > now:
-            return False
-        return self._endings.may_apply(made)
+            return Reason.THROTTLED, {}
+        return None if self._endings.may_apply(made) else (Reason.ONE_PLAN, {})

@@ -147,7 +147,7 @@ class LeftoverBook:
         self._log.event(
             Event.LEFTOVER_RELEASE_FAILED,
             level=WARNING if is_news else DEBUG,
-            reason=_why(outcome, error, passed_over=is_passed_over),
+            reason=_why(error, passed_over=is_passed_over),
             **_names(leftover),
             outcome=outcome,
             error=error,
@@ -156,7 +156,7 @@ class LeftoverBook:
         )
 
 
-def _why(outcome: Outcome, error: RemoteError | None, *, passed_over: bool) -> Reason | None:
+def _why(error: RemoteError | None, *, passed_over: bool) -> Reason | None:
     if isinstance(error, LeftAlone):
         return Reason.LEFT_ALONE
     return Reason.PASSED_OVER if passed_over else None

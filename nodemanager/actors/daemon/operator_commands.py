@@ -16,6 +16,7 @@ from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.annotations import HandClean, Mark
 from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
@@ -346,10 +347,10 @@ class CommandHandler:
     def _is_asked(self, node_id: str) -> bool:
         return any((named.node or named.id) == node_id for _, named in self._asked)
 
-    def after_plan(self, made: Plan, snapshot: Snapshot, *, acts: bool) -> None:
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids.
 
-        `acts` says that the plan's orders will be carried out.
+        `undone` is why the plan's orders will not be carried out; None if they will.
         """
         asked, self._asked = self._asked, []
         self.marks.forget(commands.ended({**self.marks.drains, **self.marks.kills}, snapshot))
@@ -358,7 +359,7 @@ class CommandHandler:
             return
         replies: list[tuple[Asked, Reply]] = []
         for said, named in asked:
-            reply = self._judged(said, named, made, snapshot, acts=acts)
+            reply = self._judged(said, named, made, snapshot, undone=undone)
             if reply is not None:
                 replies.append(((said, named), reply))
         self.marks.by_hand.clear()
@@ -368,7 +369,13 @@ class CommandHandler:
             self._answer(said, reply)
 
     def _judged(
-        self, said: Ordered, named: Named, made: Plan, snapshot: Snapshot, *, acts: bool
+        self,
+        said: Ordered,
+        named: Named,
+        made: Plan,
+        snapshot: Snapshot,
+        *,
+        undone: Block | None,
     ) -> Reply | None:
         """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
@@ -382,14 +389,13 @@ class CommandHandler:
             if reply.result is not Result.DONE:
                 self.marks.kills.pop(node_id, None)
             return reply
-        of_clean = commands.of_clean(named, made)
+        of_clean = commands.of_clean(named, made, snapshot)
         if of_clean is not None:
             return of_clean
-        if not acts:
-            reason = Reason.STOPPING if self._context.stopping is not None else Reason.THROTTLED
-            return commands.refused(
-                said.command.verb, keep(named.record or named.id, reason), named
-            )
+        if undone is not None:
+            reason, measures = undone
+            verdict = keep(named.record or named.id, reason, **measures)
+            return commands.refused(said.command.verb, verdict, named)
         self._awaited.setdefault(named.record or named.id, []).append((said, named))
         return None
 

@@ -177,7 +177,7 @@ class Runner:
             self._take(key, Expired(), now)
 
     def news(self, now: float) -> None:
-        """Tell the workflows that listen that a decision was taken on new listings."""
+        """Tell the workflows that listen that the daemon is about to decide."""
         for key, running in list(self._running.items()):
             if running.state.listens:
                 self._take(key, News(), now)

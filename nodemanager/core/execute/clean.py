@@ -19,6 +19,7 @@ from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence,
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.execute.unacknowledged import NEVER, Unknown, after_unknown
 from nodemanager.core.execute.workflow import (
+    UNANSWERED,
     About,
     Action,
     Answered,
@@ -54,8 +55,8 @@ class Looking:
     """The record is read and the cloud asked; this clean has written nothing to the store yet.
 
     The journal has only a clean after a destroy or a refused create: a restart finds any other
-    stale record again. `error` is why the newest look failed; a clean that a former run left
-    (`inherited`) then does not expire: it counts as a failed attempt, and the fifth parks it (R1).
+    stale record again. `error` is why the newest look failed, or UNANSWERED; a clean that a former
+    run left (`inherited`) then counts as a failed attempt, and the fifth parks it (R1).
     """
 
     order: CleanOrder
@@ -239,7 +240,7 @@ class Clean:
         match state:
             case Looking() if order.is_exception:
                 order = _afresh(order, seen)
-                return Step(Looking(order, inherited=True), (_look(order),))
+                return Step(Looking(order, inherited=True, error=UNANSWERED), (_look(order),))
             case Writing(before=before) if fences and order.fenced:
                 past = _only_looked_at(order)
                 if order.is_exception:
@@ -256,7 +257,8 @@ class Clean:
                 return Step(Standing(past, before), (_look(past),))
             case Fencing() | Writing() | Lifting():
                 past = _afresh(order, seen) if order.is_exception else _only_looked_at(order)
-                return Step(Checking(past, inherited=True), (_look(past),))
+                checking = Checking(past, inherited=True, error=UNANSWERED)
+                return Step(checking, (_look(past),))
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -293,7 +295,7 @@ def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
         case Refused(problem=problem):
             why = _unwritten(order, problem)
             told = Told(Name.RECORD_CLEAN_SKIPPED, _skip_fields(order, why, _known(order)))
-            return _kept(state, why, seen, told, may_wait=True)
+            return _kept(replace(state, error=None), why, seen, told, may_wait=True)
         case Expired():
             return _too_long(state)
     return Step(state)
@@ -361,7 +363,7 @@ def _pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
 def _too_long(state: Fenceless | Pausing) -> Step[State]:
     if state.inherited and state.error is not None:
         # The next look is on its way already, or waits for its time.
-        return Step(replace(state, error=None), attempt_failed=state.error)
+        return Step(replace(state, error=UNANSWERED), attempt_failed=state.error)
     return Step(None, ended=_ended(state.order, EXPIRED))
 
 

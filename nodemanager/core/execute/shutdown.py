@@ -27,6 +27,7 @@ from nodemanager.core.execute.effects import (
     Wait,
 )
 from nodemanager.core.execute.workflow import (
+    UNANSWERED,
     About,
     Action,
     Answered,
@@ -95,7 +96,7 @@ class Asking:
     inherited: bool = False
     """A former run sent it, or was killed before: the fifth failed attempt parks it (R1)."""
     error: str | None = None
-    """Why the newest question failed; None where it was answered."""
+    """Why the newest question failed, or UNANSWERED; None where it was answered."""
     before = None
     is_written = True
     is_under_way = True
@@ -139,7 +140,8 @@ class ShutDown:
     def resume(self, state: State, seen: Seen) -> Step[State]:
         match state:
             case Destroying() | Asking():
-                return _ask(Asking(state.order, seen.snapshot.now, inherited=True), seen)
+                sent_at = seen.snapshot.now
+                return _ask(Asking(state.order, sent_at, inherited=True, error=UNANSWERED), seen)
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -258,7 +260,7 @@ def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
             return replace(step, tell=(_failed(order, Outcome.UNKNOWN, error),))
         case Expired() if state.inherited and state.error is not None:
             # The next question is on its way already, or waits for its time.
-            return Step(replace(state, questions=0), attempt_failed=state.error)
+            return Step(replace(state, questions=0, error=UNANSWERED), attempt_failed=state.error)
         case Expired():
             return _too_long(order)
     return Step(state)

@@ -78,6 +78,10 @@ class Told:
     level: Level = Level.INFO
 
 
+UNANSWERED = "no answer came"
+"""The error of an inherited action whose question is not answered yet: it may hang (R1)."""
+
+
 # What happens to a workflow.
 
 

@@ -134,9 +134,7 @@ class RecordJudge:
 
     def _untouched(self, record: Record) -> Verdict | None:
         """A listing that began before an action of ours ended does not show its effect (C8)."""
-        touched_at = self.snapshot.touched.get(record.uuid)
-        records = self.history.records
-        if touched_at is not None and records is not None and records.started_at <= touched_at:
+        if is_touched(record.uuid, self.snapshot):
             return keep(record.uuid, Reason.CHANGED_SINCE_LISTING)
         return None
 
@@ -366,6 +364,12 @@ class RecordJudge:
         by = ["tag"] if record.claim is not None else []
         by += ["instance id"] if record.instance_id is not None else []
         return {"asked_by": " and ".join(by) or "nothing"}
+
+
+def is_touched(uuid: str, snapshot: Snapshot) -> bool:
+    """Whether the newest record listing may not show our last action for the record (C8)."""
+    touched_at, records = snapshot.touched.get(uuid), snapshot.history.records
+    return touched_at is not None and records is not None and records.started_at <= touched_at
 
 
 SAID_BY_PINGS = frozenset(

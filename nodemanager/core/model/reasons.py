@@ -335,6 +335,11 @@ class Reason(Told):
     COLLAPSED = "collapsed", "A listing suddenly lacks too many items, so it is not trusted (L3)."
     NO_LISTING = "no_listing", "There is no complete listing of both nodes and records yet (L1)."
     DRY_RUN = "dry_run", "The daemon runs with `--dry-run`: this is decided, but not done (S3)."
+    ONE_PLAN = (
+        "one_plan",
+        "The daemon runs with `--once` and carries out one plan, the first that is settled: not "
+        "this one.",
+    )
 
 
 class Event(Told):

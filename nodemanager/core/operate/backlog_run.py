@@ -232,8 +232,11 @@ def _step(step: Step, standing: Standing) -> Step:
             return Step(Where.DONE if was_ours else Where.ALREADY, standing.reason)
         case Stand.UNDER_WAY:
             return Step(Where.LET_GO, standing.reason)
-        case Stand.HELD | Stand.WAITS:
+        case Stand.HELD:
+            # It waits for its turn only: nothing is measured.
             return Step(step.where, standing.reason)
+        case Stand.WAITS:
+            return Step(step.where, standing.reason, standing.measures)
 
 
 def _credit(run: Run, now: float) -> float:

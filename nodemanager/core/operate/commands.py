@@ -12,6 +12,7 @@ from typing import Any
 
 from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.judge.overrides import BY_HAND
+from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
@@ -112,14 +113,12 @@ RULES: Mapping[Reason, str] = {
     Reason.IDLE: "C2",
     Reason.NOT_SETTLED: "C5",
     Reason.NO_LISTING_ORDER: "C6",
-    Reason.CHANGED_SINCE_LISTING: "C6",
     Reason.POLL_STALE: "C7",
     Reason.CLOCK_UNKNOWN: "T1",
     Reason.IN_FLIGHT: "C8",
     Reason.HELD: "C9",
     Reason.BREAKER_OPEN: "B2",
     Reason.NO_LEASE: "L6",
-    Reason.READ_ONLY: "L5",
     Reason.NOT_AUTHORISED: "L2",
     Reason.CAP_REACHED: "C10",
     Reason.AMBIGUOUS: "P2",
@@ -143,7 +142,13 @@ RULES: Mapping[Reason, str] = {
     Reason.NEVER_FORCED: "O3",
     Reason.DRY_RUN: "S3",
 }
-"""The rule behind each reason that refuses a command; the reason's text names it, too."""
+"""The rule behind each reason that refuses a command; the reason's text names it, too.
+
+A reason that several causes share has none here: READ_ONLY may be L5, or the journal.
+"""
+
+_OF_RECORDS: Mapping[Reason, str] = {Reason.UNTAGGED: "P6"}
+"""The rules of reasons that have another one where they keep a record."""
 
 _CLEAR: Mapping[Reason, str] = {
     Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
@@ -208,9 +213,15 @@ def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
 # What the plan decided.
 
 
-def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
-    """The refusal with the reason of a verdict, its rule, and what it measured."""
-    reason, rule = verdict.reason, RULES.get(verdict.reason)
+def refused(verb: Verb, verdict: Verdict, named: Named, rule: str | None = None) -> Reply:
+    """The refusal with the reason of a verdict, its rule, and what it measured.
+
+    `rule` is given where the reason alone does not tell it.
+    """
+    reason = verdict.reason
+    if rule is None and verb is Verb.CLEAN:
+        rule = _OF_RECORDS.get(reason)
+    rule = rule or RULES.get(reason)
     measures = dict(verdict.measures or {})
     behind = f" ({rule})" if rule is not None else ""
     text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
@@ -310,12 +321,12 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
     return refused(Verb.KILL, verdict, named)
 
 
-def of_clean(named: Named, made: Plan) -> Reply | None:
+def of_clean(named: Named, made: Plan, snapshot: Snapshot) -> Reply | None:
     """The answer to a clean from the plan's verdict on the record; None if it is ordered."""
     uuid = named.record or named.id
     verdict = not_planned(made, uuid) or next((one for one in made.records if one.id == uuid), None)
     if verdict is None:
-        return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named)
+        return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named, "C6")
     if verdict.kind is Kind.CLEAN:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or freed_since_listed(uuid, made.history):
@@ -323,7 +334,10 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
-    return refused(Verb.CLEAN, verdict, named)
+    rule = None
+    if verdict.reason is Reason.CHANGED_SINCE_LISTING:
+        rule = "C8" if is_touched(uuid, snapshot) else "C6"
+    return refused(Verb.CLEAN, verdict, named, rule)
 
 
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
