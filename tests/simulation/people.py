@@ -212,6 +212,9 @@ class People:
         def heard(reply: Reply) -> None:
             if reply.result.value == "failed":
                 self.world.engine.after(INSIST_S, lambda: self._insist(pool, command))
+            elif command.verb is Verb.RESUME:
+                # A pause said before may have been answered just now, too.
+                self.paused.pop(pool.name, None)
 
         self._tell(pool, Ordered(command, heard))
 
