@@ -80,10 +80,10 @@ class Heard:
     idle_since: float | None = None
     busy_since: float | None = None
     claimed_at: float | None = None
-    """`at` of the claim while there was no ping: a renewed claim may bring another create (U9)."""
+    """`at` of the claim while there was no ping: a renewed claim is followed by a create (U5)."""
     before_at: float = float("-inf")
-    """When the newest ping came that this life showed earlier, CLOCK_BOOTTIME: a late listing may
-    show the record as it was before that ping."""
+    """When the newest ping came that earlier listings showed of this life, CLOCK_BOOTTIME. A late
+    listing may show the record as it was before that ping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,8 @@ GAPS_KEPT = 16
 Gaps = tuple[tuple[float, float], ...]
 """Where a count had gaps, the newest last, as (the count when it ended, its seconds).
 
-Each is shorter than the one before: of a longer and a later one, no limit finds the shorter only.
+Each is shorter than the one before: a gap no longer than a later one is left out, since whatever
+limit it exceeds, the later one exceeds too.
 """
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
@@ -150,9 +151,9 @@ class History:
     began. `partial` are the nodes in incomplete listings since `cloud`, `glimpsed` the versions of
     records in incomplete listings since `records` (C5, C6). `vetoed` are the records that a listing
     begun after `base` showed with another version, whatever later listings show (C6).
-    `stopped`, `turned` and `unwanted` tell by node id since when a node has been listed as stopped,
-    bad (D9), or wanted by neither demand nor an operator (D12); for the nodes in `over_max`,
-    `unwanted` is since when they have been in excess of max_nodes. `answered_s` is for how many
+    `stopped`, `turned` and `unwanted` say by node id since when a node has been listed as stopped,
+    been bad (D9), or been wanted by neither demand nor an operator (D12). For the nodes in
+    `over_max`, `unwanted` is since when they have exceeded max_nodes. `answered_s` is how many
     seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
     """
 
@@ -182,8 +183,8 @@ class History:
     known_records: KnownSets = field(default_factory=KnownSets)
     clock: StoreClock | None = None
     clock_readings: Readings = ()
-    """The first reading of the store's clock, and those around each jump, until what a former run
-    left is known: none where that was known first."""
+    """The first reading of the store's clock and those around each jump, kept until a former run's
+    clock is known; empty where that was known before the first reading."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
     answer_gaps: Gaps = ()
@@ -209,7 +210,7 @@ def cloud_poll_started(history: History) -> History:
 def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
     """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5).
 
-    So does a late or repeated one, which did not begin after the newest complete one.
+    Nor does a late or repeated one, which did not begin after the newest complete one.
     """
     newest = history.cloud
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
@@ -311,7 +312,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         return history
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
-    # A set is a cheap test for duplicates; to find which is slower, and rarely needed.
+    # A set is a cheap test for duplicates. To find which they are is slower, and rarely needed.
     uuids = frozenset([record.uuid for record in listing.items])
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
@@ -364,7 +365,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
 
 
 def _futures(history: History, listing: Records) -> dict[str, Future]:
-    """The versions whose stamp is, or may be, ahead of the store's clock when first seen (T1)."""
+    """The versions whose stamp was, or may have been, in the future when first seen (T1)."""
     future: dict[str, Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
@@ -383,13 +384,13 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
 
 
 def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
-    """Whether known jumps, taken off a stamp of its, make that one from the future."""
+    """Whether one of the record's stamps is in the future once known jumps are subtracted."""
     stamps = (record.modified_at, record.last_ping_at, _newest_stamp(record))
     return any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)
 
 
 def _answers(history: History, listing: Records) -> bool:
-    """Whether the nodes' own ping URL answered the probe that came with this listing (D8)."""
+    """Whether the nodes' own ping URL answered the probe sent with this listing (D8)."""
     return history.last_answer_at is not None and history.last_answer_at >= listing.ended_at
 
 
@@ -404,14 +405,14 @@ def _heard(
 ) -> Heard:
     """The entry for the record's newest ping, which continues or ends the idle count (D12).
 
-    While the probe fails no ping counts as idle: a node that became busy could not say so.
+    While the probe fails, no ping counts as idle, because a node that became busy could not say so.
     """
     claim, stamp = record.claim, record.last_ping_at
     incarnation = None if claim is None else claim.incarnation
     if before is not None and before.incarnation != incarnation:
         before = None
     if before is not None and before.last_ping_at == stamp:
-        # A fence, or a renewed claim, restarts the silence; there is no new ping.
+        # There is no new ping, but a fence or a renewed claim restarts the silence.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     before_at = came_at(before, clock) if before is not None else float("-inf")
     if record.worker_state is not IDLE or not answers:
@@ -427,7 +428,7 @@ def _heard(
 def came_at(heard: Heard, clock: StoreClock | None) -> float:
     """When the newest ping that we saw of that life came, CLOCK_BOOTTIME seconds, never too early.
 
-    A stamp from the future, after the store's clock was set back, counts as of `seen_at` (T1).
+    If the store's clock was set back, a stamp may be in the future: it counts from `seen_at` (T1).
     """
     stamp, seen_at = heard.last_ping_at, heard.seen_at
     if stamp is None:
@@ -459,8 +460,10 @@ def _busy_since(before: Heard | None, record: Record) -> float | None:
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
-    """The vetoes, plus the records that the previous listing, or incomplete ones since, showed in
-    another version than `base`: `listing` may be late and show the old version again (C6)."""
+    """The vetoes, plus the records that the previous listing showed in another version than `base`.
+
+    Incomplete listings since count, too. `listing` may be late and show the old version (C6).
+    """
     base, newest = history.base, history.records
     if base is None or newest is None or (newest is base and not history.glimpsed):
         return history.vetoed
@@ -566,7 +569,7 @@ def turned_bad(
 
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
     or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) turns bad anew
-    in every plan: the listing that shows it again may show others that fell silent with it.
+    in every plan, because the listing that shows it again may show others that fell silent with it.
     """
     bad = set(bad_now)
     turned = {
@@ -586,8 +589,8 @@ def unwanted_seen(
 ) -> History:
     """Fold in the nodes that nobody wants in the plan made at `at` (D12).
 
-    A node wanted again in between starts anew. So does a node that leaves `over_max`, whose nodes
-    demand wanted: it may run the very job that has left the demand.
+    A node that was wanted in between starts anew. So does one that leaves `over_max`: demand wanted
+    it, and it may run the very job that has left the demand.
     """
     since = {
         node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
@@ -609,7 +612,7 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
 
 
 def _with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
-    """With one more; too many become one, which makes a count begin later, never earlier."""
+    """The gaps with one more. Too many are merged: a count then begins later, never earlier."""
     gaps = (*(one for one in gaps if one[1] > gap_s), (end, gap_s))
     if len(gaps) > GAPS_KEPT:
         (_, longest_s), (later, _), *rest = gaps
@@ -618,15 +621,15 @@ def _with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
 
 
 def _newest_above(gaps: Gaps, limit_s: float) -> float:
-    """Where the newest gap longer than that ended."""
+    """Where the newest gap longer than `limit_s` ended."""
     return next((end for end, gap_s in reversed(gaps) if gap_s > limit_s), float("-inf"))
 
 
 def settings_taken(history: History, settings: Settings) -> History:
     """Check the gaps in what was counted against a new poll_stale_after (C5, P6, D1, D8, S6).
 
-    If a gap is too long now, the count starts again: of an absence or of denials at the newest one,
-    of a silence or of a stopped node where the newest gap of such length ended.
+    If a gap is too long now, the count starts again. An absence and denials then count from the
+    newest one, a silence and a stopped node from where the newest such gap ended.
     """
     limit_s = settings.poll_stale_after
     answered_s = _newest_above(history.answer_gaps, limit_s)
