@@ -244,7 +244,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
     return before.claim is not None and (look.malformed or others)
 
 
-# The cleans of silent records: C2-C7, and C11's time of denial.
+# The cleans of quiet records: C2-C7, and C11's time of denial.
 
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
@@ -289,7 +289,7 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C2: the node's last report is neither busy nor idle, or it is old."""
+    """C2: the node's worker state is neither busy nor idle, or its last ping is old."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
         return
