@@ -2,7 +2,7 @@
 
 A backlog run orders it, and `adoption` judges the node. The workflow asks the cloud for the node,
 confirms, and writes the tags. The run is the intent in the journal: a restart finds the run open,
-and counts a node that bears our tag by then as done.
+and counts a node that has our tag by then as done.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def _broken(order: CleanOrder, reason: Reason) -> bool:
 class CleanEvidence:
     """What the cleaner found just before the write: the record and the cloud's answers (C11).
 
-    `record` is None where there is none. `tagged` are the nodes that bear its uuid, None where the
+    `record` is None where there is none. `tagged` are the nodes that have its tag, None where the
     cloud did not answer. `by_id` is the node with the instance id; `asked_id` says whether the
     cloud was asked for it, `malformed` that the cloud calls it no node's id: it then counts as no
     id (P1a). The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None stands for

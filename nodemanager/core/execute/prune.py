@@ -296,7 +296,7 @@ def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
                 ended=_ended(order, "pruned"),
             )
         case Failed(error=error):
-            # The record may be gone all the same, and then by our own doing.
+            # The delete may have taken effect all the same.
             return Step(
                 None,
                 tell=(_failed(order, error),),

@@ -18,9 +18,9 @@ Readings = tuple[StoreTime, ...]
 class Future:
     """A record's version whose stamp was, or may have been, ahead of the store's clock when seen.
 
-    It may have been where it is ahead once known jumps are subtracted. The version's age counts
-    from `seen_at`, when we first saw it so (CLOCK_BOOTTIME), whatever other clocks do. `stamp` is
-    its newest stamp: a new stamp on the same version is a sign of life.
+    It may have been if its age is negative once known jumps are subtracted. The version's age
+    counts from `seen_at`, when we first saw it so (CLOCK_BOOTTIME), whatever other clocks do.
+    `stamp` is its newest stamp: a new stamp on the same version is a sign of life.
     """
 
     version: str

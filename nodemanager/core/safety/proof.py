@@ -166,7 +166,7 @@ def _pings(signs: Signs) -> tuple[float | None, float | None, str | None]:
 
 
 def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C20: the record is of the node that we destroyed, and no other node bears its uuid."""
+    """C20: the record is of the node that we destroyed, and no other node has its tag."""
     if before.instance_id not in (None, order.instance_id):
         yield Violation("C20", {"node": before.instance_id, "judged": order.instance_id})
     elif before.instance_id is None and order.incarnation is None:
