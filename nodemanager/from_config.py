@@ -1,4 +1,4 @@
-"""What a configuration comes to in this daemon: settings, sizes, user data, advice, secrets."""
+"""Makes from a configuration what the daemon needs: settings, sizes, user data, advice, secrets."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
 
 DRAIN_HOOK = "/etc/nodemanager/drain"
 SAID_BY_THE_PING_SCRIPT = (f"DRAIN={DRAIN_HOOK}", f"Default: {DRAIN_HOOK}")
-"""Texts of the shipped ping script that name the hook; a template that contains the script does
-not thereby install the hook."""
+"""Texts of the shipped ping script that name the hook. A template with that script alone does not
+install the hook."""
 
 
 def advice_on_draining(config: Config) -> list[str]:

@@ -55,7 +55,7 @@ class Logger:
     __slots__ = ("_out", "_std", "listeners")
 
     strict = False
-    """Raise on an unlisted event or key, as tests do; production logs it anyway."""
+    """Raise on an unknown event or key, as tests do; production logs it anyway."""
 
     def __init__(self, name: str) -> None:
         self.listeners: list[Listener] = []

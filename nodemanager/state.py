@@ -1,11 +1,11 @@
 """The state directory: the lease, and the few facts that must outlive the process.
 
-    PATH/lock           the daemon that runs on this pool; the kernel frees it when that ends
+    PATH/lock           names the daemon on this pool, which locks it until it ends
     PATH/facts.json     what the first start saw: the store's id, the account (SAFETY.md L5)
     PATH/NAME.token     a token, made where the configuration gave none
 
-Only the owner can read the files. A file that can't be read is reported and left unchanged: a new
-one would lose which store and which account this manager may write to.
+Only the owner can read the files. A file that can't be read is reported and left unchanged, since
+a new one would not say which store and which account this manager may write to.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 class LeaseTaken(StartError):
-    """Another daemon has, or had, taken the pool: this one must end."""
+    """Another daemon has taken the pool, or took it meanwhile: this one must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A store or account that is not the one of the first start; don't write to it (L5)."""
+    """A store or account that is not the one of the first start: it must not be written to (L5)."""
 
     kind: str
     known: str
@@ -50,8 +50,8 @@ class Mismatch:
 class Lease:
     """The right to act on a pool: held while this process lives, or until `release` (L6).
 
-    A removed lock file (by `rm`, by a cleaner of old files) no longer keeps other daemons away:
-    nothing may be written until the lease is regained.
+    A lock file that somebody removed no longer keeps other daemons away, so nothing may be written
+    until the lease is regained.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -70,10 +70,10 @@ class Lease:
         return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
     def regain(self, clock: Clock) -> None:
-        """Make and lock a new file where the old one was removed and nobody has replaced it.
+        """Make and lock a new file if the old one was removed and nobody has replaced it.
 
-        Raises LeaseTaken where somebody has: another daemon may have changed everything that we
-        hold in memory. Raises StartError where the file can't be made now.
+        Raises LeaseTaken if somebody has: that daemon may have changed everything that we hold in
+        memory. Raises StartError if the file can't be made now.
         """
         try:
             descriptor = _locked(self.path, os.O_EXCL, clock)
@@ -83,7 +83,7 @@ class Lease:
             raise LeaseTaken(
                 f"{self.path} was removed, and another daemon has made a new one"
             ) from error
-        # The old lock is on a file without a name, for which nobody waits.
+        # The old file has no name any more, so its lock keeps nobody away.
         before, self._descriptor = self._descriptor, descriptor
         if before is not None:
             os.close(before)
@@ -257,7 +257,7 @@ class RememberedIdentity:
         known_before = self._beats_before or known_now
         fell = known_before[0] == store_id and beats < known_before[1]
         if self._writes and fell:
-            # Remember it, since the count will soon exceed the old one.
+            # Remember that it fell, since the count will soon exceed the old one again.
             self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
         if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
             # A full disk only loses the newest count.

@@ -15,7 +15,7 @@ from nodemanager.records.api import RecordStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamContext:
-    """Whom an actor of the team calls, and whom it tells what came of it."""
+    """What an actor of the team calls (cloud, store), and the daemon that it reports to."""
 
     cloud: CloudDriver
     store: RecordStore

@@ -114,7 +114,7 @@ class CloudDriver(Protocol):
     def pins(self, node_id: str) -> tuple[Leftover, ...]:
         """What the node holds now and would leave behind at its end, in the order of release (D4).
 
-        Contains only what bears our pool's tags as the create set them: never an operator's own
+        Contains only what has our pool's tags as the create set them: never an operator's own
         volume, and nothing on hold. Empty for a node that does not exist. Raises when the answer
         may be incomplete.
         """
@@ -134,7 +134,7 @@ class CloudDriver(Protocol):
 
         GONE only when the cloud says that it does not exist. ACCEPTED while it is being deleted,
         or while its terminating node still uses it. Raises LeftAlone for a leftover that is on
-        hold, no longer bears our tags, is used by another node, or whose own node still lives:
+        hold, no longer has our tags, is used by another node, or whose own node still lives:
         the driver asks for that node first. Never detaches anything.
         """
         ...

@@ -3,7 +3,7 @@
 EC2 itself detaches everything from a terminated instance. So this module never detaches anything
 and needs no permission for it: it leaves a resource alone as long as anything uses it.
 
-A resource is ours when it bears our pool's tag and an incarnation, as the create call set them
+A resource is ours when it has our pool's tag and an incarnation, as the create call set them
 (U5). The pool's tag alone is not enough: an operator may put it on a volume of their own to count
 its cost.
 """

@@ -293,9 +293,9 @@ def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -
 def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
     """The breaker with its times converted to this boot's clock.
 
-    Between the two boots the wall clock may have been set back: what was kept was so by now, or the
-    breaker would wait for answers from a time to come. A breaker that can't be read completely
-    comes from a newer program: it is open until an operator resets it.
+    Between the two boots the wall clock may have been set back. No kept time is then later than
+    now; otherwise the breaker would wait for answers from the future. A breaker that can't be read
+    completely comes from a newer program: it is open until an operator resets it.
     """
     breaker: Breaker
     try:

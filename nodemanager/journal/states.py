@@ -1,6 +1,6 @@
 """A whole State as JSON, for the start of a segment of the journal.
 
-What follows from a listing alone (which nodes bear which record) is computed again from it.
+What follows from a listing alone (which node has which record's tag) is computed again from it.
 """
 
 from __future__ import annotations

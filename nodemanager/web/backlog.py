@@ -140,7 +140,7 @@ def _item(given: Any) -> Item:
         raise _bad("an item must have deed, id and version, and may have a record")
     deed = _text(given, "deed")
     if deed not in [one.value for one in Deed]:
-        raise _bad(f"there is no deed {deed!r}")
+        raise _bad(f"there is no action {deed!r}")
     item = Item(Deed(deed), _text(given, "id"), _text(given, "version"), _text(given, "record"))
     if not item.id or not item.version:
         raise _bad("an item must have deed, id and version")

@@ -86,7 +86,7 @@ COUNTERS = (
     Counted(
         Event.NODE_SHUTDOWN_SKIPPED,
         "shutdowns_skipped",
-        "Shutdowns skipped by the last check.",
+        "Shutdowns skipped by the pre-write check.",
         "reason",
     ),
     Counted(

@@ -37,7 +37,7 @@ class FalseCleans:
             life = FreedLife(
                 before.uuid,
                 before.incarnation,
-                # Where our clock was set back since, it was freed by now all the same.
+                # If our clock was set back since, it was freed now, not in the future.
                 boottime - max(0.0, wall - image.ended_at),
                 node_id=before.instance_id,
                 slot=before.slot_number,

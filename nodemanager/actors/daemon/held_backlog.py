@@ -40,7 +40,7 @@ class HeldBacklog:
         self.save()
 
     def save(self) -> None:
-        """Write the backlog if that is owed: the next run must know it before anything is freed."""
+        """Write the backlog if need be: the next run must know it before anything is freed."""
         if self._owed:
             keeper = self._context.inputs.backlog
             kept, _ = self._identities.keeps_state("backlog", lambda: keeper.save(self.records))

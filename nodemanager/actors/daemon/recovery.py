@@ -1,4 +1,4 @@
-"""Loads what a former run left, and resumes it once cloud and store are known (R1, R4)."""
+"""Loads what a former run left, and resumes it once cloud and store are checked (R1, R4)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Recovery:
         self._take(self._context.journal_writer.load())
 
     def mend(self) -> None:
-        """Try again what could not be read or written before, and do what is owed."""
+        """Retry what could not be read or written before, and prove the cleans not proven yet."""
         self._take(self._context.journal_writer.mend())
         self._backlog.held.save()
         self._invariants.prove_owed()
@@ -81,7 +81,7 @@ class Recovery:
         now, wall = context.now, context.clock.wall()
         ended = context.journal_writer.concluded(wall - context.settings.boot_fail_after)
         if any(at > wall for _, at in answers_of_creates(ended)):
-            # Our clock was set back: what ended these lives later may bear an earlier time.
+            # Our clock was set back, so the ends of these lives may have earlier times: read all.
             ended = context.journal_writer.concluded(0.0)
         answers = (
             (one, min(now, now - (wall - at)))
@@ -105,7 +105,7 @@ class Recovery:
         context.journal_writer.note(BreakerSet(after, context.now))
 
     def go_on(self) -> None:
-        """Resume what a former run left, once cloud and store are the known ones (L5, R1)."""
+        """Resume what a former run left, once cloud and store are the remembered ones (L5, R1)."""
         context = self._context
         history = context.history
         if history.cloud is None or history.records is None or self._identities.read_only:

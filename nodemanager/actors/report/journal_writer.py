@@ -1,7 +1,7 @@
 """Writes the daemon's journal, and knows when it can't.
 
 While the journal can't be written, `problem` says why, every snapshot is read-only, and nothing is
-begun. The outcomes of what had been begun are owed meanwhile, and written once that is possible.
+begun. The outcomes of what was begun before wait, and are written once that is possible.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class JournalWriter:
         return found
 
     def mend(self) -> Loaded | None:
-        """After a failure try again, and write what is owed. Returns what was loaded only now."""
+        """After a failure try again, and write what waits. Returns what was loaded only now."""
         if self._failure is None and self._loaded:
             return None
         if not self._journal.retry():
@@ -174,7 +174,7 @@ class JournalWriter:
         """Write new intents and, in the same transaction, the outcomes that led to them.
 
         The new intents may be carried out only if this returns True. Outcomes alone always return
-        True; they are owed while they can't be written.
+        True; they wait while they can't be written.
         """
         ended = [one for one in ended if one.key in self._open]
         if not opened:
@@ -254,7 +254,7 @@ class JournalWriter:
         self._clock = clock
 
     def save_late(self, late: Late) -> None:
-        """Write the late writes, before their intents' outcomes: until then those tell of them."""
+        """Write the late writes before their intents' outcomes: until then intents have them."""
         self._late = late
         if self._failure is not None or not self._loaded:
             return

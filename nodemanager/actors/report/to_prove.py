@@ -42,7 +42,7 @@ class ToProve:
         self._destroys.pop(key, None)
 
     def write(self, journal: Journal, owed: Collection[str]) -> None:
-        """Write what this file lacks, but for the keys whose outcome is still owed."""
+        """Write what this file lacks, but for the keys whose outcome still waits to be written."""
         for destroy in self._destroys.values():
             if destroy.key not in owed and journal.newest(destroy.key) is None:
                 journal.commit([destroy], [Conclusion(destroy.key, Outcome.GONE.value)])

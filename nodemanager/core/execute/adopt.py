@@ -2,7 +2,7 @@
 
 A backlog run orders it, and `adoption` judges the node. The workflow asks the cloud for the node,
 confirms, and writes the tags. The run is the intent in the journal: a restart finds the run open,
-and counts a node that bears our tag by then as done.
+and counts a node that has our tag by then as done.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Sett
 def confirm_adoption(
     order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last check before the tags are written: ADOPT, or KEEP with what forbids it now.
+    """The pre-write check of an adoption: ADOPT, or KEEP with what forbids it now.
 
     `node` is what the cloud just answered, `seen` the newest decision, `snapshot` of this moment.
     """

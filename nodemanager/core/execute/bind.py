@@ -1,6 +1,6 @@
 """Writes the id of its node into a claim, so that the store refuses pings of other nodes (P1a).
 
-The node is the one that bears our tag, or that the create answered. A manager that was killed
+The node is the one that has our tag, or that the create answered. A manager that was killed
 between the create and this write finds the tag or, where somebody removed the tag, the answer of
 the create in its journal (`expected_again`).
 

@@ -221,7 +221,7 @@ class Clean:
 
     def flight(self, state: State) -> str:
         if state.order.reason is Reason.CREATE_REFUSED:
-            # The claim counts as a node to be until it is released (U6).
+            # The claim counts as a future node until it is released (U6).
             return "setup"
         if state.order.not_after == NEVER:
             return "unfence"
@@ -670,7 +670,7 @@ def _only_looked_at(order: CleanOrder) -> CleanOrder:
 
 
 def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: Seen) -> Look:
-    """What the look found right before the write: the evidence that confirmed it, for the proof."""
+    """What the pre-write check saw: the evidence that confirmed the write, for the proof."""
     return look_at(
         record,
         found.tagged,

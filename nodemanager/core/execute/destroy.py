@@ -1,4 +1,4 @@
-"""Judges a destroy: its order, the last check before it, and whether the node is gone (D2, D3)."""
+"""Judges a destroy: its order, its pre-write check, and whether the node is gone (D2, D3)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def confirm_shutdown(
     *,
     wanted: bool,
 ) -> Verdict:
-    """The last check before the destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
+    """The pre-write check of a destroy: SHUTDOWN, or KEEP with what forbids it now (D2).
 
     `wanted` says that demand lacks a node of this size by the newest plan (`Wants.unmet`).
     """

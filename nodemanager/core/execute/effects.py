@@ -15,7 +15,7 @@ from nodemanager.errors import RemoteError
 
 @dataclass(frozen=True, slots=True)
 class LookAtRecord:
-    """Read the record, and ask the cloud which nodes bear its tag (C11).
+    """Read the record, and ask the cloud which nodes have its tag (C11).
 
     With `asks_id` the worker also asks the cloud by instance id: by `instance_id` or, without one,
     by the record's. Answered with CleanEvidence.
@@ -33,7 +33,7 @@ class CheckImage:
 
 @dataclass(frozen=True, slots=True)
 class FindByTag:
-    """Ask the cloud which nodes bear the record's tag. Answered with those nodes."""
+    """Ask the cloud which nodes have the record's tag. Answered with those nodes."""
 
     uuid: str
 

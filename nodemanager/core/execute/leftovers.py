@@ -102,7 +102,7 @@ def found(
     for leftover in leftovers:
         known = ledger.entries.get(leftover.key)
         if known is None:
-            # A thing that no ledger names and that bears no tags of ours is not ours to release.
+            # A thing that no ledger names and that has none of our tags is not ours to release.
             if leftover.tagged:
                 changed[leftover.key] = Entry(leftover, LedgerState.DUE, now + visible_after)
         elif known.state is LedgerState.WAITING:

@@ -1,4 +1,4 @@
-"""The last check before a record is freed: what is found now against what was judged (C11)."""
+"""The pre-write check of a clean: compares what is found now with what was judged (C11)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def _broken(order: CleanOrder, reason: Reason) -> bool:
 class CleanEvidence:
     """What the cleaner found just before the write: the record and the cloud's answers (C11).
 
-    `record` is None where there is none. `tagged` are the nodes that bear its uuid, None where the
-    cloud did not answer. `by_id` is the answer for the instance id; `asked_id` says whether one was
-    asked for, and `malformed` that the cloud calls it no node's id, as if there were none (P1a).
-    The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None is when it is judged.
+    `record` is None where there is none. `tagged` are the nodes that have its tag, None where the
+    cloud did not answer. `by_id` is the node with the instance id; `asked_id` says whether the
+    cloud was asked for it, `malformed` that the cloud calls it no node's id: it then counts as no
+    id (P1a). The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None stands for
+    the time of the check.
     """
 
     record: Record | None
@@ -46,7 +47,7 @@ class CleanEvidence:
 def confirm_clean(
     order: CleanOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last check before the write: CLEAN, or KEEP with what forbids it now (C11).
+    """The pre-write check of a clean: CLEAN, or KEEP with what forbids it now (C11).
 
     `snapshot` is of this moment, without the order's own action.
     """
@@ -77,7 +78,7 @@ def confirm_clean(
 def _still_permitted(
     order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """What forbids the write by C0, C7-C10 or the order's own time, evaluated again."""
+    """What forbids the write by C0, C7-C10 (asked again) or the order's not-after."""
     uuid = order.uuid
     if snapshot.now > order.not_after:
         return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
@@ -127,7 +128,7 @@ def _sign_of_life(
 def _shown(
     order: CleanOrder, record: Record, found: CleanEvidence, history: History
 ) -> Iterator[CloudNode]:
-    """The nodes that were answered just now, and those listed under its tag or its id (C4)."""
+    """The nodes in the answers, and those that listings show with the record's tag or id (C4)."""
     yield from found.tagged or ()
     if found.by_id is not None:
         yield found.by_id
@@ -142,8 +143,10 @@ def _shown(
 
 
 def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
-    """Whether the record shows a ping that the plan did not see, even at the same version. A node
-    that the cloud denies may go on pinging (P6)."""
+    """Whether the record shows a ping that the plan did not see, even at the same version.
+
+    That counts for nothing where the cloud denies the node that pings (P6).
+    """
     if order.grounds is None or order.reason is Reason.PINGER_DENIED:
         return False
     judged = order.grounds.signs
@@ -155,8 +158,10 @@ def _was_pinged_since(order: CleanOrder, record: Record) -> bool:
 
 
 def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
-    """Whether the node keeps the record. C20 waives C4 for the destroyed node, which a late answer
-    may still show as stopping."""
+    """Whether the node's state keeps the record: any but terminated.
+
+    The node that we destroyed may also be stopping: a late answer may still show it so (C20).
+    """
     if order.reason is Reason.AFTER_SHUTDOWN and node.id == order.instance_id:
         return node.state not in (CloudState.STOPPING, CloudState.TERMINATED)
     return node.state is not CloudState.TERMINATED
@@ -169,7 +174,7 @@ def _may_have_a_twin(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps a record whose create may have made a second node, too young to be seen (C20)."""
+    """What keeps a record whose create may have made a second node, not visible yet (C20)."""
     if order.reason is not Reason.AFTER_SHUTDOWN or record.claim is None:
         return None
     if settings.visible_after == 0:
@@ -186,7 +191,7 @@ def _can_be_told(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps the record because its silence or its node's absence can't be known now."""
+    """What keeps the record because its quiet time or its node's absence can't be known now."""
     uuid = order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
@@ -205,7 +210,7 @@ def _can_be_told(
 def _not_denied(
     order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """What keeps a record whose node was shown by anything since it was denied (P6)."""
+    """What keeps a record whose pinging node is no longer denied for long enough (P6)."""
     if is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(order.uuid), settings):
         return None
     return keep(order.uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
@@ -219,11 +224,12 @@ def _not_stale(
     assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
     window_s = window_of(record, settings)
-    # The fence is our write and no sign of life; `fenced_order` compared what it might hide.
+    # A fence is our own write, so the record's new stamp is no sign of life. `fenced_order` has
+    # compared the rest of the record.
     within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
     if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
-    # The fence made a new version, but the node's word is no younger than it was.
+    # The fence made a new version, but the node's last ping is no younger for that.
     told_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
     state = word_of(record, snapshot, settings, told_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
@@ -238,14 +244,14 @@ def _denied_too_early(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """What keeps a record of which the cloud may still deny a living node, as a young one (A1).
+    """What keeps a record whose node may be so young that the cloud still denies it (A1).
 
-    A denial is as old as its question.
+    An answer counts as old as its question.
     """
     clock, limit_s = snapshot.history.clock, settings.visible_after
     assert clock is not None
     if order.fenced:
-        # It was denied before the fence, too, whose write hides how long it was quiet.
+        # This was asked before the fence, whose write now hides how long the record was quiet.
         return None
     asked_at = snapshot.now if found.asked_at is None else found.asked_at
     idle_s = float(order.measures.get("idle_s", 0.0))

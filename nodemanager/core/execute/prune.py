@@ -139,7 +139,7 @@ def _may_come_back(snapshot: Snapshot) -> set[str]:
 def confirm_prune(
     order: PruneOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
-    """The last check before the delete: PRUNE, or KEEP with what forbids it now (C8-C11).
+    """The pre-write check of a delete: PRUNE, or KEEP with what forbids it now (C8-C11).
 
     `snapshot` is of this moment, without the order's own action.
     """
@@ -296,7 +296,7 @@ def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
                 ended=_ended(order, "pruned"),
             )
         case Failed(error=error):
-            # The record may be gone all the same, and then by our own doing.
+            # The delete may have taken effect all the same.
             return Step(
                 None,
                 tell=(_failed(order, error),),

@@ -29,7 +29,7 @@ class OwnClaim:
 class Recent:
     """Actions count until both listings began after their end. Times are CLOCK_BOOTTIME.
 
-    `landed` are set-ups that count as a node to be, by record uuid, with when they ended;
+    `landed` are set-ups that count as a future node, by record uuid, with when they ended;
     `doubtful` has size and end of each set-up that may have claimed a record. `cleaned_at` and
     `destroyed_at` count for the caps. `touched`, `gone` and `skipped` are as in Snapshot. `claims`
     are ours that stand, by record uuid.
@@ -138,7 +138,7 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
     if action is Action.PRUNE:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))
     if action is Action.SETUP and end.state.is_written and since is not None:
-        # It counts as a node to be until a listing shows its claim (U6).
+        # It counts as a future node until a listing shows its claim (U6).
         if about.record is None:
             return replace(recent, doubtful=(*recent.doubtful, (end.order.size.name, now)))
         flight = Flight("setup", since, end.order.claim.incarnation)
@@ -155,7 +155,7 @@ def _after_clean(recent: Recent, end: End, now: float) -> Recent:
     if end.since is None:
         return recent
     if end.order.reason is Reason.CREATE_REFUSED:
-        # A claim counts as a node to be until it is seen to be released (U6).
+        # A claim counts as a future node until it is seen to be released (U6).
         return _landed(recent, uuid, Flight("setup", end.since, end.order.incarnation), now)
     if end.order.not_after != NEVER and not end.order.fenced:
         return replace(recent, cleaned_at=(*recent.cleaned_at, now))

@@ -54,7 +54,7 @@ def order_restore(life: FreedLife, images: Iterable[Record], plan_id: str) -> Re
 
 
 def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> Verdict:
-    """The last check before the write: RESTORE, or KEEP with why not; `record` was just read."""
+    """The pre-write check of a restore: RESTORE, or KEEP with why not; `record` was just read."""
     life, uuid, snapshot = order.life, order.uuid, seen.snapshot
     if record is None:
         return keep(uuid, Reason.RECORD_DELETED, error=NoSuchRecord(f"no record {uuid}"))

@@ -1,4 +1,4 @@
-"""Shuts one node down: a last check, the destroy, and the wait until the node is gone (D2-D4, C20).
+"""Shuts a node down: pre-write check, destroy, and the wait until the node is gone (D2-D4, C20).
 
 Once the node is gone, the record that it was paired with is cleaned at once. The journal gets that
 clean together with the end of the destroy.

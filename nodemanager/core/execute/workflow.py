@@ -135,7 +135,7 @@ Event = Answered | Failed | Refused | Due | Expired | News | Stopping
 class Seen:
     """What is known when an event comes. `snapshot` leaves the workflow's own action out.
 
-    By the newest plan, and less those withdrawn since, `needless` counts the nodes to be that
+    By the newest plan, and less those withdrawn since, `needless` counts the future nodes that
     demand wants no more, by size; `too_many` says that one is beyond max_nodes; `too_dear` counts
     those beyond the price, by size. `unmet` are the sizes that demand lacks (`Wants`). `undecided`
     says that there is news that no plan has weighed.

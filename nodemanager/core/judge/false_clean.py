@@ -141,7 +141,7 @@ def suspects(history: History, settings: Settings, pairs: Pairs | None = None) -
 def is_alive(node: CloudNode, life: FreedLife) -> bool:
     """Whether the node is that life's and not terminated; the one we destroyed may be stopping.
 
-    A node that bears another record's tag is that record's, whatever id a ping named (P1a).
+    A node that has another record's tag is that record's, whatever id a ping named (P1a).
     """
     if is_anothers(node, life):
         return False

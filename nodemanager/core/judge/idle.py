@@ -1,6 +1,6 @@
 """Whether a node's report that it is idle justifies its shutdown (SAFETY.md D12).
 
-Every plan asks this, and so does the check right before the destroy. A node with a drain hook is
+Every plan asks this, and so does the pre-write check of the destroy. A node with a drain hook is
 first told, in the answers to its pings, to take no more work. It is shut down once it reports that
 it has drained, because then no job can start on it.
 """

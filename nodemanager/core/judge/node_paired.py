@@ -34,9 +34,9 @@ def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """A node stopped, suspended or in error for `settle` is down at once (D1).
+    """A node that was stopped, suspended or in error for `settle` is down (D1).
 
-    It counts for D9 from its first sighting, so that a wave shows before its first victim.
+    It counts for D9 as soon as it is seen so: a mass failure shows before the first destroy.
     """
     measures = facts.stopped(subject.node)
     if measures is None:
@@ -64,10 +64,11 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
-    """A create that takes effect late gives its node less time: it boots from its launch on.
+    """How long the node has been booting, since its claim or its late launch, and the limit (D8).
 
-    No launch is later than creates take effect, whatever the cloud's clock says (A2); and what is
-    sent within a minute of its claim is in time (U5).
+    A late create must not leave its node less time to boot. No launch is believed to be later than
+    creates may take effect, whatever the cloud's clock says (A2). A launch within a minute of the
+    claim is not late (U5).
     """
     limit_s, created_at = facts.settings.boot_fail_after, subject.node.created_at
     silent_s = silent_for(subject.own, facts.history)
@@ -183,8 +184,8 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
         waits = is_stale or silent_s > limit_s / 2
         reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
-    # Half a window of silence is no reason to destroy a node, but it counts for D9, so that a
-    # wave shows before its first victim.
+    # Half a window of silence is no reason to destroy a node, but it counts for D9: so a mass
+    # failure shows before the first destroy.
     bad = silent_s > limit_s / 2
     return NodeView(subject.node, verdict, WorkerState.UNKNOWN, bad=bad, record=subject.own)
 

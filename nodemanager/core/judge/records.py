@@ -150,7 +150,7 @@ class RecordJudge:
         return None
 
     def _not_fenced(self, record: Record) -> Verdict | None:
-        """A fence locks the node out and moves modified_at: its silence proves nothing (C12)."""
+        """A fence locks the node out, so the record's quiet time proves nothing (C12)."""
         if record.fenced and not self.settings.compare_and_set:
             return Verdict(Kind.KEEP, Reason.FENCED, record.uuid)
         return None
@@ -229,7 +229,7 @@ class RecordJudge:
     # The checks of IN_TIME; they take, and some extend, the measures so far.
 
     def timeless(self, record: Record) -> str | None:
-        """Why the record's silence can't be measured, or None."""
+        """Why it can't be measured how long the record has been quiet, or None."""
         if self._on_a_known_clock(record) is not None:
             return "the store's clock can't be told"
         return None if newest_sign(record) is not None else "nothing says when it was written"
@@ -487,7 +487,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "not while the store gives no modified_at for it",
     ),
 )
-"""The checks that do not depend on silence; the first that returns a verdict decides."""
+"""The checks that do not depend on quiet time; the first that returns a verdict decides."""
 
 IN_TIME: tuple[Check[InTime], ...] = (
     Check(
@@ -545,4 +545,4 @@ IN_TIME: tuple[Check[InTime], ...] = (
         RecordJudge._askable_by,
     ),
 )
-"""The checks of a record whose silence is known; after them the preconditions of every free."""
+"""The checks of a record whose quiet time is known; after them the preconditions of every free."""

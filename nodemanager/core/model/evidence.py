@@ -63,10 +63,10 @@ class Windows:
 class Grounds:
     """What the plan judged the record by (C0, C4-C6, C8-C10). Times are CLOCK_BOOTTIME seconds.
 
-    `listed` and `glimpsed_nodes` are the nodes, not terminated, that bear the record's uuid or
-    instance id: in the newest complete listing, and in incomplete listings since. `place` is how
-    many cleans of the cycle come before this one. `asked_by_tag` and `asked_by_id` are the cloud's
-    last answers about the record's node (P6). `windows` is None in an older journal.
+    `listed` and `glimpsed_nodes` are the nodes, not terminated, with the record's uuid as a tag or
+    its instance id: in the newest complete listing, and in incomplete listings since. `place` is
+    how many cleans of the cycle come before this one. `asked_by_tag` and `asked_by_id` are the
+    cloud's last answers about the record's node (P6). `windows` is None in an older journal.
     """
 
     signs: Signs
@@ -104,9 +104,9 @@ class Look:
     """What the pre-write check saw right before the write (C2, C7-C11).
 
     `tagged` and `by_id` are the cloud's answers by tag and by instance id; the first question was
-    sent at `asked_at` (None in an older journal). `listed` are the nodes that bear the record's
-    uuid or instance id in the newest complete cloud listing or in incomplete ones since. `polls`
-    are the start times of the newest polls. Times are CLOCK_BOOTTIME seconds.
+    sent at `asked_at` (None in an older journal). `listed` are the nodes with the record's
+    uuid as a tag, or its instance id, in the newest complete cloud listing or in incomplete ones
+    since. `polls` are the start times of the newest polls. Times are CLOCK_BOOTTIME seconds.
     """
 
     reading: Reading

@@ -170,7 +170,7 @@ class Reason(Told):
 
     # An action was ordered, and the check right before it left it undone.
     CHANGED_SINCE_PLAN = "changed_since_plan", "It changed between the plan and the write (C11)."
-    NODE_ALIVE = "node_alive", "The check right before the write found its node in the cloud (C11)."
+    NODE_ALIVE = "node_alive", "The pre-write check found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record does not exist any more."
     UNVERIFIABLE = (
         "unverifiable",
@@ -183,7 +183,7 @@ class Reason(Told):
     )
     EVIDENCE_MISSING = (
         "evidence_missing",
-        "The check right before the action lacks an answer that it needs, so nothing is done (L1).",
+        "The pre-write check lacks an answer that it needs, so nothing is done (L1).",
     )
     STOPPING = "stopping", "The daemon is stopping; what had not begun is left to the next run."
     NO_LONGER_WANTED = (
@@ -388,7 +388,7 @@ class Event(Told):
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."
-    NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "The check before the destroy left it alone."
+    NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "The pre-write check left it alone."
     LEFTOVER_ENTERED = (
         "leftover.entered",
         "What a node pins is in the ledger; its destroy is sent only after that (D4).",
@@ -414,7 +414,7 @@ class Event(Told):
     RECORD_DEFERRED = "record.deferred", "A clean waits for the next cycle."
     RECORD_CLEAN = "record.clean", "A record is about to be freed."
     RECORD_CLEANED = "record.cleaned", "A record is free."
-    RECORD_CLEAN_SKIPPED = "record.clean_skipped", "The check before the clean left it alone."
+    RECORD_CLEAN_SKIPPED = "record.clean_skipped", "The pre-write check left it alone."
     RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; the record is judged again."
     RECORD_UNFENCED = "record.unfenced", "A fence that was left is about to be lifted."
     RECORD_FALSE_CLEAN = "record.false_clean", "The node of a freed record shows signs of life."
@@ -428,7 +428,7 @@ class Event(Told):
     NODE_UNLISTED = "node.unlisted", "It is not listed any more; at DEBUG and in the journal."
     RECORD_PRUNE = "record.prune", "A surplus record is about to be deleted (`prune_after`)."
     RECORD_PRUNED = "record.pruned", "A surplus record is deleted."
-    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "The check before the delete left it alone."
+    RECORD_PRUNE_SKIPPED = "record.prune_skipped", "The pre-write check left it alone."
     RECORD_PRUNE_FAILED = "record.prune_failed", "A record was not deleted, or that is not known."
     RECORD_PINGING_UNLISTED = (
         "record.pinging_unlisted",

@@ -59,7 +59,7 @@ class LeftoverKind(StrEnum):
     """The kinds of resources that a node can leave behind, in the order of their release (D4).
 
     Interfaces go first: they hold subnet addresses and security groups that new nodes need, and an
-    address can't be released while an interface bears it. Volumes depend on neither and cost more
+    address can't be released while an interface has it. Volumes depend on neither and cost more
     than addresses, which go last.
     """
 
@@ -93,7 +93,7 @@ class CloudNode:
     """A machine as the cloud lists it.
 
     `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
-    the node bears our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
+    the node has our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
     touched. `problems` tells which fields could not be read (P3).
     """
 
@@ -120,7 +120,7 @@ class Leftover:
     """One resource that a node pins and that outlives the node until it is released (D4).
 
     `node_id` is empty where the cloud no longer tells which node it belonged to. `tagged` says that
-    it bears our pool's tags; without them only the ledger names it.
+    it has our pool's tags; without them only the ledger names it.
     """
 
     kind: LeftoverKind

@@ -6,12 +6,13 @@ GAPS_KEPT = 16
 Gaps = tuple[tuple[float, float], ...]
 """Where a count had gaps, the newest last, as (the count when it ended, its seconds).
 
-Each is shorter than the one before: of a longer and a later one, no limit finds the shorter only.
+Each is shorter than the one before: a gap no longer than a later one is left out, since whatever
+limit it exceeds, the later one exceeds too.
 """
 
 
 def with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
-    """With one more; too many become one, which makes a count begin later, never earlier."""
+    """The gaps with one more. Too many are merged: a count then begins later, never earlier."""
     gaps = (*(one for one in gaps if one[1] > gap_s), (end, gap_s))
     if len(gaps) > GAPS_KEPT:
         (_, longest_s), (later, _), *rest = gaps
@@ -20,5 +21,5 @@ def with_gap(gaps: Gaps, end: float, gap_s: float) -> Gaps:
 
 
 def newest_above(gaps: Gaps, limit_s: float) -> float:
-    """Where the newest gap longer than that ended."""
+    """Where the newest gap longer than `limit_s` ended."""
     return next((end for end, gap_s in reversed(gaps) if gap_s > limit_s), float("-inf"))

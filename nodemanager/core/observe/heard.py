@@ -30,10 +30,10 @@ class Heard:
     idle_since: float | None = None
     busy_since: float | None = None
     claimed_at: float | None = None
-    """`at` of the claim while there was no ping: a renewed claim may bring another create (U9)."""
+    """`at` of the claim while there was no ping: a renewed claim is followed by a create (U5)."""
     before_at: float = float("-inf")
-    """When the newest ping came that this life showed earlier, CLOCK_BOOTTIME: a late listing may
-    show the record as it was before that ping."""
+    """When the newest ping came that earlier listings showed of this life, CLOCK_BOOTTIME. A late
+    listing may show the record as it was before that ping."""
 
 
 def heard_again(
@@ -47,14 +47,14 @@ def heard_again(
 ) -> Heard:
     """The entry for the record's newest ping, which continues or ends the idle count (D12).
 
-    While the probe fails no ping counts as idle: a node that became busy could not say so.
+    While the probe fails, no ping counts as idle, because a node that became busy could not say so.
     """
     claim, stamp = record.claim, record.last_ping_at
     incarnation = None if claim is None else claim.incarnation
     if before is not None and before.incarnation != incarnation:
         before = None
     if before is not None and before.last_ping_at == stamp:
-        # A fence, or a renewed claim, restarts the silence; there is no new ping.
+        # There is no new ping, but a fence or a renewed claim restarts the silence.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     before_at = came_at(before, clock) if before is not None else float("-inf")
     if record.worker_state is not IDLE or not answers:
@@ -70,7 +70,7 @@ def heard_again(
 def came_at(heard: Heard, clock: StoreClock | None) -> float:
     """When the newest ping that we saw of that life came, CLOCK_BOOTTIME seconds, never too early.
 
-    A stamp from the future, after the store's clock was set back, counts as of `seen_at` (T1).
+    If the store's clock was set back, a stamp may be in the future: it counts from `seen_at` (T1).
     """
     stamp, seen_at = heard.last_ping_at, heard.seen_at
     if stamp is None:

@@ -99,9 +99,9 @@ class History:
     began. `partial` are the nodes in incomplete listings since `cloud`, `glimpsed` the versions of
     records in incomplete listings since `records` (C5, C6). `vetoed` are the records that a listing
     begun after `base` showed with another version, whatever later listings show (C6).
-    `stopped`, `turned` and `unwanted` tell by node id since when a node has been listed as stopped,
-    bad (D9), or wanted by neither demand nor an operator (D12); for the nodes in `over_max`,
-    `unwanted` is since when they have been in excess of max_nodes. `answered_s` is for how many
+    `stopped`, `turned` and `unwanted` say by node id since when a node has been listed as stopped,
+    been bad (D9), or been wanted by neither demand nor an operator (D12). For the nodes in
+    `over_max`, `unwanted` is since when they have exceeded max_nodes. `answered_s` is how many
     seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
     """
 
@@ -131,8 +131,8 @@ class History:
     known_records: KnownSets = field(default_factory=KnownSets)
     clock: StoreClock | None = None
     clock_readings: Readings = ()
-    """The first reading of the store's clock, and those around each jump, until what a former run
-    left is known: none where that was known first."""
+    """The first reading of the store's clock and those around each jump, kept until a former run's
+    clock is known; empty where that was known before the first reading."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
     answer_gaps: Gaps = ()
@@ -158,7 +158,7 @@ def cloud_poll_started(history: History) -> History:
 def cloud_listed(history: History, listing: Nodes, settings: Settings) -> History:
     """Fold a cloud listing in. An incomplete one only shows nodes, never an absence (C5).
 
-    So does a late or repeated one, which did not begin after the newest complete one.
+    Nor does a late or repeated one, which did not begin after the newest complete one.
     """
     newest = history.cloud
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
@@ -266,7 +266,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         return history
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
-    # A set is a cheap test for duplicates; to find which is slower, and rarely needed.
+    # A set is a cheap test for duplicates. To find which they are is slower, and rarely needed.
     uuids = frozenset([record.uuid for record in listing.items])
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
@@ -321,7 +321,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
 
 
 def _futures(history: History, listing: Records) -> dict[str, Future]:
-    """The versions whose stamp is, or may be, ahead of the store's clock when first seen (T1)."""
+    """The versions whose stamp was, or may have been, in the future when first seen (T1)."""
     future: dict[str, Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
@@ -340,19 +340,21 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
 
 
 def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
-    """Whether known jumps, taken off a stamp of its, make that one from the future."""
+    """Whether one of the record's stamps is in the future once known jumps are subtracted."""
     stamps = (record.modified_at, record.last_ping_at, _newest_stamp(record))
     return any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)
 
 
 def _answers(history: History, listing: Records) -> bool:
-    """Whether the nodes' own ping URL answered the probe that came with this listing (D8)."""
+    """Whether the nodes' own ping URL answered the probe sent with this listing (D8)."""
     return history.last_answer_at is not None and history.last_answer_at >= listing.ended_at
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
-    """The vetoes, plus the records that the previous listing, or incomplete ones since, showed in
-    another version than `base`: `listing` may be late and show the old version again (C6)."""
+    """The vetoes, plus the records that the previous listing showed in another version than `base`.
+
+    Incomplete listings since count, too. `listing` may be late and show the old version (C6).
+    """
     base, newest = history.base, history.records
     if base is None or newest is None or (newest is base and not history.glimpsed):
         return history.vetoed
@@ -458,7 +460,7 @@ def turned_bad(
 
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
     or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) turns bad anew
-    in every plan: the listing that shows it again may show others that fell silent with it.
+    in every plan, because the listing that shows it again may show others that fell silent with it.
     """
     bad = set(bad_now)
     turned = {
@@ -478,8 +480,8 @@ def unwanted_seen(
 ) -> History:
     """Fold in the nodes that nobody wants in the plan made at `at` (D12).
 
-    A node wanted again in between starts anew. So does a node that leaves `over_max`, whose nodes
-    demand wanted: it may run the very job that has left the demand.
+    A node that was wanted in between starts anew. So does one that leaves `over_max`: demand wanted
+    it, and it may run the very job that has left the demand.
     """
     since = {
         node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
@@ -503,8 +505,8 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
 def settings_taken(history: History, settings: Settings) -> History:
     """Check the gaps in what was counted against a new poll_stale_after (C5, P6, D1, D8, S6).
 
-    If a gap is too long now, the count starts again: of an absence or of denials at the newest one,
-    of a silence or of a stopped node where the newest gap of such length ended.
+    If a gap is too long now, the count starts again. An absence and denials then count from the
+    newest one, a silence and a stopped node from where the newest such gap ended.
     """
     limit_s = settings.poll_stale_after
     answered_s = newest_above(history.answer_gaps, limit_s)

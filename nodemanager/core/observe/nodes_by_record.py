@@ -62,7 +62,7 @@ def bears(node: CloudNode, record: Record) -> bool:
 
 
 def may_be_of(node: CloudNode, record: Record, known_as: Collection[str | None]) -> bool:
-    """Whether it may be this life's: by our tags, or by an id that it is `known_as` (C4, P1a)."""
+    """Whether the node may be this life's: by our tags, or by an id in `known_as` (C4, P1a)."""
     return bears(node, record) or (node.id in known_as and not is_anothers(node, record))
 
 
@@ -80,7 +80,10 @@ def node_of(
 
 
 def is_anothers(node: CloudNode, record: Record | FreedLife) -> bool:
-    """Whether the node's tag names another record, and `record` has a claim, so that its own node
-    bears a tag: then a ping of `record` that names the node's id proves nothing (P1a)."""
+    """Whether the node's tag names another record, and `record` has a claim.
+
+    The own node of a claimed record has that record's tag. So a ping of `record` that names this
+    node's id proves nothing (P1a).
+    """
     uuid = record.uuid if isinstance(record, Record) else record.record
     return record.incarnation is not None and node.tags.record not in (None, uuid)

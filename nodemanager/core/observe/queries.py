@@ -15,7 +15,7 @@ from nodemanager.core.observe.history import Asked, History
 Answers = Mapping[str, CloudNode | None]
 """By node id; None for "no such node"."""
 TagAnswers = Mapping[str, tuple[CloudNode, ...]]
-"""By record uuid: the nodes that bear its tag."""
+"""By record uuid: the nodes that have its tag."""
 
 
 def cloud_answered(

@@ -1,4 +1,4 @@
-"""What a record shows: its quiet time, its state, its node's reports (SAFETY.md T6, T7, C3)."""
+"""What a record shows: its quiet time, its state, its node's worker state (T6, T7, C3)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
     future = snapshot.history.future.get(record.uuid)
     age = clock.age(newest, snapshot.now)
     if clock.steps:
-        # After a step back of the clock, the newest stamp need not be the greatest.
+        # Where the clock was set back and forward again, a lower stamp may be the newer one.
         for stamp in (record.modified_at, record.last_ping_at):
             if stamp is not None:
                 age = min(age, clock.age(stamp, snapshot.now))
@@ -49,7 +49,7 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
 
 
 def launched_for(created_at: float, snapshot: Snapshot) -> float:
-    """Seconds since a launch, by the slower of two clocks: a step of ours makes no node old."""
+    """Seconds since a launch: the lower by our wall clock and the store's, as either may step."""
     clock, wall = snapshot.history.clock, snapshot.wall
     return (wall if clock is None else min(wall, clock.now(snapshot.now))) - created_at
 
@@ -63,12 +63,13 @@ def age_of_nodes(
     created_at: float | None = None,
     idle_s: float = 0.0,
 ) -> float:
-    """Seconds for which every node that this life of the record may have was there, at the least.
+    """The least age, in seconds, of any node that this life of the record may have.
 
-    One create makes them all, and at one moment. So none is younger than the life's first ping, or
-    than the launch of any, `created_at` on the cloud's clock, which may be off by a minute (A3).
-    Before those a create may take effect for as long as A2 says: in C21's window without
-    `visible_after`. The record is known to have been quiet for `idle_s`.
+    One create makes all nodes of a life, at one moment. So each is at least as old as the life's
+    first ping, and as the launch of any of them (`created_at`, on the cloud's clock, which may be
+    off by a minute: A3). Without those, a node is at least as old as the time by which the create
+    had to take effect (A2): the end of C21's window without `visible_after`. The record is known
+    to have been quiet for at least `idle_s`.
     """
     quiet_s = max(quiet_for(record, clock, snapshot) or 0.0, idle_s)
     first = record.first_ping_at
@@ -79,7 +80,7 @@ def age_of_nodes(
     else:
         age_s = clock.age(first, snapshot.now)
         if age_s < 0.0:
-            # Ahead of a clock that was set back; but it is no younger than the last ping.
+            # The clock was set back since then; the node is at least as old as the newest stamp.
             age_s = quiet_s
     if created_at is None:
         return age_s
@@ -93,7 +94,7 @@ def silent_for(record: Record, history: History) -> float:
 
 
 def idle_words(record: Record, history: History) -> int:
-    """How many pings in a row said that the node is idle (D12)."""
+    """How many of its newest pings in a row said that the node is idle (D12)."""
     heard = history.heard.get(record.uuid)
     return 0 if heard is None else heard.idle
 
@@ -122,9 +123,9 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
 def worker_state(
     record: Record, clock: StoreClock | None, now: float, settings: Settings
 ) -> WorkerState:
-    """The state that the node last reported, while that is fresh; else `unknown` (T6).
+    """The worker state in the node's last ping while that ping is fresh, else UNKNOWN (T6).
 
-    A report stamped in the future is not fresh, because its age is unknown (T1).
+    A ping stamped in the future is not fresh, because its age is unknown (T1).
     """
     if clock is None or record.last_ping_at is None or record.worker_state is None:
         return WorkerState.UNKNOWN
@@ -137,10 +138,11 @@ def worker_state(
 def word_of(
     record: Record, snapshot: Snapshot, settings: Settings, at_least_s: float = 0.0
 ) -> WorkerState:
-    """The state that the node last reported, unless that is known to be old; else `unknown` (C2).
+    """The worker state in the node's last ping, or UNKNOWN if that ping is known to be old (C2).
 
-    Its age is the greatest of: the age of its stamp, our time without a newer ping (the store's
-    clock may have been set back), the time since we first saw a future stamp (T1), `at_least_s`.
+    The ping's age is the greatest of: the age of its stamp, our time without a newer ping (the
+    store's clock may have been set back), the time since we first saw a future stamp (T1), and
+    `at_least_s`.
     """
     history = snapshot.history
     clock, stamp, word = history.clock, record.last_ping_at, record.worker_state

@@ -16,11 +16,11 @@ Readings = tuple[StoreTime, ...]
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """A record's version whose stamp was ahead of the store's clock, or with known jumps taken off
-    may have been, when we first saw it so.
+    """A record's version whose stamp was, or may have been, ahead of the store's clock when seen.
 
-    Its age counts from `seen_at`, CLOCK_BOOTTIME, so that no other clock affects it. `stamp` is its
-    newest stamp: a new stamp on the same version is a sign of life.
+    It may have been if its age is negative once known jumps are subtracted. The version's age
+    counts from `seen_at`, when we first saw it so (CLOCK_BOOTTIME), whatever other clocks do.
+    `stamp` is its newest stamp: a new stamp on the same version is a sign of life.
     """
 
     version: str
@@ -35,9 +35,9 @@ class StoreClock:
     The newest reading was made at `read_at`, CLOCK_BOOTTIME, with an error of at most `error_s`.
     `agreed` counts the readings since the last jump, up to CLOCK_AGREE_POLLS. `steps` are forward
     jumps as (store time, size): a stamp below that time may be from before the jump, and then looks
-    too old by the size. `debts` are jumps back not made good yet, as (what the clock showed before,
-    size). Stamps from before `known_since`, CLOCK_BOOTTIME, have no known age: they count from
-    there. `by_wall` says that our wall clock carried the offset over a boot. `peak` is the most
+    too old by the size. `debts` are jumps back that no forward jump has made good yet, as (what the
+    clock showed before, size). No age is longer than the time since `known_since`, CLOCK_BOOTTIME.
+    `by_wall` says that the offset was carried over a boot by our wall clock. `peak` is the most
     that the clock can have shown before any jump back.
     """
 
@@ -56,7 +56,7 @@ class StoreClock:
         return self.offset + boottime
 
     def age(self, stamp: float, boottime: float) -> float:
-        """Seconds from `stamp` to `boottime`, never too many: without error and known jumps."""
+        """Seconds from `stamp` to `boottime`, never too many: less the error and known jumps."""
         age = self.offset + boottime - stamp - self.error_s
         for after, size in self.steps:
             if stamp < after:
@@ -92,10 +92,10 @@ class StoreClock:
                 by_wall=False,
             )
         if self.by_wall:
-            # Unknown: which clock jumped over the boot, the store's or our wall clock. What was
-            # stamped by now counts from now, so that no jump before matters any more.
+            # Nobody knows which clock jumped over the boot, the store's or our wall clock. Every
+            # earlier stamp counts from now, so earlier jumps no longer matter.
             return changed(first_reading(seen), agreed=1, known_since=seen.boottime)
-        # The most that the clock could show now without the jump; showing less is no jump.
+        # The most that the clock could show now had it not jumped.
         shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
         peak = self.peak
         if step > 0:
@@ -120,9 +120,9 @@ def _forward(
 ) -> tuple[Steps, Steps]:
     """The steps and debts after a forward jump by `size` to store time `after`.
 
-    A part that makes good an earlier jump back corrects only stamps that the slow clock can have
-    made: others are older than both jumps, and their age is right again. Above STEPS_KEPT the
-    oldest steps are merged, which makes old stamps younger, never older.
+    The part that makes good an earlier jump back is subtracted only from stamps that the slow clock
+    can have made: other stamps are older than both jumps, and their age is right again. Above
+    STEPS_KEPT the oldest steps are merged, which makes old stamps younger, never older.
     """
     made_by = shown
     while debts and size > 0.0:
@@ -133,7 +133,7 @@ def _forward(
         debts = (*earlier, (before, debt - part)) if debt > part else tuple(earlier)
         made_by = max(made_by, before)
     if size > 0.0:
-        # A stamp above all that the clock can have shown was made after the jump.
+        # A stamp above all that the clock can have shown before was made after the jump.
         steps = (*steps, (min(max(made_by, peak), after), size))
     while len(steps) > STEPS_KEPT:
         (first, one), (second, other), *rest = steps
@@ -144,12 +144,12 @@ def _forward(
 def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> tuple[Steps, Steps]:
     """The steps and debts after a jump back by -`size` to store time `now`.
 
-    It undoes as much of the newest forward jumps, and the rest is a debt; otherwise a clock set
+    It undoes the newest forward jumps up to its size, and the rest is a debt; otherwise a clock set
     wrong and right again would make every later stamp look too young. What is left of a forward
-    jump corrects only stamps below `now`, because later ones were made after that jump. If a jump
-    is undone, older debts are dropped: which of them it had made good is unknown. An undone part is
-    a debt, too, if its forward jump corrected only stamps up to `now`: the slow clock shows more
-    than these already, so that its stamps differ from the fast clock's.
+    jump is subtracted only from stamps below `now`, because later ones were made after that jump.
+    If a jump is undone, older debts are dropped: nobody knows which of them it had made good. An
+    undone part also becomes a debt if its forward jump counted only for stamps up to `now`. From
+    now on the clock shows more than those, so the two kinds of stamp can be told apart.
     """
     undo = -size
     kept: Steps = ()
@@ -164,8 +164,8 @@ def _back(steps: Steps, debts: Steps, shown: float, now: float, size: float) -> 
         if jump > part:
             kept = ((min(after, now), jump - part), *kept)
     if undo > 0.0:
-        # The rest goes on down from where the oldest undone jump began. No clock showed more there
-        # than is known of that jump; two measurements of one jump alone leave such a rest.
+        # The rest goes on down from where the oldest undone jump began: no clock showed more there.
+        # Two measurements of one and the same jump may already leave such a rest.
         owed = (*owed, (before, undo))
     if kept != steps:
         debts = ()
@@ -199,9 +199,9 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
 
 
 def noted(readings: Readings, before: StoreClock, seen: StoreTime) -> Readings:
-    """With what tells of a jump that `seen` shows: the reading before it, and `seen`.
+    """The readings, plus the two around the jump if `seen` shows one: the one before, and `seen`.
 
-    Too many are none.
+    Too many readings are all dropped.
     """
     if before.read(seen).agreed > 1:
         return readings
@@ -210,10 +210,10 @@ def noted(readings: Readings, before: StoreClock, seen: StoreTime) -> Readings:
 
 
 def joined(kept: StoreClock, readings: Readings, now: StoreClock) -> StoreClock:
-    """`kept` after all that `now` was read from, the first of the `readings` included.
+    """`kept`, the clock of a former run, joined with `now`, the clock of this run (T1, R4).
 
-    As if one clock had read it all, so that no jump counts twice. Without the `readings`, what
-    both together know is not told: what is from before now may have any age.
+    `kept` reads all `readings` from which `now` was made, so that no jump counts twice. Without
+    them it is unknown what jumped: then every earlier stamp counts from the newest reading.
     """
     if not readings:
         return changed(now, known_since=now.read_at)

@@ -46,7 +46,7 @@ class Unlisted:
 
     @property
     def short(self) -> bool:
-        """Whether the listing lacks an existing node that bears our tag."""
+        """Whether the listing lacks an existing node that has our tag."""
         return any(one.reason is Reason.LISTING_SHORT for one in self.verdicts.values())
 
     @property
@@ -233,7 +233,7 @@ def denied_for(
     """Seconds for which the cloud has denied the record's node without a break, by id and tag (P6).
 
     None if it was not denied by all there is to ask by, if an answer is old, or if the record has
-    neither claim nor instance id: a node from before our time bears no tag.
+    neither claim nor instance id: a node from before our time has no tag.
     """
     if record.claim is None and record.instance_id is None:
         return None

@@ -23,7 +23,7 @@ from nodemanager.core.safety.rate_limits import name_of
 
 
 class Deed(StrEnum):
-    """What is done with an item."""
+    """The action on an item."""
 
     CLEAN = "clean"
     ADOPT = "adopt"

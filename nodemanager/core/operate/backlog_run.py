@@ -93,7 +93,7 @@ class Run:
         return {where.value: counted.get(where.value, 0) for where in Where}
 
     def done(self, deed: Deed) -> int:
-        """The number of items with that deed that were done."""
+        """The number of items with that action that were done."""
         return sum(
             self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
         )

@@ -202,8 +202,8 @@ def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
     for rule in forced:
         if rule not in FORCIBLE:
             text = (
-                f"{rule} may never be broken by hand; these may: {', '.join(FORCIBLE)}. The last "
-                "look at the cloud (C11), the conditional write (C12), breaker, lease and holds "
+                f"{rule} may never be broken by hand; these may: {', '.join(FORCIBLE)}. The "
+                "pre-write check (C11), the conditional write (C12), breaker, lease and holds "
                 "always stand"
             )
             return Reply(Result.REFUSED, text, reason=Reason.NEVER_FORCED, rule="O3")

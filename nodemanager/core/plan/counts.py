@@ -30,7 +30,7 @@ def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
 def cycle_counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
-    """Nodes by what they do, and records, by name in the summary; `pending` are nodes to be."""
+    """Nodes by what they do, and records, by name in the summary; `pending` are future nodes."""
     counts: defaultdict[str, int] = defaultdict(int)
     kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
     for (reason, state, unpaired), count in kinds.items():

@@ -1,7 +1,7 @@
 """How many nodes of each size are wanted, may be booted, or are more than wanted.
 
 It weighs min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6) and
-the slot gate (U7). `supply` counts the nodes there are and the nodes to be. Prices are per hour.
+free slots (U7). `supply` counts the existing and the future nodes. Prices are per hour.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
     `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
-    `unsatisfiable` has a verdict for each job that can't be had (U12); the others want `wishlist`
-    nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes that may not
-    go yet, and unwanted nodes on their way out; `over_max` are those of them that demand wants, but
-    that max_nodes forbids. `unmet` are the sizes that demand lacks while max_nodes has room: a node
-    of such a size may stay though it is on its way out. `price` is of all nodes, with those to be.
-    Of the nodes to be, `needless` (by size) are beyond demand, `too_many` beyond max_nodes, and
-    `too_dear` (by size) beyond the price.
+    `unsatisfiable` has a verdict for each job that no boot can serve (U12); the other jobs want
+    `wishlist` nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes
+    that may not go yet, and unwanted nodes that are being shut down; `over_max` are those of them
+    that demand wants, but that exceed max_nodes. `unmet` are the sizes that demand lacks while
+    max_nodes has room: the shutdown of a node of such a size may be called off. `price` is that of
+    all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
+    `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -122,7 +122,7 @@ class Market:
         for name, count in self.snapshot.unclear.items():
             refused[name, Reason.CREATE_UNCLEAR] += count
         unwanted, over_max = self._unwanted(wishes)
-        # Where max_nodes has no room for one more, no node on its way out may stay.
+        # If max_nodes has no room for one more, no shutdown is called off.
         unmet = wanted if self.supply.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
@@ -142,7 +142,7 @@ class Market:
         )
 
     def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
-        """How many nodes to be are beyond demand, by size; what min_nodes needs stays."""
+        """How many future nodes are beyond demand, by size; those that min_nodes needs are not."""
         may_go = self.supply.serving - self.settings.min_nodes
         needless: dict[str, int] = {}
         for name, coming in self.supply.coming.items():
@@ -153,14 +153,14 @@ class Market:
         return needless
 
     def _too_many(self) -> int:
-        """How many of the nodes to be are beyond max_nodes.
+        """How many of the future nodes are beyond max_nodes.
 
-        A listing may show a node again that did not count when they were ordered.
+        When they were ordered, a node did not count that a listing now shows again.
         """
         return max(0, self.supply.existing - self.supply.counted_twice() - self.settings.max_nodes)
 
     def _too_dear(self) -> dict[str, int]:
-        """How many nodes to be are beyond max_total_price, by size; the dearest go first."""
+        """How many future nodes are beyond max_total_price, by size; the dearest go first."""
         if self.settings.max_total_price <= 0:
             return {}
         by_price = sorted(self.supply.prices_to_be, reverse=True)
@@ -175,7 +175,7 @@ class Market:
         return too_dear
 
     def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
-        """The nodes that the queue wants by size, the lots that lack, and the impossible jobs.
+        """The nodes that the queue wants by size, the missing lots, and the impossible jobs.
 
         The lots are in the order of the queue, and spare nodes serve its first jobs (U12).
         """
@@ -201,7 +201,7 @@ class Market:
         return wishes, lots, unsatisfiable
 
     def _unsatisfiable(self, job: Job, size: Size | None) -> Verdict | None:
-        """Why the job can't be had even in an empty pool; None where it can (U12)."""
+        """Why the job could not be served even in an empty pool; None if it could (U12)."""
         settings = self.settings
         if size is None:
             asked = {"cores": job.cores, "ram_mb": job.ram_mb, "scratch_mb": job.scratch_mb}
@@ -223,8 +223,10 @@ class Market:
         return price > self.settings.max_total_price + PRICE_ERROR
 
     def _cheapest(self) -> Size:
-        """The size that fills min_nodes: the cheapest that is neither preemptible nor resting, or
-        else the cheapest of all."""
+        """The size that fills min_nodes: the cheapest that is neither preemptible nor resting.
+
+        If there is none such, it is the cheapest of all.
+        """
         now = self.snapshot.now
         for size in self.sizes.by_price:
             limits = self.snapshot.limits
@@ -253,7 +255,7 @@ class Market:
                 if reason is not None:
                     refused[size.name, reason] += left
                     if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
-                        # A later job must not take the money that this one waits for.
+                        # No later job may take the room under max_total_price that it waits for.
                         standing = reason
                     break
                 boots.append((size, lot.reason))
@@ -261,12 +263,12 @@ class Market:
         return boots
 
     def _gets_its_turn(self, size: Size) -> bool:
-        """Whether max_total_price has room for the size once every node that may go is gone."""
+        """Whether max_total_price will have room for the size once all that may go are gone."""
         stays = self.settings.min_nodes * (self._cheapest().price or 0.0)
         return not self._is_over(self.supply.fixed_price + stays + (size.price or 0.0))
 
     def _standing_refusal(self) -> Reason | None:
-        """What forbids every boot at this moment, whatever its size."""
+        """What forbids every boot now, whatever its size."""
         snapshot = self.snapshot
         # An open breaker stops booting only when a listing collapsed (B2).
         stops = snapshot.breaker.stops_booting
@@ -291,8 +293,8 @@ class Market:
             if self._is_over(price + size.price):
                 return Reason.AT_MAX_PRICE
         if limits.quota is not None:
-            # One node more than the quota is tried again once in a while (D6), or one more than
-            # there are, where not all were known when the quota was set.
+            # Now and then one node more than the quota is tried (D6), or one more than there are
+            # if not all were known when the quota was set.
             quota = limits.quota
             if now - limits.quota_at > settings.boot_fail_after:
                 quota = max(quota, supply.existing) + 1
@@ -311,8 +313,8 @@ class Market:
     def _unwanted(self, wishes: defaultdict[str, int]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand or max_nodes, and the ids of those that go for max_nodes alone.
 
-        Never so many that fewer than min_nodes are up. Nodes to be don't count, as they may never
-        come. Nodes that may go now are chosen first, and of these the longest unwanted.
+        At least min_nodes stay up; future nodes don't count, because they may never come. Nodes
+        that may go now are chosen first, and among these the longest unwanted.
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
         idle = [
@@ -349,7 +351,7 @@ class Market:
         return unwanted, only_over_max
 
     def _going_as_unwanted(self) -> list[NodeView]:
-        """Nodes on their way out that an earlier plan found unwanted (D12)."""
+        """Nodes that are being shut down, and that an earlier plan found unwanted (D12)."""
         known = self.snapshot.history.unwanted
         if not known:
             return []
@@ -360,8 +362,10 @@ class Market:
         ]
 
     def _just_ended(self, view: NodeView) -> bool:
-        """Whether an action of ours for the idle, unwanted node just ended, and no listing shows
-        that yet: demand still decides about it (D12)."""
+        """Whether an action of ours for an idle, unwanted node ended since the newest listing.
+
+        Demand still decides about such a node (D12).
+        """
         if view.verdict.reason is not Reason.CHANGED_SINCE_LISTING:
             return False
         return view.state is WorkerState.IDLE and view.node.id in self.snapshot.history.unwanted
@@ -372,8 +376,8 @@ def after_refusal(
 ) -> Limits:
     """The limits after the cloud refused a create of `size` while there were `nodes` (D6).
 
-    A quota is noted, and probed again later. Any other definite refusal rests the size for
-    max_poll_time; each bad request in a row (a wrong image, say) doubles that, up to
+    A quota is noted, and tried again later. After any other definite refusal the size rests for
+    max_poll_time; each bad request in a row (for example for a wrong image) doubles that, up to
     LONGEST_REFUSAL_S. Throttling and an error that is not definite change nothing: the claim of an
     unclear create stays and counts (U6).
     """
@@ -384,7 +388,7 @@ def after_refusal(
     rest_s, bad = settings.max_poll_time, 0
     if isinstance(error, BadRequest):
         if limits.resting.get(size, 0.0) > now:
-            # Another create of the same plan: the size rests already.
+            # Another create of the same plan was refused: the size rests already.
             return limits
         bad = limits.bad.get(size, 0) + 1
         rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (bad - 1)))

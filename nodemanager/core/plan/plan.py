@@ -66,7 +66,7 @@ class Plan:
 
     `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
     snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of records
-    to ask for by tag (B3, P6, U8). `restores` are freed lives to give back, `not_restored` says why
+    to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored` says why
     others can't be. `lifts` are fences to lift, that no clean follows any more (C12). `prunes` are
     records to delete, `binds` claims that lack the id of their node (P1a).
     """
@@ -346,7 +346,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
 def _restores(
     snapshot: Snapshot, settings: Settings
 ) -> tuple[tuple[FreedLife, ...], tuple[Verdict, ...]]:
-    """The freed lives to give back now, and what lasting cause keeps others from it (U8)."""
+    """The freed lives to restore now, and for others what lasting cause forbids it (U8)."""
     restores, not_restored = [], []
     for life in false_clean.open_lives(snapshot.breaker):
         verdict = false_clean.judge_restore(life, snapshot, settings)
@@ -466,7 +466,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
         return False
     if uuid in snapshot.history.bearers:
-        # A listed node still bears the uuid: two nodes would answer to one tag.
+        # A listed node still has the uuid as a tag: two nodes would then have it.
         return False
     return not is_locked(record, snapshot, settings)
 

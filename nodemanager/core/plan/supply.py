@@ -1,6 +1,6 @@
-"""Which nodes there are, or are to come, and what they cost.
+"""Which nodes there are or will be, and what they cost.
 
-Pending claims (U6), records under U2's lock, nodes that no listing shows and that may live.
+It counts pending claims (U6), records under U2's lock, and unlisted nodes that may live.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def pending_claims(
     pairs: Pairs,
     unlisted: Unlisted,
 ) -> set[str]:
-    """The uuids of records that stand for nodes to be (U6, P4).
+    """The uuids of records that stand for future nodes (U6, P4).
 
-    They are claimed for a node that is neither listed nor heard yet; or their node was heard and is
-    not listed, and its absence is not settled. A listing that lacks such a node may be short, and
-    another node beside it would be one too many. That also goes for a node created just now,
-    once it was heard.
+    Either the record is claimed for a node that was neither listed nor heard yet; or its node was
+    heard, is not listed, and its absence is not settled. A listing that lacks such a node may be
+    short, so another node beside it would be one too many. The second also applies to a node that
+    was created just now, once it was heard.
     """
     history = snapshot.history
-    # Most have a listed node, and are not pending: one pass leaves them out.
+    # Most records have a listed node, so they are not pending: one pass leaves them out.
     bearers, present, paired = history.bearers, history.present, pairs.node_of
     records = [
         record
@@ -78,9 +78,9 @@ def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
 
 
 def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
-    """How many unpinged claims have a listed node: they count until they are cleaned (U6).
+    """How many unpinged claims have a listed node: each counts until it is cleaned (U6).
 
-    The node counts against max_nodes itself, but no longer once it is gone.
+    The listed node counts against max_nodes itself, but no longer once it is gone.
     """
     return sum(
         _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
@@ -98,12 +98,11 @@ def unlisted_nodes(
 ) -> Iterator[str]:
     """Uuids of records whose unlisted node was heard lately and may still be alive (C5, P6).
 
-    `records` are those whose own node no listing shows.
-
-    The cloud's answer for the node by id or tag decides first: it counts where the cloud has it,
-    and not where the cloud denied it since its last ping. Otherwise it counts until its absence is
-    settled (`is_missed`), the cloud lists it as terminated, or the newest record listing shows it
-    silent for longer than poll_stale_after.
+    `records` are those whose own node no listing shows. The cloud's answer for the node by id or
+    tag decides first: the node counts if the cloud has it, and does not if the cloud denied it
+    after its last ping. Otherwise it counts until its absence is settled (`is_missed`), the cloud
+    lists it as terminated, or the newest record listing shows it silent for longer than
+    poll_stale_after.
     """
     history, clock = snapshot.history, snapshot.history.clock
     assert history.records is not None
@@ -119,7 +118,7 @@ def unlisted_nodes(
                 continue
             if heard_s > (asked.measures or {})["age_s"]:
                 continue
-        # A listing is no word on the time since: who was heard then may be alive.
+        # The listing says nothing of the time since: a node that it shows as heard may be alive.
         records_at = history.records.started_at
         silent_then = heard_ago(record, stamp, clock, history, records_at)
         if silent_then > settings.poll_stale_after:
@@ -139,14 +138,14 @@ def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record
     for record in records:
         if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        # Where the node told its id, one with its tags may be its twin.
+        # If the record names an instance id, an ended node with its tags may be another one.
         if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
             continue
         yield record
 
 
 def _leaving(snapshot: Snapshot) -> set[str]:
-    """Uuids of records whose node we destroy and no listing shows: it may not be gone yet (D3)."""
+    """Uuids of records whose node we destroy and no listing shows: it may still live (D3)."""
     return {
         uuid
         for uuid, flight in snapshot.record_flights.items()
@@ -155,11 +154,11 @@ def _leaving(snapshot: Snapshot) -> set[str]:
 
 
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether a cleaned record may not be reused yet, as the store can't compare and set (U2).
+    """Whether a cleaned record may not be reused yet, because the store can't compare (U2).
 
     A record that we cleaned is free at once, unless another write of ours may still take effect
-    (C12). A stamp ahead of the store's clock counts from when we first saw it, or the lock would
-    last as much longer as the clock was set back (T1).
+    (C12). A stamp in the future counts from when we first saw it; otherwise the lock would last
+    longer by as much as the store's clock was set back (T1).
     """
     if settings.compare_and_set:
         return False
@@ -187,7 +186,7 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
 
 
 class Supply:
-    """The nodes of one snapshot by size, those to be, and the price of them all."""
+    """The nodes of one snapshot and the future ones, by size, and the price of them all."""
 
     def __init__(
         self,
@@ -212,15 +211,15 @@ class Supply:
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
         self.untagged = unlisted.untagged & pending
-        """The pending records whose node lost our tags: such a node serves no demand, as it can't
-        pair, and nothing drains or destroys it (D11)."""
+        """The pending records whose node lost our tags. Such a node serves no demand, because it
+        can't pair, and nothing drains or destroys it (D11)."""
         self.up = 0
         self.staying = 0
-        """How many of the existing nodes are listed and not on their way out."""
+        """How many of the existing nodes are listed and not being shut down."""
         self.price = 0.0
         self.fixed_price = 0.0
         self.prices_to_be: list[tuple[float, str]] = []
-        """The price and the size's name of each node to be."""
+        """The price and the size's name of each future node."""
         self._count_views()
         self._count_pending()
 
@@ -249,8 +248,11 @@ class Supply:
                 self.just_busy[size.name] += 1
 
     def _turned_busy(self, view: NodeView) -> bool:
-        """Whether it turned busy after the demand poll, which may still count its job as waiting:
-        another node for that job would be one too many."""
+        """Whether the node turned busy after the demand poll.
+
+        That poll may still count its job as waiting, and another node for the job would be one too
+        many.
+        """
         history, demand_at = self.snapshot.history, self.snapshot.demand_at
         if view.record is None or history.clock is None or demand_at is None:
             return False
@@ -260,7 +262,7 @@ class Supply:
             return False
         ahead_s = heard.busy_since - clock.now(self.snapshot.now)
         if ahead_s > CLOCK_STEP_S + clock.error_s:
-            # A stamp from before the clock was set back: nobody can tell its age (T1).
+            # The stamp is from before the clock was set back, so its age is unknown (T1).
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
@@ -282,7 +284,7 @@ class Supply:
             self._count_boot(name)
 
     def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
-        """Count a node to be; without a known size or price it counts as the cheapest size."""
+        """Count a future node; without a known size or price it counts as the cheapest size."""
         size = self.sizes.named(name)
         if size is None and price is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
@@ -298,7 +300,8 @@ class Supply:
         return self.up + self.pending - len(self.untagged)
 
     def counted_twice(self) -> int:
-        """How many set-ups may count twice: their unknown record may be listed as claimed."""
+        """How many set-ups may count twice: each claims a record that we don't know yet, and that
+        may be listed as claimed already."""
         snapshot = self.snapshot
         known = snapshot.record_flights.keys() | snapshot.expected.keys()
         return min(len(snapshot.boots_unclaimed), len(self.pending_records - known))

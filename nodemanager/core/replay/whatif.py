@@ -263,7 +263,7 @@ class World:
         del self.freed[record.uuid]
         self.destroyed.discard(life.node_id or "")
         if pinged <= freed.store_at:
-            # The look before the write reads the record again: it would have seen this ping (C11).
+            # The pre-write check reads the record again: it would have seen this ping (C11).
             self.spared += 1
             self.ends.pop(life.key, None)
         else:

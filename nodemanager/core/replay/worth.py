@@ -20,7 +20,7 @@ class Outcome:
     """What one set of settings made of a recording.
 
     `ends` is how and when each life's slot became free, by the life's key. `spared` counts the
-    lives that the look before the write would have kept. `refused` is how many boots each decision
+    lives that the pre-write check would have kept. `refused` is how many boots each decision
     refused for lack of a slot. `destroyed` counts the nodes ordered to be shut down, by reason.
     `diverged` says that anything went otherwise than recorded.
     """

@@ -1,4 +1,4 @@
-"""Boot loops: if nodes in a row never ping, their size rests, later all booting (SAFETY.md B5)."""
+"""Boot loops: if nodes in a row never ping, their size rests, and later all sizes (B5)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ LONGEST_REST_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Nodes in a row that never pinged. `until` is when booting may go on, CLOCK_BOOTTIME.
+    """Nodes in a row that never pinged, and the rests of booting that followed.
 
-    `rests` counts the rests so far, each twice as long as the one before, up to LONGEST_REST_S;
-    `spent` is what those nodes cost, as far as prices are known.
+    `until` is when booting may go on, CLOCK_BOOTTIME. `rests` counts the rests so far, each twice
+    as long as the one before, up to LONGEST_REST_S. `spent` is what those nodes cost, as far as
+    prices are known.
     """
 
     failed: int = 0
@@ -46,7 +47,7 @@ class Streak:
 
 
 def _rest_s(rests: int, first_s: float) -> float:
-    """Seconds of the rest of that number, from 1."""
+    """The length in seconds of the `rests`th rest, counted from 1."""
     return min(LONGEST_REST_S, first_s * 2.0 ** min(rests - 1, 32))
 
 
@@ -109,9 +110,9 @@ def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
 
 
 def kept(loops: Loops, at: float, boot_fail_after: float) -> Loops:
-    """What a former run kept: no rest is longer than it was when it began.
+    """The loops of a former run, with no rest longer than it was when it began.
 
-    Its end was kept by our wall clock, which may have been set back since.
+    The journal has a rest's end by our wall clock, which may have been set back since.
     """
     sizes = {name: streak.kept(at, boot_fail_after) for name, streak in loops.sizes.items()}
     return Loops(sizes, loops.pool.kept(at, boot_fail_after))
@@ -128,8 +129,8 @@ def first_pings(
 ) -> Iterator[tuple[str, str | None]]:
     """The records that `listing` shows pinged for the first time, and their nodes' sizes.
 
-    `history` is without that listing. These records were listed unpinged with the same claim, or
-    their claim is ours, in `claimed_sizes`.
+    `history` does not have that listing yet. Each of these records was listed before, unpinged and
+    with the same claim, or is in `claimed_sizes`, because this run claimed it.
     """
     for record in listing.items:
         uuid = record.uuid

@@ -166,7 +166,7 @@ def _pings(signs: Signs) -> tuple[float | None, float | None, str | None]:
 
 
 def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C20: the record is of the node that we destroyed, and no other node bears its uuid."""
+    """C20: the record is of the node that we destroyed, and no other node has its tag."""
     if before.instance_id not in (None, order.instance_id):
         yield Violation("C20", {"node": before.instance_id, "judged": order.instance_id})
     elif before.instance_id is None and order.incarnation is None:
@@ -244,7 +244,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
     return before.claim is not None and (look.malformed or others)
 
 
-# The cleans of silent records: C2-C7, and C11's time of denial.
+# The cleans of quiet records: C2-C7, and C11's time of denial.
 
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
@@ -289,7 +289,7 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C2: the node's last report is neither busy nor idle, or it is old."""
+    """C2: the node's worker state is neither busy nor idle, or its last ping is old."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
         return
