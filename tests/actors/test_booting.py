@@ -21,6 +21,7 @@ from nodemanager.errors import (
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
+from tests.fakes.script import Step
 
 HOUR = 3600.0
 
@@ -223,6 +224,39 @@ def test_a_quota_is_lowered_and_probed_later(make_rig: MakeRig) -> None:
     quota = 6
     rig.turn(3 * HOUR)
     assert len(rig.nodes) == 6
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((), id="answered"),
+        pytest.param(
+            (lose(CloudError("timeout")), fail(CloudError("HTTP 500"))),
+            id="listed-before-it-is-answered",
+        ),
+    ],
+)
+def test_a_node_that_the_quota_allows_does_not_raise_it_d6(
+    make_rig: MakeRig, steps: tuple[Step, ...]
+) -> None:
+    """It was made in place of one that went."""
+    rig = make_rig(min_nodes=3, max_nodes=3, node_stale_after=300, boot_fail_after=7200)
+
+    def refuse_above() -> None:
+        if len(rig.nodes) >= 2:
+            raise QuotaExceeded("instance limit")
+
+    rig.cloud.always("create", first(refuse_above))
+    rig.start()
+    rig.turn(120)
+    assert len(rig.nodes) == 2
+    tried = rig.cloud.calls["create"]
+    rig.cloud.vanish(rig.nodes[0].id)
+    rig.cloud.on("create", *steps)
+    rig.cloud.always("create", None)
+    rig.turn(1800)
+    assert len(rig.nodes) == 2
+    assert rig.cloud.calls["create"] == tried + len(steps) + 1
 
 
 def test_a_size_without_capacity_rests_and_another_is_taken(make_rig: MakeRig) -> None:

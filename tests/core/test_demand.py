@@ -515,14 +515,14 @@ def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -
 @pytest.mark.parametrize(
     ("nodes", "quota"),
     [
-        pytest.param(5, 7, id="below"),
-        pytest.param(6, 7, id="the-last-that-it-allows"),
-        pytest.param(7, 8, id="a-probe"),
-        pytest.param(8, 9, id="a-probe-where-not-all-were-known"),
+        pytest.param(6, 7, id="below"),
+        pytest.param(7, 7, id="the-last-that-it-allows"),
+        pytest.param(8, 8, id="a-probe"),
+        pytest.param(9, 9, id="a-probe-where-not-all-were-known"),
     ],
 )
 def test_only_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
-    """To as many as there are then. `nodes` are those before the create."""
+    """To as many as there are then; `nodes` has the one created."""
     books = Books(limits=Limits(quota=7))
     created = NodeExpected("r1", "a1", "small", "i-1")
     assert learned(books, created, 0.0, nodes, Settings(pool=POOL)).limits.quota == quota

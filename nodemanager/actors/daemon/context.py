@@ -175,10 +175,8 @@ class Context:
         self.books = replace(self.books, limits=limits)
         tell(self.team.cloud_list, BackOff(until))
 
-    @property
-    def nodes_now(self) -> int:
-        """The number of nodes, with those created since the last listing."""
+    def nodes_now(self, created: str | None = None) -> int:
+        """The number of nodes, with those created since the last listing and the one `created`."""
         planned = self.plan.counts.get("nodes", 0) if self.plan is not None else 0
-        present = self.history.present
-        ids = (one.node_id for one in self.books.expected.values() if one.node_id is not None)
-        return planned + sum(node_id not in present for node_id in ids)
+        ids = {one.node_id for one in self.books.expected.values()} | {created}
+        return planned + len(ids - {None} - self.history.present.keys())

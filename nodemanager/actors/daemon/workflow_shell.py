@@ -20,6 +20,7 @@ from nodemanager.core.execute.books import (
     FenceStands,
     ItemEnded,
     Learned,
+    NodeExpected,
     NodeGone,
     NotRestored,
     PinsCalledOff,
@@ -120,7 +121,8 @@ class WorkflowShell:
             return
         if isinstance(one, PinsFailed) and isinstance(one.error, Throttled):
             context.throttled(one.error)
-        context.books = learned(context.books, one, now, context.nodes_now, context.settings)
+        nodes = context.nodes_now(one.node_id if isinstance(one, NodeExpected) else None)
+        context.books = learned(context.books, one, now, nodes, context.settings)
         match one:
             case NodeGone():
                 self._node_gone(one, now)

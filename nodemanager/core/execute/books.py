@@ -212,7 +212,10 @@ class Books:
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
-    """The books with one more thing learned; `nodes` is how many nodes there are now."""
+    """The books with one more thing learned; `nodes` is how many nodes there are now.
+
+    A node that was just created is one of them.
+    """
     match one:
         case Claimed(record, size):
             return replace(books, sizes={**books.sizes, record: size})
@@ -227,8 +230,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             if one.node_id is None or not one.is_new:
                 return replace(books, sizes={**books.sizes, one.record: one.size})
             created = {**books.created, one.record: (one.incarnation, one.size)}
-            # `nodes` does not count the one just created.
-            limits = after_success(books.limits, one.size, nodes + 1)
+            limits = after_success(books.limits, one.size, nodes)
             return replace(books, created=created, limits=limits)
         case Withdrawn(size):
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
