@@ -110,7 +110,7 @@ class Context:
 
     def _enter(self, stage: Stage) -> None:
         before, after = self.state.breaker, stage.state.breaker
-        back = before.told.keys() - after.told.keys()
+        back = [life for key, life in before.told.items() if key not in after.told]
         if back:
             wall = self.clock.wall()
             self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.report.journal_writer import GIVEN_BACK
 from nodemanager.core.execute.restore import order_restore
 from nodemanager.core.execute.workflow import Action
+from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.world import FreedLife, LatePing, life_key
 from nodemanager.core.observe.queries import Answers
 from nodemanager.core.replay.fold import after_fact
+from nodemanager.journal.api import PreImage
 
 
 class FalseCleans:
@@ -27,13 +29,11 @@ class FalseCleans:
         wall, boottime = self._context.clock.wall(), self._context.now
         given_back: Mapping[str, float] = self._context.journal_writer.kept(GIVEN_BACK)
         lives = []
-        for image in self._context.journal_writer.pre_images(since=wall - FREED_KEPT_S):
-            if image.outcome != "cleaned" or image.ended_at is None:
-                continue
+        for image in not_given_back(
+            self._context.journal_writer.pre_images(since=wall - FREED_KEPT_S), given_back
+        ):
+            assert image.ended_at is not None
             before = image.record
-            key = life_key(before.uuid, before.incarnation)
-            if given_back.get(key, float("-inf")) >= image.ended_at:
-                continue
             life = FreedLife(
                 before.uuid,
                 before.incarnation,
@@ -72,3 +72,26 @@ class FalseCleans:
         order = order_restore(life, (one.record for one in images), plan_id)
         if order.known is not None or self._context.journal_writer.problem is None:
             self._context.runner.begin(Action.RESTORE, order, plan_id, now)
+
+
+def not_given_back(
+    images: Iterable[PreImage], given_back: Mapping[str, float]
+) -> Iterator[PreImage]:
+    """Those of cleans that ended and whose life did not get its record back since.
+
+    `images` come newest first. Our clock may be set back between a clean and what followed: where
+    `given_back` names the clean that was undone, the order tells, and not the time.
+    """
+    ended = [
+        (life_key(one.record.uuid, one.incarnation), one.ended_at, one)
+        for one in images
+        if one.outcome == CLEANED and one.ended_at is not None
+    ]
+    named = {key for key, ended_at, _ in ended if given_back.get(key) == ended_at}
+    undone = set()
+    for key, ended_at, image in ended:
+        back_at = given_back.get(key, float("-inf"))
+        if back_at == ended_at or (key not in named and back_at > ended_at):
+            undone.add(key)
+        if key not in undone:
+            yield image

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from nodemanager.actors.report.to_prove import FREEING, ToProve
 from nodemanager.core.execute.leftovers import Entry, Key, LedgerState
 from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.world import Leftover, Outcome
+from nodemanager.core.model.world import FreedLife, Leftover, Outcome
 from nodemanager.core.observe.store_clock import StoreClock, is_news
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.core.safety.breaker import Breaker
@@ -367,10 +368,20 @@ class JournalWriter:
             self._failed(error)
             return ()
 
-    def given_back(self, keys: Iterable[str], at: float, since: float) -> None:
-        """Keep that these lives got their record back `at` that time; drop those before `since`."""
+    def given_back(self, lives: Iterable[FreedLife], at: float, since: float) -> None:
+        """Keep that these lives got their record back; drop what was kept before `since`.
+
+        Each is kept by when its newest clean ended: our clock may be set back between the two. It
+        is kept by `at`, the time now, if the journal can't tell.
+        """
         known = {key: then for key, then in self._values[GIVEN_BACK].items() if then >= since}
-        self.keep(GIVEN_BACK, known | dict.fromkeys(keys, at))
+        for life in lives:
+            images = self.pre_images(record=life.record)
+            own = (one for one in images if one.incarnation == life.incarnation)
+            ends = (one.ended_at for one in own if one.outcome == CLEANED)
+            ended_at = next(ends, None)
+            known[life.key] = at if ended_at is None else ended_at
+        self.keep(GIVEN_BACK, known)
 
     def keep(self, name: str, value: Any) -> None:
         """Write a value for the next run: JSON, times in epoch seconds; before it takes effect."""
