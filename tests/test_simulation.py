@@ -43,6 +43,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(140001145, "PROGRESS", id="a-clean-while-the-stores-clock-was-ahead"),
         pytest.param(130001035, "PROGRESS", id="a-stores-clock-set-back-after-a-clean"),
         pytest.param(140000508, "LIVENESS", id="a-release-that-a-lost-journal-refused"),
+        pytest.param(130000928, "U10", id="a-create-that-a-listing-since-left-no-room-for"),
         pytest.param(150001129, "MAX", id="a-ping-that-late-record-listings-took-back"),
         pytest.param(150001222, "MAX", id="a-young-node-that-no-listing-need-show"),
         pytest.param(150002028, "U8", id="a-create-answered-before-a-restart-and-its-tags-taken"),

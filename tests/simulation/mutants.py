@@ -14,6 +14,7 @@ from typing import Any
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor
 from nodemanager.actors.report.journal_writer import JournalWriter
@@ -35,13 +36,14 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import absence, history, pairing, pools, unlisted
+from nodemanager.core.observe import absence, history, pairing, pools, signs, store_clock, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import due, plan, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
+from nodemanager.journal import durable
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
 from tests.simulation.switch import Switch
@@ -67,6 +69,8 @@ class Mutant:
     """The monitors that count besides the rule's own and the promise's."""
     storm: Storm | None = None
     """What goes wrong in its worlds, where the seed's own faults come together too rarely."""
+    seed: int | None = None
+    """The world that once broke the rule so (tests/test_simulation.py), to be played first."""
 
     @property
     def name(self) -> str:
@@ -115,6 +119,9 @@ USURPED = Storm(
 )
 UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
+SET_BACK = Storm(
+    ("manager's machine reboots", "the store's clock steps", "a node dies unseen"), count=12
+)
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
     RecordJudge._not_at_work, "state is WorkerState.BUSY or state is WorkerState.IDLE"
@@ -497,6 +504,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         storm=USURPED,
     ),
+    Mutant(
+        "U10",
+        "a create is sent though a listing since shows that its node is one too many",
+        (
+            off(setup.confirm_setup, "seen.too_many"),
+            off(setup.confirm_setup, "seen.too_dear.get(order.size.name, 0) > 0"),
+        ),
+        seed=130000928,
+    ),
     # P. Pairing.
     Mutant(
         "P1",
@@ -522,6 +538,20 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant("P2", "the first of two candidates pairs", (off(pairing._bearer, "len(mine) > 1"),)),
+    Mutant(
+        "P4",
+        "a node is missed from its first ping on",
+        (instead(unlisted.is_missed, "max(since, born_at + settings.visible_after)", "since"),),
+        by=("MAX",),
+        seed=150001222,
+    ),
+    Mutant(
+        "P4",
+        "a created node counts until it is listed, though it was heard and ended",
+        (off(supply.pending_claims, "(uuid, expected.incarnation) not in heard", "True"),),
+        by=STILL,
+        seed=250000152,
+    ),
     # L. Listings.
     Mutant(
         "L1",
@@ -664,6 +694,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "what a former run left open is not taken up",
         (instead(Runner.load, "intents", "()"),),
     ),
+    Mutant(
+        "R4",
+        "what a create was answered is forgotten with the run",
+        (instead(Recovery._expect, "expected_again(answers, frozenset(ends_of(ended)))", "{}"),),
+        by=("U8",),
+        seed=150002028,
+    ),
     # Progress: what a manager that does nothing breaks.
     Mutant(
         "C7",
@@ -679,6 +716,32 @@ MUTANTS: tuple[Mutant, ...] = (
         "the store's clock is never trusted again after a step",
         (instead(StoreClock.read, "min(self.agreed + 1, CLOCK_AGREE_POLLS)", "self.agreed"),),
         by=STILL,
+    ),
+    Mutant(
+        "T1",
+        "a jump that a run saw before it could read its journal counts twice",
+        (
+            instead(
+                store_clock.joined,
+                "changed(clock, agreed=min(clock.agreed, now.agreed))",
+                "changed(clock, agreed=min(clock.agreed, now.agreed), "
+                "steps=(*clock.steps, *now.steps))",
+            ),
+            # A stamp that looks too new for that counts from its first sighting.
+            off(
+                history._looks_too_new,
+                "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
+            ),
+        ),
+        by=STILL,
+        seed=230002541,
+    ),
+    Mutant(
+        "T1",
+        "a first ping ahead of a clock that was set back is young until that clock is there again",
+        (off(signs.age_of_nodes, "age_s < 0.0"),),
+        by=STILL,
+        storm=SET_BACK,
     ),
     Mutant(
         "B3",
@@ -703,6 +766,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "B3",
         "a false clean is over only by an operator's reset",
         (off(breaker.with_changed, "part.back | part.confirmed >= part.ids"),),
+    ),
+    Mutant(
+        "B3",
+        "a clock set back during a reboot puts the breaker's times ahead",
+        (instead(durable.breaker_from, "max(0.0, wall - data['wall'])", "wall - data['wall']"),),
+        seed=230000591,
     ),
     Mutant(
         "B3",

@@ -51,11 +51,9 @@ def play(mutant: Mutant, seed: int, without: Iterable[int] = ()) -> tuple[Catch 
 
 
 def catch(mutant: Mutant, first: int | None = None, seeds: int = SEEDS) -> Catch | None:
-    """The first seed of the fixed set that notices it, `first` before all others."""
-    order = list(range(seeds))
-    if first is not None:
-        order = [first, *(seed for seed in order if seed != first)]
-    for seed in order:
+    """The first seed of the fixed set that notices it; `first` and its own before all others."""
+    own = (seed for seed in (first, mutant.seed) if seed is not None)
+    for seed in dict.fromkeys((*own, *range(seeds))):
         caught, _ = play(mutant, seed)
         if caught is not None and not _breaks(seed, mutant):
             return caught

@@ -30,8 +30,9 @@ proves something only where it would notice a rule that is missing. So each rule
 turn, with those that would stand in for it, and the same {seeds} seeds that ``make test`` plays
 must find that out: by the rule's own monitor, or by the promise's (``SAFETY``), never by a crash.
 No seed is written for a rule; but where the faults that a mutant takes come together too rarely,
-the seed's world gets a storm of those kinds alone, and it is said below. ``make test`` plays, for
-each mutant, the seed that is named here.
+the seed's world gets a storm of those kinds alone, and it is said below; or it is a seed beyond
+those, whose world once broke the rule before the product was mended. ``make test`` plays, for each
+mutant, the seed that is named here.
 
 Of {count} mutants {caught} are noticed{missed}.
 """
