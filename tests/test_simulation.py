@@ -57,6 +57,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(230000591, "B3", id="a-clock-set-back-while-the-manager-rebooted"),
         pytest.param(230002064, "WORK", id="a-hung-ping-said-idle-in-a-busy-nodes-place"),
         pytest.param(260000276, "D9", id="a-wrong-listings-node-was-never-made"),
+        pytest.param(280010115, "C6", id="a-listing-in-time-that-lacked-the-record"),
         pytest.param(271009259, "O4", id="a-pause-answered-as-its-operator-goes-home"),
         pytest.param(271009078, "PROGRESS", id="a-slot-taken-while-a-life-was-given-back-to-it"),
         pytest.param(260008352, "D10", id="a-complete-listing-before-forty-partial-ones"),

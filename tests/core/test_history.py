@@ -348,6 +348,26 @@ def test_a_veto_stands_when_a_later_answer_shows_the_record_as_it_was_c6() -> No
     assert made.cleaned == ["r1"]
 
 
+def test_a_record_that_the_listing_in_time_lacked_is_kept_though_the_next_shows_it_c6() -> None:
+    """That listing ended before the cloud listing began, and reached us after that."""
+    made = world()
+    judged = made.add_record("r1", quiet=9000.0)
+    made.settle()
+    assert made.cleaned == ["r1"]
+    made.advance(60.0)
+    made.begin_cloud_poll()
+    began = made.now + 0.5
+    made.poll_records([])
+    made.advance(1.0)
+    made.poll_records([judged])
+    made.poll_cloud(began=began)
+    made.plan()
+    assert made.of_record("r1").reason is Reason.CHANGED_SINCE_LISTING
+    made.poll()
+    made.plan()
+    assert made.cleaned == ["r1"]
+
+
 def test_the_veto_of_an_incomplete_listing_stands_too_c6() -> None:
     made = world()
     judged = made.add_record("r1", quiet=9000.0)

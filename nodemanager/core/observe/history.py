@@ -351,9 +351,11 @@ def _answers(history: History, listing: Records) -> bool:
 
 
 def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
-    """The vetoes, plus the records that the previous listing showed in another version than `base`.
+    """The vetoes, plus the records that the previous listing lacked or showed in another version.
 
-    Incomplete listings since count, too. `listing` may be late and show the old version (C6).
+    That is, not as `base` shows them: the previous one may be what the next cloud listing is to be
+    judged on. Incomplete listings since count, too, but lack nothing. `listing` may be late and
+    show the old version (C6).
     """
     base, newest = history.base, history.records
     if base is None or newest is None or (newest is base and not history.glimpsed):
@@ -364,6 +366,8 @@ def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
         for record in newest.items:
             if known.get(record.uuid, record.version) != record.version:
                 vetoed[record.uuid] = newest.started_at
+        lacking = known.keys() - [record.uuid for record in newest.items]
+        vetoed |= dict.fromkeys(lacking, newest.started_at)
     for uuid, version in history.glimpsed.items():
         if known.get(uuid, version) != version:
             vetoed[uuid] = listing.started_at
