@@ -35,7 +35,7 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import history, pairing, pools, unlisted
+from nodemanager.core.observe import history, pairing, pools, signs, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import due, plan, supply
@@ -114,6 +114,7 @@ USURPED = Storm(
     count=30,
 )
 UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
+YOUNG_TWIN = "an operator kills a node whose twin is unseen"
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
@@ -351,6 +352,32 @@ MUTANTS: tuple[Mutant, ...] = (
                 pre_write_check._sign_of_life,
                 "_is_alive(node, order) and (is_other or may_be_of(node, record, known_as))",
             ),
+        ),
+    ),
+    Mutant(
+        "C20",
+        "a twin that is too young to be seen is not waited for",
+        (instead(pre_write_check._may_have_a_twin, "settings.visible_after == 0", "True"),),
+        storm=Storm((YOUNG_TWIN, "demand changes", "a node dies unseen"), count=30),
+    ),
+    Mutant(
+        "C20",
+        "a create has taken effect soon after its claim, or never will",
+        (
+            instead(
+                signs.age_of_nodes,
+                "quiet_s - (window_s - settings.visible_after)",
+                "quiet_s",
+            ),
+        ),
+        storm=Storm(
+            (
+                YOUNG_TWIN,
+                "creates time out but succeed",
+                "nodes boot slowly",
+                "a node dies unseen",
+            ),
+            count=40,
         ),
     ),
     Mutant(
