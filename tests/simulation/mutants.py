@@ -118,6 +118,7 @@ USURPED = Storm(
     count=30,
 )
 UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
+YOUNG_TWIN = "an operator kills a node whose twin is unseen"
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 SET_BACK = Storm(
     ("manager's machine reboots", "the store's clock steps", "a node dies unseen"), count=12
@@ -358,6 +359,32 @@ MUTANTS: tuple[Mutant, ...] = (
                 pre_write_check._sign_of_life,
                 "_is_alive(node, order) and (is_other or may_be_of(node, record, known_as))",
             ),
+        ),
+    ),
+    Mutant(
+        "C20",
+        "a twin that is too young to be seen is not waited for",
+        (instead(pre_write_check._may_have_a_twin, "settings.visible_after == 0", "True"),),
+        storm=Storm((YOUNG_TWIN, "demand changes", "a node dies unseen"), count=30),
+    ),
+    Mutant(
+        "C20",
+        "a create has taken effect soon after its claim, or never will",
+        (
+            instead(
+                signs.age_of_nodes,
+                "quiet_s - (window_s - settings.visible_after)",
+                "quiet_s",
+            ),
+        ),
+        storm=Storm(
+            (
+                YOUNG_TWIN,
+                "creates time out but succeed",
+                "nodes boot slowly",
+                "a node dies unseen",
+            ),
+            count=40,
         ),
     ),
     Mutant(

@@ -11,6 +11,7 @@ from nodemanager.core.model.world import Job, Record, Tags
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.records import wire
 from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
+from tests.simulation.cloud import Instance
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
 from tests.simulation.people import INSIST_S
 from tests.simulation.world import Pool, World
@@ -150,6 +151,31 @@ def _(scene: Scene) -> None:
             pool.manager.daemon.tell(message)
 
     world.registry.pinged.append(pinged)
+
+
+@fault("an operator kills a node whose twin is unseen", share=0.02, lasts=LONG)
+def _(scene: Scene) -> None:
+    """Its create made two, of which the cloud need not show the other for a while (C20)."""
+    pool, cloud = scene.pool, scene.world.cloud
+
+    def twinned(twin: Instance) -> None:
+        if twin.tags.pool != pool.name or scene.world.engine.calm:
+            return
+        twin.shown_at = twin.created_at + cloud.traits.visible_after
+        for node in cloud.by_record[twin.tags.record or ""]:
+            if node is not twin and node.lives:
+                kill = Ordered(Command(Verb.KILL, "ann", "wrong", node.id), lambda reply: None)
+                wait = scene.random.choice((0.4, 1.7)) * pool.poll_time
+                scene.later(wait, lambda kill=kill: tell(kill))
+
+    def tell(message: Ordered) -> None:
+        if pool.manager is not None and pool.manager.alive:
+            pool.manager.daemon.tell(message)
+
+    cloud.twins = True
+    cloud.books.twinned.append(twinned)
+    scene.finally_(lambda: setattr(cloud, "twins", False))
+    scene.finally_(lambda: cloud.books.twinned.remove(twinned))
 
 
 @fault("an operator deletes a record", breaks="A5")
