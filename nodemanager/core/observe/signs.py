@@ -62,25 +62,28 @@ def age_of_nodes(
     *,
     created_at: float | None = None,
     idle_s: float = 0.0,
+    denied_s: float = 0.0,
 ) -> float:
     """Seconds for which every node that this life of the record may have was there, at the least.
 
     One create makes them all, and at one moment. So none is younger than the life's first ping, or
     than the launch of any, `created_at` on the cloud's clock, which may be off by a minute (A3).
     Before those a create may take effect for as long as A2 says: in C21's window without
-    `visible_after`. The record is known to have been quiet for `idle_s`.
+    `visible_after`. The record is known to have been quiet for `idle_s`, and this life's node to
+    have been denied for `denied_s` (P6).
     """
     quiet_s = max(quiet_for(record, clock, snapshot) or 0.0, idle_s)
-    first = record.first_ping_at
+    first, claim = record.first_ping_at, record.claim
+    window_s = settings.claim_window if claim is None else settings.window_of(claim)
+    create_s = window_s - settings.visible_after
     if first is None:
-        claim = record.claim
-        window_s = settings.claim_window if claim is None else settings.window_of(claim)
-        age_s = quiet_s - (window_s - settings.visible_after)
+        age_s = quiet_s - create_s
     else:
         age_s = clock.age(first, snapshot.now)
         if age_s < 0.0:
-            # Ahead of a clock that was set back; but it is no younger than the last ping.
-            age_s = quiet_s
+            # Ahead of a clock that was set back; but it is no younger than the last ping, nor than
+            # the denials of its life, but for the time that its create may have taken.
+            age_s = quiet_s if claim is None else max(quiet_s, denied_s - create_s)
     if created_at is None:
         return age_s
     return max(age_s, launched_for(created_at, snapshot) - CLOCK_STEP_S)
