@@ -603,6 +603,28 @@ def test_one_that_first_pinged_just_now_is_kept_p6_c11() -> None:
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
 
 
+def denied_ahead(rounds: int) -> World:
+    """Denied for so many rounds, with a first ping a day ahead of a clock that was set back."""
+    made = in_vain(first_ping_at=NOW + 86_400.0)
+    for _ in range(rounds):
+        deny(made)
+    return made
+
+
+def test_a_denied_pinger_does_not_wait_for_a_clock_that_was_set_back_p6() -> None:
+    made = denied_ahead(40)
+    assert made.cleaned == ["r1"]
+    assert last_look(made) == (Kind.CLEAN, Reason.PINGER_DENIED)
+
+
+def test_a_node_made_late_in_its_claim_is_not_as_old_as_the_denials_p6_c11() -> None:
+    """A2: its create may have taken effect boot_fail_after and two minutes after its claim."""
+    made = denied_ahead(0)
+    while not made.cleaned:
+        deny(made)
+    assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
+
+
 def test_a_denial_of_a_pinger_is_as_old_as_its_question_p6_c11() -> None:
     made = denied()
     made.change("r1", first_ping_at=made.ago(320.0))

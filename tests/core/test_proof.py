@@ -149,6 +149,19 @@ def long_ahead() -> World:
     return made
 
 
+@pytest.mark.parametrize(
+    ("boot_fail_after", "rules"),
+    [pytest.param(900.0, [], id="old"), pytest.param(1800.0, ["C11"], id="maybe-young")],
+)
+def test_a_first_ping_ahead_of_a_clock_that_was_set_back_is_as_old_as_the_denials_p6_a2(
+    boot_fail_after: float, rules: list[str]
+) -> None:
+    """Its create may have taken effect `boot_fail_after` and two minutes after its claim."""
+    one = in_vain_evidence(first_ping_at=EPOCH + START + 86_400.0)
+    one = one.with_terms(boot_fail_after=boot_fail_after)
+    assert one.broken() == rules
+
+
 def test_a_right_clean_is_proven() -> None:
     assert in_vain_evidence().broken() == []
     assert stale().broken() == []

@@ -266,7 +266,7 @@ MUTANTS = (
         "C20",
         "a create has taken effect soon after its claim, or never will",
         "core/observe/signs.py",
-        "age_s = quiet_s - (window_s - settings.visible_after)",
+        "age_s = quiet_s - create_s",
         "age_s = quiet_s",
         "tests/core/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
     ),

@@ -255,8 +255,15 @@ def _denied_too_early(
         return None
     asked_at = snapshot.now if found.asked_at is None else found.asked_at
     idle_s = float(order.measures.get("idle_s", 0.0))
+    denied_s = float(order.measures.get("denied_s", 0.0))
     age_s = age_of_nodes(
-        record, clock, snapshot, settings, created_at=order.created_at, idle_s=idle_s
+        record,
+        clock,
+        snapshot,
+        settings,
+        created_at=order.created_at,
+        idle_s=idle_s,
+        denied_s=denied_s,
     ) - (snapshot.now - asked_at)
     if age_s > limit_s:
         return None

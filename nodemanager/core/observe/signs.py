@@ -62,6 +62,7 @@ def age_of_nodes(
     *,
     created_at: float | None = None,
     idle_s: float = 0.0,
+    denied_s: float = 0.0,
 ) -> float:
     """The least age, in seconds, of any node that this life of the record may have.
 
@@ -69,19 +70,20 @@ def age_of_nodes(
     first ping, and as the launch of any of them (`created_at`, on the cloud's clock, which may be
     off by a minute: A3). Without those, a node is at least as old as the time by which the create
     had to take effect (A2): the end of C21's window without `visible_after`. The record is known
-    to have been quiet for at least `idle_s`.
+    to have been quiet for at least `idle_s`, and its node to have been denied for `denied_s` (P6).
     """
     quiet_s = max(quiet_for(record, clock, snapshot) or 0.0, idle_s)
-    first = record.first_ping_at
+    first, claim = record.first_ping_at, record.claim
+    window_s = settings.claim_window if claim is None else settings.window_of(claim)
+    create_s = window_s - settings.visible_after
     if first is None:
-        claim = record.claim
-        window_s = settings.claim_window if claim is None else settings.window_of(claim)
-        age_s = quiet_s - (window_s - settings.visible_after)
+        age_s = quiet_s - create_s
     else:
         age_s = clock.age(first, snapshot.now)
         if age_s < 0.0:
-            # The clock was set back since then; the node is at least as old as the newest stamp.
-            age_s = quiet_s
+            # The clock was set back since then. The node is at least as old as the newest stamp, and
+            # as the denials of its life, less the time that its create may have taken.
+            age_s = quiet_s if claim is None else max(quiet_s, denied_s - create_s)
     if created_at is None:
         return age_s
     return max(age_s, launched_for(created_at, snapshot) - CLOCK_STEP_S)

@@ -185,8 +185,11 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
     if clock is None or last is None:
         return False
     heard_s = clock.age(last, now) + 2 * clock.error_s
-    # Without a first ping, which somebody removed, the absence itself must have lasted.
-    old_s = now - since if first is None else clock.age(first, now)
+    old_s = -1.0 if first is None else clock.age(first, now)
+    if old_s < 0.0:
+        # Without a first ping, which somebody removed, or with one that is ahead of a clock that
+        # was set back, the absence itself must have lasted.
+        old_s = now - since
     if old_s <= settings.visible_after:
         return False
     return heard_s < now - since and heard_s <= settings.node_stale_after

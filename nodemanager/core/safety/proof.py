@@ -213,7 +213,7 @@ def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Vio
     yield from _nothing_listed(grounds, look, before)
     yield from _absence(grounds, look)
     yield from _fresh_polls(grounds, look)
-    yield from _denial(grounds, look, before)
+    yield from _denial(grounds, look, before, in_vain=True)
 
 
 def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
@@ -353,8 +353,14 @@ def _order_of_listings(
         yield Violation("C6", {"detail": "it was pinged since it was judged"})
 
 
-def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """C11: no answer showed the node, and the denial came late enough to count."""
+def _denial(
+    grounds: Grounds, look: Look, before: Record, *, in_vain: bool = False
+) -> Iterator[Violation]:
+    """C11: no answer showed the node, and the denial came late enough to count.
+
+    The node of one that pings `in_vain` has been denied for long (P6), and is as old as that, but
+    for the time that its create may have taken.
+    """
     for node in _answers(look):
         if _may_be(node, before):
             yield Violation("C11", {"node": node.id, "state": node.state.value})
@@ -372,6 +378,13 @@ def _denial(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]
         if since_s < 0.0:
             # A first ping in the future has no age: the longer quiet time counts instead.
             since_s = max(quiet_s, _quiet(look.signs, denied) or 0.0)
+            if in_vain and before.claim is not None and grounds.absence is not None:
+                # All of its claim's nodes were made by the end of the claim's window (A2).
+                asked = (grounds.asked_by_tag, grounds.asked_by_id)
+                begun = [one.denied_since for one in asked if one and one.denied_since is not None]
+                denied_s = grounds.reading.at - max([grounds.absence.first_at, *begun])
+                made_s = _claim_window(look.terms, before) - look.terms.visible_after
+                since_s = max(since_s, denied_s - made_s)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
 
