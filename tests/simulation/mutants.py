@@ -120,7 +120,13 @@ USURPED = Storm(
 UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 SET_BACK = Storm(
-    ("manager's machine reboots", "the store's clock steps", "a node dies unseen"), count=12
+    ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
+    count=12,
+)
+TAKEN_FOR_PAST = off(
+    # A stamp that looks too new for what is known of jumps counts from its first sighting.
+    history._looks_too_new,
+    "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
 )
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
@@ -727,14 +733,25 @@ MUTANTS: tuple[Mutant, ...] = (
                 "changed(clock, agreed=min(clock.agreed, now.agreed), "
                 "steps=(*clock.steps, *now.steps))",
             ),
-            # A stamp that looks too new for that counts from its first sighting.
-            off(
-                history._looks_too_new,
-                "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
-            ),
+            TAKEN_FOR_PAST,
         ),
         by=STILL,
         seed=230002541,
+    ),
+    Mutant(
+        "T1",
+        "a jump since a boot is taken off stamps of before it, which count from the boot already",
+        (
+            instead(
+                StoreClock.read,
+                "changed(first_reading(seen), agreed=1, known_since=seen.boottime)",
+                "changed(first_reading(seen), agreed=1, known_since=seen.boottime, "
+                "steps=self.steps, peak=float('inf'))",
+            ),
+            TAKEN_FOR_PAST,
+        ),
+        by=STILL,
+        storm=SET_BACK,
     ),
     Mutant(
         "T1",
