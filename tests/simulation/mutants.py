@@ -123,6 +123,9 @@ SET_BACK = Storm(
     ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
     count=12,
 )
+THERE_AND_BACK = Storm(
+    ("the store's clock steps", "a node dies unseen", "manager restarted by systemd"), count=7
+)
 TAKEN_FOR_PAST = off(
     # A stamp that looks too new for what is known of jumps counts from its first sighting.
     history._looks_too_new,
@@ -752,6 +755,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         by=STILL,
         storm=SET_BACK,
+    ),
+    Mutant(
+        "T1",
+        "a jump back that is measured as more than the one it undoes is owed by every stamp",
+        (
+            instead(store_clock._back, "(*owed, (before, undo))", "(*owed, (shown, undo))"),
+            TAKEN_FOR_PAST,
+        ),
+        by=STILL,
+        storm=THERE_AND_BACK,
     ),
     Mutant(
         "T1",
