@@ -121,7 +121,16 @@ UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a 
 YOUNG_TWIN = "an operator kills a node whose twin is unseen"
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 SET_BACK = Storm(
-    ("manager's machine reboots", "the store's clock steps", "a node dies unseen"), count=12
+    ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
+    count=12,
+)
+THERE_AND_BACK = Storm(
+    ("the store's clock steps", "a node dies unseen", "manager restarted by systemd"), count=7
+)
+TAKEN_FOR_PAST = off(
+    # A stamp that looks too new for what is known of jumps counts from its first sighting.
+    history._looks_too_new,
+    "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
 )
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
@@ -754,14 +763,35 @@ MUTANTS: tuple[Mutant, ...] = (
                 "changed(clock, agreed=min(clock.agreed, now.agreed), "
                 "steps=(*clock.steps, *now.steps))",
             ),
-            # A stamp that looks too new for that counts from its first sighting.
-            off(
-                history._looks_too_new,
-                "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
-            ),
+            TAKEN_FOR_PAST,
         ),
         by=STILL,
         seed=230002541,
+    ),
+    Mutant(
+        "T1",
+        "a jump since a boot is taken off stamps of before it, which count from the boot already",
+        (
+            instead(
+                StoreClock.read,
+                "changed(first_reading(seen), agreed=1, known_since=seen.boottime)",
+                "changed(first_reading(seen), agreed=1, known_since=seen.boottime, "
+                "steps=self.steps, peak=float('inf'))",
+            ),
+            TAKEN_FOR_PAST,
+        ),
+        by=STILL,
+        storm=SET_BACK,
+    ),
+    Mutant(
+        "T1",
+        "a jump back that is measured as more than the one it undoes is owed by every stamp",
+        (
+            instead(store_clock._back, "(*owed, (before, undo))", "(*owed, (shown, undo))"),
+            TAKEN_FOR_PAST,
+        ),
+        by=STILL,
+        storm=THERE_AND_BACK,
     ),
     Mutant(
         "T1",
