@@ -81,8 +81,8 @@ def age_of_nodes(
     else:
         age_s = clock.age(first, snapshot.now)
         if age_s < 0.0:
-            # The clock was set back since then. The node is at least as old as the newest stamp, and
-            # as the denials of its life, less the time that its create may have taken.
+            # The clock was set back since then. The node is at least as old as the newest stamp,
+            # and as the denials of its life, less the time that its create may have taken.
             age_s = quiet_s if claim is None else max(quiet_s, denied_s - create_s)
     if created_at is None:
         return age_s
