@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.mutation import SEEDS
 from tests.simulation.run import run
+from tests.simulation.scenario import Storm
 from tests.simulation.shrink import shrink, told
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,11 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
     assert rule not in {one.rule for one in run(seed).violations}
+
+
+def test_a_first_ping_that_a_set_back_clock_just_caught_up_with_accuses_no_clean() -> None:
+    kinds = ("the store's clock steps", "a node dies unseen", "manager restarted by systemd")
+    assert run(104, storm=Storm(kinds, count=7)).violations == []
 
 
 def test_one_seed_replays_one_run_exactly() -> None:

@@ -413,22 +413,23 @@ def test_that_denial_is_as_old_as_its_question_too_c20() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pinged", "waited", "expected"),
+    ("pinged", "back", "waited", "expected"),
     [
-        pytest.param(True, 299.0, TOO_EARLY, id="young"),
-        pytest.param(True, 301.0, GONE, id="old-enough"),
-        pytest.param(False, 2219.0, TOO_EARLY, id="never-pinged-and-young"),
-        pytest.param(False, 2221.0, GONE, id="never-pinged"),
+        pytest.param(True, 7200.0, 299.0, TOO_EARLY, id="young"),
+        pytest.param(True, 7200.0, 301.0, GONE, id="old-enough"),
+        pytest.param(True, 290.0, 301.0, GONE, id="caught-up"),
+        pytest.param(False, 7200.0, 2219.0, TOO_EARLY, id="never-pinged-and-young"),
+        pytest.param(False, 7200.0, 2221.0, GONE, id="never-pinged"),
     ],
 )
 def test_where_the_clock_was_set_back_that_denial_counts_from_the_records_first_sighting_c20_t1(
-    pinged: bool, waited: float, expected: tuple[Kind, Reason]
+    pinged: bool, back: float, waited: float, expected: tuple[Kind, Reason]
 ) -> None:
     made, order = destroyed(pinged=pinged)
     if pinged:
-        made.change("r1", first_ping_at=made.store_now)
+        made.change("r1", first_ping_at=made.store_now, last_ping_at=made.store_now)
     made.settings = replace(made.settings, visible_after=300.0)
-    made.store_step -= 7200.0
+    made.store_step -= back
     made.poll_records()
     made.advance(waited)
     order = replace(order, not_after=float("inf"))

@@ -80,10 +80,12 @@ def age_of_nodes(
         age_s = quiet_s - create_s
     else:
         age_s = clock.age(first, snapshot.now)
-        if age_s < 0.0:
-            # The clock was set back since then. The node is at least as old as the newest stamp,
-            # and as the denials of its life, less the time that its create may have taken.
-            age_s = quiet_s if claim is None else max(quiet_s, denied_s - create_s)
+        if age_s < 0.0 or first <= (record.last_ping_at or 0.0):
+            # If the clock was set back, a node is still at least as old as the newest stamp.
+            age_s = max(age_s, quiet_s)
+        if claim is not None:
+            # And as the denials of its life, less the time that its create may have taken.
+            age_s = max(age_s, denied_s - create_s)
     if created_at is None:
         return age_s
     return max(age_s, launched_for(created_at, snapshot) - CLOCK_STEP_S)

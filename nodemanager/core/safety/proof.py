@@ -375,16 +375,16 @@ def _denial(
         since_s, limit_s = quiet_s, _claim_window(look.terms, before)
     else:
         since_s = _age(first, denied) if denied.clock is not None else 0.0
-        if since_s < 0.0:
-            # A first ping in the future has no age: the longer quiet time counts instead.
-            since_s = max(quiet_s, _quiet(look.signs, denied) or 0.0)
-            if in_vain and before.claim is not None and grounds.absence is not None:
-                # All of its claim's nodes were made by the end of the claim's window (A2).
-                asked = (grounds.asked_by_tag, grounds.asked_by_id)
-                begun = [one.denied_since for one in asked if one and one.denied_since is not None]
-                denied_s = grounds.reading.at - max([grounds.absence.first_at, *begun])
-                made_s = _claim_window(look.terms, before) - look.terms.visible_after
-                since_s = max(since_s, denied_s - made_s)
+        if since_s < 0.0 or first <= (before.last_ping_at or 0.0):
+            # A clock that was set back makes the first ping young, but none is after the last one.
+            since_s = max(since_s, quiet_s, _quiet(look.signs, denied) or 0.0)
+        if in_vain and before.claim is not None and grounds.absence is not None:
+            # All of its claim's nodes were made by the end of the claim's window (A2).
+            asked = (grounds.asked_by_tag, grounds.asked_by_id)
+            begun = [one.denied_since for one in asked if one and one.denied_since is not None]
+            denied_s = grounds.reading.at - max([grounds.absence.first_at, *begun])
+            made_s = _claim_window(look.terms, before) - look.terms.visible_after
+            since_s = max(since_s, denied_s - made_s)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
 
