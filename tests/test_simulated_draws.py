@@ -205,6 +205,41 @@ def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
 
 
 @pytest.mark.parametrize(
+    ("lacked_at", "counts"),
+    [
+        pytest.param((-61.0, -31.0, -1.0), False, id="silent-since-the-first-that-lacks-it"),
+        pytest.param((-151.0, -61.0, -31.0, -1.0), False, id="one-listing-before-it-was-made"),
+        pytest.param((-90.0, -61.0, -31.0, -1.0), True, id="heard-after-the-first-that-lacks-it"),
+        pytest.param((-151.0, -31.0, -1.0), True, id="not-settled-since-it-was-made"),
+        pytest.param((-151.0, -1.0), True, id="one-listing-since-it-was-made"),
+    ],
+)
+def test_a_listing_from_before_a_node_was_made_does_not_lack_it(
+    lacked_at: tuple[float, ...], counts: bool
+) -> None:
+    """MAX, P4: an absence is settled by two listings, 45 s apart, without a ping since."""
+    world = World("0", draw(0).shape)
+    told = Told(world)
+    truth = Truth(world, told)
+    pool = next(iter(world.pools.values()))
+    pool.settings = replace(pool.settings, absent_listings=2, settle=45.0, poll_stale_after=150.0)
+    manager, now = world.start(pool), world.engine.now
+    uuid = "zzzzz-7ekkf-000000000000001"
+    tags = Tags(pool.name, uuid, "life")
+    node = world.cloud.start(tags=tags, size="s.1", name="n", by="main-1")
+    node.created_at = now - 100.0
+    claim = Claim(pool.name, "main-1", 1, 0.0, "n", "life")
+    record = Record(uuid, "v", claim=claim, first_ping_at=1.0, last_ping_at=1.0)
+    truth.pings[uuid, 1.0] = now - 70.0
+    ears = told.ears[manager.name]
+    for at in (now - 200.0, now - 1.0):
+        ears.records.append(Heard(at, at, True, {uuid: record}, given_at=at))
+    for at in lacked_at:
+        ears.cloud.append(Heard(now + at, now + at, True, {}, given_at=now + at))
+    assert truth._is_evident(node, manager, now) is counts
+
+
+@pytest.mark.parametrize(
     ("shown", "resets", "counts"),
     [
         pytest.param({-60.0: True, -5.0: False}, [], True, id="nobody-closed-the-breaker"),

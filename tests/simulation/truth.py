@@ -314,7 +314,8 @@ class Truth:
         for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
             if same & heard.items.keys():
                 break
-            if heard.complete:
+            # One that began before the node was made does not lack it.
+            if heard.complete and heard.started >= one.created_at:
                 lacking.append(heard)
         if len(lacking) < settings.absent_listings:
             return True
