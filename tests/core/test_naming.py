@@ -119,3 +119,13 @@ def test_a_hostname_is_its_present_bearers_and_not_the_dead_ones() -> None:
     made.round()
     with pytest.raises(AmbiguousIdError, match=r"r1 .*, r3"):
         find(made, "compute1")
+
+
+def test_a_held_node_keeps_its_name_when_its_record_pairs_with_a_twin() -> None:
+    """C9: the record still names the first node; what holds it must be there to release."""
+    made = world()
+    made.add_record("r1", slot=1, instance_id="i-first")
+    made.add_node("r1", id="i-twin")
+    made.round()
+    assert find(made, "r1", "i-first") == Named("r1", "i-twin", "r1")
+    assert find(made, "i-first", "i-first") == Named("i-first", "i-first")

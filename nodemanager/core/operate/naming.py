@@ -211,16 +211,18 @@ class Known:
                 told.add(mine.uuid)
                 yield Thing(mine.uuid, node.id, True, mine.hostname, mine.slot_number, name)
         listed = {one.id for one in self.nodes}
+        named = {*listed, *(one.uuid for one in self.records)}
         for record in self.records:
             if record.uuid not in told:
+                named.add(record.instance_id or record.uuid)
                 yield Thing(
                     record.uuid,
                     None if record.instance_id in listed else record.instance_id,
                     host=record.hostname,
                     slot=record.slot_number,
                 )
-        known = {*remembering, *listed, *(one.uuid for one in self.records)}
-        for id in sorted(self.others - known):
+        # A record's pair may be another node than it remembers, which can be held all the same.
+        for id in sorted(self.others - named):
             yield Thing(node=id, node_is_listed=True)
 
     def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
