@@ -32,10 +32,9 @@ NEVER: Mapping[Reason, str] = dict.fromkeys(
         *(Reason.NO_TOKEN, Reason.WRONG_TOKEN, Reason.WRONG_HOST, Reason.WRONG_SECRET),
         Reason.WRONG_INSTANCE,
         *(Reason.NOT_HTTP, Reason.TOO_LARGE, Reason.TOO_SLOW, Reason.TOO_MANY_CONNECTIONS),
-        Reason.WRONG_INSTANCE,
     ),
     "An HTTP server refuses a request, and the simulation has none: real servers show it.",
-)
+) | {Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do."}
 """Reasons that no simulated world can show, and why."""
 
 
