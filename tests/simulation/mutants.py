@@ -246,11 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what is under way for a record is not asked for",
         (
             off(RecordJudge._not_in_flight, "flight is not None"),
-            off(
-                RecordJudge._untouched,
-                "touched_at is not None and records is not None "
-                "and records.started_at <= touched_at",
-            ),
+            off(RecordJudge._untouched, "is_touched(record.uuid, self.snapshot)"),
             off(pre_write_check._still_permitted, "uuid in snapshot.record_flights"),
             NEVER_QUIET,
         ),
@@ -382,7 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 signs.age_of_nodes,
-                "quiet_s - (window_s - settings.visible_after)",
+                "quiet_s - create_s",
                 "quiet_s",
             ),
         ),
@@ -796,7 +792,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "T1",
         "a first ping ahead of a clock that was set back is young until that clock is there again",
-        (off(signs.age_of_nodes, "age_s < 0.0"),),
+        (off(signs.age_of_nodes, "age_s < 0.0 or first <= (record.last_ping_at or 0.0)"),),
         by=STILL,
         storm=SET_BACK,
     ),
