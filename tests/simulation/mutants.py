@@ -124,9 +124,6 @@ SET_BACK = Storm(
     ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
     count=12,
 )
-THERE_AND_BACK = Storm(
-    ("the store's clock steps", "a node dies unseen", "manager restarted by systemd"), count=7
-)
 TAKEN_FOR_PAST = off(
     # A stamp that looks too new for what is known of jumps counts from its first sighting.
     history._looks_too_new,
@@ -751,21 +748,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "T1",
-        "a jump that a run saw before it could read its journal counts twice",
-        (
-            instead(
-                store_clock.joined,
-                "changed(clock, agreed=min(clock.agreed, now.agreed))",
-                "changed(clock, agreed=min(clock.agreed, now.agreed), "
-                "steps=(*clock.steps, *now.steps))",
-            ),
-            TAKEN_FOR_PAST,
-        ),
-        by=STILL,
-        seed=230002541,
-    ),
-    Mutant(
-        "T1",
         "a jump since a boot is taken off stamps of before it, which count from the boot already",
         (
             instead(
@@ -778,16 +760,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         by=STILL,
         storm=SET_BACK,
-    ),
-    Mutant(
-        "T1",
-        "a jump back that is measured as more than the one it undoes is owed by every stamp",
-        (
-            instead(store_clock._back, "(*owed, (before, undo))", "(*owed, (shown, undo))"),
-            TAKEN_FOR_PAST,
-        ),
-        by=STILL,
-        storm=THERE_AND_BACK,
     ),
     Mutant(
         "T1",
