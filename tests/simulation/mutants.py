@@ -36,7 +36,7 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import absence, history, pairing, pools, signs, store_clock, unlisted
+from nodemanager.core.observe import absence, history, pairing, pools, signs, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import due, plan, supply
