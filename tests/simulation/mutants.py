@@ -175,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "C2",
-        "a node's fresh word that it is busy or idle is not heard",
+        "a node's fresh ping that says busy or idle is not heard",
         (BUSY_OR_IDLE, NEVER_QUIET),
         with_=("C3",),
     ),
@@ -288,7 +288,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "C11",
-        "signs of life at the last look are not seen",
+        "signs of life at the pre-write check are not seen",
         (off(pre_write_check.confirm_clean, "alive is not None"),),
     ),
     Mutant(
@@ -689,7 +689,7 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
         storm=NEVER_LISTED,
         open=(
-            "the last look at its expired claim finds the node, and the node ends within the "
+            "the pre-write check of its expired claim finds the node, and the node ends within the "
             "bound; ``tests/core/test_unlisted.py`` notices that nobody asked before"
         ),
     ),
@@ -835,7 +835,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "D12",
-        "any idle word is believed, however old",
+        "any ping that says idle is believed, however old",
         (
             instead(
                 idle.doubt,
@@ -847,7 +847,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "D12",
-        "an idle word from before the node was unwanted counts",
+        "a ping that said idle before the node was unwanted counts",
         (
             instead(
                 idle.doubt, "stamp is not None and stamp - clock.error_s > clock.now(since)", "True"
