@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.evidence import Look, look_at
 from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.model.reasons import Reason
@@ -437,6 +438,16 @@ def test_a_denial_is_as_old_as_its_question_c11(
         first = clock.now(at) - 320.0
         one = one.with_before(first_ping_at=first).with_signs(first_ping_at=first)
     assert one.with_look(asked_at=at - took_s).broken() == broken
+
+
+def test_a_slower_reading_of_the_clock_since_the_plan_accuses_no_clean_c11() -> None:
+    one = stale(first_ping_at=None, claimed=False)
+    reading, quiet_s = one.look.reading, float(one.order.measures["idle_s"])
+    assert reading.clock is not None
+    slower = changed(reading.clock, offset=reading.clock.offset - 4.0)
+    one = one.with_look(reading=replace(reading, clock=slower))
+    assert one.with_terms(boot_fail_after=quiet_s - 2.0 - 120.0 - 300.0).broken() == []
+    assert one.with_terms(boot_fail_after=quiet_s + 2.0 - 120.0 - 300.0).broken() == ["C11"]
 
 
 def test_a_fence_must_have_stood_and_hidden_nothing_c12() -> None:

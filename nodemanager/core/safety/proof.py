@@ -370,6 +370,9 @@ def _denial(
     denied = replace(look.reading, at=asked_at)
     # The plan's signs, because a fence stamps the record anew.
     quiet_s = _quiet(grounds.signs, replace(denied, future_at=grounds.reading.future_at)) or 0.0
+    if asked_at >= grounds.reading.at:
+        # A slower reading of the clock since then makes it no younger.
+        quiet_s = max(quiet_s, _quiet(grounds.signs, grounds.reading) or 0.0)
     first, limit_s = before.first_ping_at, look.terms.visible_after
     if first is None:
         since_s, limit_s = quiet_s, _claim_window(look.terms, before)
