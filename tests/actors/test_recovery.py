@@ -11,7 +11,7 @@ import pytest
 
 from nodemanager.actors.daemon.intents import clean_order, entry_of, state_of
 from nodemanager.actors.daemon.runner import Runner
-from nodemanager.actors.messages import CarriedOut, Ordered
+from nodemanager.actors.messages import CarriedOut, Ordered, Stop
 from nodemanager.core.execute import clean
 from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
@@ -203,6 +203,62 @@ def test_a_stopped_run_leaves_the_slot_to_the_next_one(idle: Idle) -> None:
     assert rig.stopped
     restart(rig)
     until(rig, "record.cleaned", within=300, record=uuid, reason="after_shutdown")
+
+
+@pytest.fixture(params=Guarantee, ids=[one.value for one in Guarantee])
+def either(make_rig: MakeRig, request: pytest.FixtureRequest) -> Callable[..., Rig]:
+    """A rig on a store that compares versions, and on one that can't."""
+
+    def make(**options: Any) -> Rig:
+        clock = TickingClock()
+        store = FakeStore(clock, guarantee=request.param)
+        return make_rig(cloud=FakeCloud(clock), store=store, **options)
+
+    return make
+
+
+def stop_in(rig: Rig, call: str, of: FakeCloud | FakeStore) -> None:
+    """The daemon is told to stop while this call is under way."""
+    stop = Stop("test", lambda: rig.stopped.append("done"))
+    of.on(call, first(lambda: rig.system.daemon.tell(stop)))
+
+
+def test_a_claim_whose_create_a_stop_forbade_is_released_by_the_next_run_u6(
+    either: Callable[..., Rig],
+) -> None:
+    rig = either(min_nodes=1)
+    stop_in(rig, "create", of=rig.store)
+    rig.start()
+    rig.turn(120)
+    assert rig.stopped
+    (claimed,) = rig.store.rows.values()
+    assert claimed.claim is not None
+    assert rig.lines("node.setup_withdrawn", record=claimed.uuid, reason="stopping")
+    assert rig.cloud.calls["create"] == 0
+    restart(rig)
+    until(rig, "record.cleaned", within=90, record=claimed.uuid, reason="create_refused")
+    until(rig, "node.created", within=60)
+    assert rig.journal.open_intents() == ()
+
+
+@pytest.mark.parametrize("call", ["ask", "find_by_record", "fence"])
+def test_a_slot_whose_clean_after_a_shutdown_a_stop_forbade_is_freed_by_the_next_run_c20(
+    either: Callable[..., Rig], call: str
+) -> None:
+    rig = either(min_nodes=0, node_stale_after=7200)
+    if call == "fence" and rig.store.guarantee is Guarantee.CAS:
+        call = "find_by_record"
+    rig.fleet.state = WorkerState.IDLE
+    _, record = rig.fleet.add_node(age=10 * HOUR)
+    stop_in(rig, call, of=rig.store if call == "fence" else rig.cloud)
+    rig.start()
+    rig.turn(600)
+    assert rig.stopped
+    assert rig.lines("node.gone")
+    assert rig.store.rows[record.uuid].slot_number is not None
+    restart(rig)
+    until(rig, "record.cleaned", within=180, record=record.uuid, reason="after_shutdown")
+    assert rig.journal.open_intents() == ()
 
 
 def test_an_intent_blocks_only_the_node_and_record_it_names(idle: Idle) -> None:

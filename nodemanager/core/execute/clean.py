@@ -392,7 +392,7 @@ def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
         case Answered(answer=Record() as fenced):
             behind = fenced_order(order, before, fenced, seen.snapshot.now)
             if behind is None or seen.stopping:
-                return _lift(Lifting(order, before, fenced, tries=state.tries))
+                return _lift(Lifting(order, before, fenced, seen.stopping, tries=state.tries))
             standing = Standing(behind, before, fenced, state.tries)
             return Step(standing, (_stand(seen),), learn=_counts(order))
         case Failed(error=error):
@@ -427,7 +427,7 @@ def _standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
             lifting = Lifting(order, before, state.fenced, True, why, state.tries)
             return _lift(lifting, _skipped(order, why, before))
         case Stopping():
-            return _lift(Lifting(order, before, state.fenced, tries=state.tries))
+            return _lift(Lifting(order, before, state.fenced, again=True, tries=state.tries))
     return Step(state)
 
 
@@ -697,10 +697,11 @@ def _passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
     """Whether what keeps the record passes by itself.
 
     A failed write may have opened the breaker: then the clean waits for the store to work again.
+    A stop ends this run alone: the next one finishes what a destroy or a refused create began.
     """
     if why.reason is Reason.BREAKER_OPEN:
         return seen.failing
-    if why.reason is Reason.DENIED_TOO_EARLY:
+    if why.reason in (Reason.DENIED_TOO_EARLY, Reason.STOPPING):
         return order.is_exception
     return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
 
