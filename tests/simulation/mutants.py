@@ -690,7 +690,7 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=NEVER_LISTED,
         open=(
             "the pre-write check of its expired claim finds the node, and the node ends within the "
-            "bound; ``tests/core/test_unlisted.py`` notices that nobody asked before"
+            "bound; ``tests/core/observe/test_unlisted.py`` notices that nobody asked before"
         ),
     ),
     Mutant(
