@@ -289,7 +289,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C11",
         "signs of life at the pre-write check are not seen",
-        (off(pre_write_check.confirm_clean, "alive is not None"),),
+        (off(pre_write_check.confirm_clean, "_sign_of_life(check)", "None"),),
     ),
     Mutant(
         "C11",
