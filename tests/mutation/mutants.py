@@ -113,7 +113,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "a record listing from before the node was seen unpaired counts",
-        "core/observe/history.py",
+        "core/observe/nodes_since.py",
         "elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):",
         "elif new_records and records.started_at > before.counted_at:",
         "tests/core/judge/test_unpaired.py::"
