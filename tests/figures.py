@@ -10,7 +10,7 @@ import ast
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -38,6 +38,15 @@ BRANCHES = (
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+def _lines_of(tree: ast.Module, wanted: Callable[[ast.AST], bool]) -> set[int]:
+    """The numbers of the lines that the wanted statements take."""
+    found = set[int]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and wanted(node):
+            found |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
 @dataclass(frozen=True)
 class Source:
     """One file; `name` is its module's."""
@@ -52,15 +61,25 @@ class Source:
     @cached_property
     def code(self) -> list[str]:
         """Its lines stripped, but for blank ones, comments and docstrings."""
-        said = set[int]()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                said |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        lines = enumerate(self.text.splitlines(), 1)
+        return [line for _, line in self._code]
+
+    @cached_property
+    def imported(self) -> list[bool]:
+        """For each line of `code`, whether it belongs to an import."""
+        lines = _lines_of(self.tree, lambda one: isinstance(one, (ast.Import, ast.ImportFrom)))
+        return [number in lines for number, _ in self._code]
+
+    @cached_property
+    def _code(self) -> list[tuple[int, str]]:
+        said = _lines_of(
+            self.tree,
+            lambda one: isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant),
+        )
+        lines = enumerate(map(str.strip, self.text.splitlines()), 1)
         return [
-            line.strip()
+            (number, line)
             for number, line in lines
-            if number not in said and line.strip() and not line.strip().startswith("#")
+            if number not in said and line and not line.startswith("#")
         ]
 
     @property
@@ -178,9 +197,8 @@ def shared(of: list[Source]) -> int:
     for number, source in enumerate(of):
         code = source.code
         for at in range(len(code) - SHARED_LINES + 1):
-            window = tuple(code[at : at + SHARED_LINES])
-            if not any(line.startswith(("import ", "from ")) for line in window):
-                places[window].append((number, at))
+            if not any(source.imported[at : at + SHARED_LINES]):
+                places[tuple(code[at : at + SHARED_LINES])].append((number, at))
     pairs = {pair for same in places.values() for pair in combinations(same, 2)}
     # What goes on where another pair began is that pair.
     return sum(

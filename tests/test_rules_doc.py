@@ -32,7 +32,7 @@ def test_no_rule_is_told_twice() -> None:
 
 @pytest.mark.parametrize("rule", " ".join(BY_CORE).split())
 def test_each_rule_that_core_decides_has_a_row_and_a_named_test(rule: str) -> None:
-    tests = "\n".join(one.read_text() for one in (ROOT / "tests" / "core").glob("test_*.py"))
+    tests = "\n".join(one.read_text() for one in (ROOT / "tests" / "core").rglob("test_*.py"))
     assert re.search(rf"^   \* - {rule}$", RULES, re.MULTILINE)
     named = {part for name in re.findall(r"def test_(\w+)", tests) for part in name.split("_")}
     assert rule.lower() in named

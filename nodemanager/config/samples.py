@@ -78,6 +78,17 @@ LOCAL = Sample(
     ),
 )
 
+_ALL_REGISTRY: dict[str, Value] = {
+    "database": SHOWN,
+    "slots": "64",
+    "hostname": SHOWN,
+    "domain": SHOWN,
+    "listen": SHOWN,
+    "token": SHOWN,
+    "tls_cert": Hint("/etc/nodemanager/registry.crt"),
+    "tls_key": Hint("/etc/nodemanager/registry.key"),
+}
+
 _ALL_CLEANING: dict[str, Value] = dict.fromkeys(
     (
         "settle",
@@ -188,16 +199,7 @@ EC2 = Sample(
         Part("Records", {"provider": "registry"}),
         Part(
             "Registry",
-            {
-                "database": SHOWN,
-                "slots": "64",
-                "hostname": SHOWN,
-                "domain": Hint("example.org"),
-                "listen": Hint("0.0.0.0:8990"),
-                "token": SHOWN,
-                "tls_cert": Hint("/etc/nodemanager/registry.crt"),
-                "tls_key": Hint("/etc/nodemanager/registry.key"),
-            },
+            {**_ALL_REGISTRY, "domain": Hint("example.org"), "listen": Hint("0.0.0.0:8990")},
         ),
         Part("Cleaning", _ALL_CLEANING),
         Part("Journal", {"path": SHOWN, "keep": SHOWN, "max_size": SHOWN}),
@@ -260,19 +262,7 @@ REGISTRY = Sample(
     elsewhere. A manager on this machine shares it when its [Registry] database is the same and its
     listen is blank.""",
     (
-        Part(
-            "Registry",
-            {
-                "database": SHOWN,
-                "slots": "64",
-                "hostname": SHOWN,
-                "domain": SHOWN,
-                "listen": "127.0.0.1:8995",
-                "token": SHOWN,
-                "tls_cert": Hint("/etc/nodemanager/registry.crt"),
-                "tls_key": Hint("/etc/nodemanager/registry.key"),
-            },
-        ),
+        Part("Registry", {**_ALL_REGISTRY, "listen": "127.0.0.1:8995"}),
         Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
     ),
 )

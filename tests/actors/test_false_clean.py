@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.actors.daemon.false_cleans import not_given_back
 from nodemanager.actors.messages import Ordered
 from nodemanager.config import load
 from nodemanager.core.model.world import (
@@ -16,13 +15,11 @@ from nodemanager.core.model.world import (
     Guarantee,
     Record,
     WorkerState,
-    life_key,
 )
 from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
 from nodemanager.from_config import settings_of
-from nodemanager.journal.api import PreImage
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -245,27 +242,6 @@ def test_a_life_that_was_given_back_is_not_told_by_the_next_run_where_our_clock_
     rig.turn(600)
     assert not rig.lines("record.false_clean")
     assert not rig.lines("breaker.opened")
-
-
-@pytest.mark.parametrize(
-    ("back_at", "ends"),
-    [
-        pytest.param(None, [500.0, 1000.0], id="never"),
-        pytest.param(1000.0, [500.0], id="the-older-clean"),
-        pytest.param(500.0, [], id="the-newer-clean"),
-        pytest.param(700.0, [], id="by-the-time-alone"),
-    ],
-)
-def test_a_life_that_was_freed_again_with_our_clock_set_back_is_known(
-    back_at: float | None, ends: list[float]
-) -> None:
-    """The newest come first: it was freed at 1000 and, with a clock set back, again at 500."""
-    given_back = {} if back_at is None else {life_key("r1", None): back_at}
-    images = [
-        PreImage(Record("r1", "v1"), "clean:r1", "p", end, "cleaned", end)
-        for end in (500.0, 1000.0)
-    ]
-    assert [one.ended_at for one in not_given_back(images, given_back)] == ends
 
 
 def test_a_late_ping_while_no_daemon_ran_is_told_by_the_next(make_rig: MakeRig) -> None:

@@ -99,7 +99,7 @@ MUTANTS = (
         "core/observe/signs.py",
         "    if clock.steps:\n",
         "    if False:\n",
-        "tests/core/test_store_clock.py::"
+        "tests/core/observe/test_store_clock.py::"
         "test_after_a_step_back_and_forth_the_window_counts_from_the_younger_sign_t1_c3",
     ),
     TextMutant(
@@ -108,15 +108,15 @@ MUTANTS = (
         "core/observe/history.py",
         "if one is not None and one.ended_at < listing.started_at",
         "if one is not None and one.ended_at < listing.ended_at",
-        "tests/core/test_history.py::test_the_order_of_listings_holds_with_any_poll_times_c6",
+        "tests/core/observe/test_history.py::test_the_order_of_listings_holds_with_any_poll_times_c6",
     ),
     TextMutant(
         "D7",
         "a record listing from before the node was seen unpaired counts",
-        "core/observe/history.py",
+        "core/observe/nodes_since.py",
         "elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):",
         "elif new_records and records.started_at > before.counted_at:",
-        "tests/core/test_unpaired.py::"
+        "tests/core/judge/test_unpaired.py::"
         "test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_count_d7",
     ),
     TextMutant(
@@ -125,7 +125,7 @@ MUTANTS = (
         "core/execute/destroy.py",
         "        return outcome, replace(destroyed, denied_at=None)\n",
         "        return outcome, destroyed\n",
-        "tests/core/test_shutdown.py::"
+        "tests/core/judge/test_shutdown.py::"
         "test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3",
     ),
     TextMutant(
@@ -134,7 +134,7 @@ MUTANTS = (
         "core/plan/plan.py",
         "if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:",
         "if False:",
-        "tests/core/test_plan.py::test_a_node_whose_record_is_in_flight_is_not_destroyed_c8",
+        "tests/core/plan/test_plan.py::test_a_node_whose_record_is_in_flight_is_not_destroyed_c8",
     ),
     TextMutant(
         "U1",
@@ -142,7 +142,7 @@ MUTANTS = (
         "core/plan/plan.py",
         "if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:",
         "if listing is None:",
-        "tests/core/test_plan.py::"
+        "tests/core/plan/test_plan.py::"
         "test_a_record_that_was_written_since_its_listing_is_not_used_again_u1",
     ),
     TextMutant(
@@ -151,7 +151,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "return any(part.cause in COLLAPSES for part in self.parts)",
         "return self.cause in COLLAPSES",
-        "tests/core/test_breaker.py::"
+        "tests/core/safety/test_breaker.py::"
         "test_booting_stays_stopped_when_another_cause_comes_after_a_collapse_b2",
     ),
     TextMutant(
@@ -160,7 +160,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if look_for_unlisted(snapshot, settings).short:\n",
         "    if False:\n",
-        "tests/core/test_last_look.py::"
+        "tests/core/execute/test_last_look.py::"
         "test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6",
     ),
     TextMutant(
@@ -169,7 +169,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    listed += glimpsed_as(history, order.uuid, record.instance_id)\n",
         "",
-        "tests/core/test_last_look.py::"
+        "tests/core/execute/test_last_look.py::"
         "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
     ),
     TextMutant(
@@ -186,7 +186,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if snapshot.now > order.not_after:\n",
         "    if False:\n",
-        "tests/core/test_last_look.py::test_an_order_stands_for_sixty_seconds_c11",
+        "tests/core/execute/test_last_look.py::test_an_order_stands_for_sixty_seconds_c11",
     ),
     TextMutant(
         "C11",
@@ -194,7 +194,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:",
         "if snapshot.breaker.is_open:",
-        "tests/core/test_last_look.py::"
+        "tests/core/execute/test_last_look.py::"
         "test_a_breaker_that_opened_and_closed_since_voids_the_order_c11",
     ),
     TextMutant(
@@ -203,7 +203,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if record.held or uuid in snapshot.holds or order.instance_id in snapshot.holds:",
         "if record.held:",
-        "tests/core/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
+        "tests/core/execute/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
     ),
     TextMutant(
         "C8",
@@ -211,7 +211,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if uuid in snapshot.record_flights:\n",
         "    if False:\n",
-        "tests/core/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
+        "tests/core/execute/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
     ),
     TextMutant(
         "C11",
@@ -219,7 +219,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if order.version is not None and record.version != order.version:",
         "if False:",
-        "tests/core/test_last_look.py::test_a_record_that_changed_since_its_plan_is_kept_c11",
+        "tests/core/execute/test_last_look.py::test_a_record_that_changed_since_its_plan_is_kept_c11",
     ),
     TextMutant(
         "C20",
@@ -227,7 +227,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if record.incarnation != order.incarnation:\n",
         "    if False:\n",
-        "tests/core/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
+        "tests/core/execute/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
     ),
     TextMutant(
         "C20",
@@ -235,7 +235,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if order.is_exception and record.instance_id not in (None, order.instance_id):",
         "if False:",
-        "tests/core/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
+        "tests/core/execute/test_last_look.py::test_a_record_that_is_another_nodes_by_now_is_kept_c20",
     ),
     TextMutant(
         "U6",
@@ -243,7 +243,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if order.reason is Reason.CREATE_REFUSED and pinged:",
         "if False:",
-        "tests/core/test_last_look.py::test_a_ping_after_all_keeps_its_claim_u6",
+        "tests/core/execute/test_last_look.py::test_a_ping_after_all_keeps_its_claim_u6",
     ),
     TextMutant(
         "C20",
@@ -251,7 +251,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "is_other = order.is_exception and node.tags.record == uuid\n",
         "is_other = False\n",
-        "tests/core/test_last_look.py::test_another_node_with_its_uuid_keeps_the_record_c20",
+        "tests/core/execute/test_last_look.py::test_another_node_with_its_uuid_keeps_the_record_c20",
     ),
     TextMutant(
         "C20",
@@ -259,7 +259,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if settings.visible_after == 0:\n",
         "    if True:\n",
-        "tests/core/test_last_look.py::"
+        "tests/core/execute/test_last_look.py::"
         "test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20",
     ),
     TextMutant(
@@ -268,7 +268,7 @@ MUTANTS = (
         "core/observe/signs.py",
         "age_s = quiet_s - create_s",
         "age_s = quiet_s",
-        "tests/core/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
+        "tests/core/execute/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
     ),
     TextMutant(
         "D8",
@@ -276,7 +276,7 @@ MUTANTS = (
         "core/judge/node_paired.py",
         "            silent_s -= late_s\n",
         "            pass\n",
-        "tests/core/test_shutdown.py::"
+        "tests/core/judge/test_shutdown.py::"
         "test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8",
     ),
     TextMutant(
@@ -285,7 +285,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    return node.state is not CloudState.TERMINATED\n",
         "    return node.state not in (CloudState.TERMINATED, CloudState.STOPPING)\n",
-        "tests/core/test_last_look.py::test_a_node_that_was_made_after_all_keeps_its_claim_u6",
+        "tests/core/execute/test_last_look.py::test_a_node_that_was_made_after_all_keeps_its_claim_u6",
     ),
     TextMutant(
         "C12",
@@ -293,7 +293,7 @@ MUTANTS = (
         "core/model/orders.py",
         "        judged.last_ping_at != fenced.last_ping_at\n        or judged.first",
         "        judged.first",
-        "tests/core/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
+        "tests/core/execute/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
     ),
     TextMutant(
         "C12",
@@ -301,7 +301,7 @@ MUTANTS = (
         "core/model/orders.py",
         "        or judged.claim != fenced.claim\n",
         "",
-        "tests/core/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
+        "tests/core/execute/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
     ),
     TextMutant(
         "C12",
@@ -309,7 +309,7 @@ MUTANTS = (
         "core/model/orders.py",
         "    if now > order.not_after:\n        return None\n",
         "",
-        "tests/core/test_last_look.py::"
+        "tests/core/execute/test_last_look.py::"
         "test_a_fence_answered_after_the_orders_not_after_is_lifted_c11",
     ),
     TextMutant(
@@ -318,7 +318,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "if claim is None or node.tags.incarnation != claim.incarnation:",
         "if claim is None:",
-        "tests/core/test_pairing.py::test_nothing_less_pairs_p1_t3",
+        "tests/core/observe/test_pairing.py::test_nothing_less_pairs_p1_t3",
     ),
     TextMutant(
         "P1",
@@ -326,7 +326,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "elif ids_unique and record.instance_id is not None:",
         "elif record.instance_id is not None:",
-        "tests/core/test_pairing.py::"
+        "tests/core/observe/test_pairing.py::"
         "test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
     ),
     TextMutant(
@@ -335,7 +335,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "        and record.first_ping_at >= node.created_at\n",
         "",
-        "tests/core/test_pairing.py::"
+        "tests/core/observe/test_pairing.py::"
         "test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
     ),
     TextMutant(
@@ -344,7 +344,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "if len(mine) > 1:",
         "if len(mine) > 9:",
-        "tests/core/test_pairing.py::test_two_nodes_of_one_incarnation_pair_with_neither_p2",
+        "tests/core/observe/test_pairing.py::test_two_nodes_of_one_incarnation_pair_with_neither_p2",
     ),
     TextMutant(
         "P2",
@@ -352,7 +352,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "        node_of.pop(earlier.uuid, None)\n",
         "",
-        "tests/core/test_pairing.py::test_records_that_name_one_node_all_pair_with_none_p2",
+        "tests/core/observe/test_pairing.py::test_records_that_name_one_node_all_pair_with_none_p2",
     ),
     TextMutant(
         "T3",
@@ -360,7 +360,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "if node.tags.pool is not None and node.tags.pool != pool:",
         "if False:",
-        "tests/core/test_pairing.py::test_nothing_less_pairs_p1_t3",
+        "tests/core/observe/test_pairing.py::test_nothing_less_pairs_p1_t3",
     ),
     TextMutant(
         "C12",
@@ -368,7 +368,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "if settings.prune_after is None or not settings.compare_and_set or room <= 0:",
         "if settings.prune_after is None or room <= 0:",
-        "tests/core/test_prune.py::test_nothing_is_deleted_where_nothing_may_be_freed",
+        "tests/core/execute/test_prune.py::test_nothing_is_deleted_where_nothing_may_be_freed",
     ),
     TextMutant(
         "T1",
@@ -376,7 +376,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):\n        return ()\n",
         "",
-        "tests/core/test_prune.py::"
+        "tests/core/execute/test_prune.py::"
         "test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1",
     ),
     TextMutant(
@@ -385,7 +385,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "for clean_s, record in old[: min(surplus, room)]",
         "for clean_s, record in old[:room]",
-        "tests/core/test_prune.py::"
+        "tests/core/execute/test_prune.py::"
         "test_only_what_is_beyond_max_nodes_is_deleted_and_the_longest_clean_first",
     ),
     TextMutant(
@@ -394,7 +394,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "if uuid in snapshot.record_flights or uuid in snapshot.touched:",
-        "tests/core/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
+        "tests/core/execute/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
     ),
     TextMutant(
         "U8",
@@ -402,7 +402,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "    if uuid in _may_come_back(snapshot):\n",
         "    if False:\n",
-        "tests/core/test_prune.py::test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8",
+        "tests/core/execute/test_prune.py::test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8",
     ),
     TextMutant(
         "C11",
@@ -410,7 +410,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "        if not node.is_absent:\n",
         "        if False:\n",
-        "tests/core/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
+        "tests/core/execute/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
     ),
     TextMutant(
         "C12",
@@ -418,7 +418,7 @@ MUTANTS = (
         "core/execute/prune.py",
         "if record.version != order.version or record.holds_anything or record.problems:",
         "if record.holds_anything or record.problems:",
-        "tests/core/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
+        "tests/core/execute/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
     ),
     TextMutant(
         "D11",
@@ -426,7 +426,7 @@ MUTANTS = (
         "core/execute/adoption.py",
         "    if version != item.version:\n",
         "    if False:\n",
-        "tests/core/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
+        "tests/core/execute/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
     ),
     TextMutant(
         "T3",
@@ -434,7 +434,7 @@ MUTANTS = (
         "core/execute/adoption.py",
         "    if node.tags.pool is not None:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
         "    if False:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
-        "tests/core/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
+        "tests/core/execute/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
     ),
     TextMutant(
         "P1",
@@ -442,7 +442,7 @@ MUTANTS = (
         "core/execute/adopt.py",
         "if record is None or record.incarnation != order.tags.incarnation:",
         "if False:",
-        "tests/core/test_adoption.py::test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted",
+        "tests/core/execute/test_adoption.py::test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted",
     ),
     TextMutant(
         "D11",
@@ -450,7 +450,7 @@ MUTANTS = (
         "core/execute/adopt.py",
         "    if snapshot.now > order.not_after:\n",
         "    if False:\n",
-        "tests/core/test_adoption.py::test_the_last_look_adopts_only_what_is_as_it_was",
+        "tests/core/execute/test_adoption.py::test_the_last_look_adopts_only_what_is_as_it_was",
     ),
     TextMutant(
         "U7",
@@ -458,7 +458,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "            if record.claim is not None:\n                claiming.add(record.uuid)\n",
         "",
-        "tests/core/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
+        "tests/core/plan/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
     ),
     TextMutant(
         "U7",
@@ -466,7 +466,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "    free = None if total is None else total - sum(held_by.values())\n",
         "    free = None if total is None else total - sum(held_by.values()) + held_by[Holder.OTHER_POOL.value]\n",
-        "tests/core/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
+        "tests/core/plan/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
     ),
     TextMutant(
         "U7",
@@ -474,7 +474,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "len(claiming) + len(snapshot.boots_unclaimed)",
         "len(claiming)",
-        "tests/core/test_demand.py::"
+        "tests/core/plan/test_demand.py::"
         "test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7",
     ),
     TextMutant(
@@ -483,7 +483,7 @@ MUTANTS = (
         "core/safety/rate_limits.py",
         "    new -= _lost(breaker, history.records.items if history.records is not None else ())\n",
         "",
-        "tests/core/test_rates.py::test_what_a_collapse_is_known_to_explain_is_not_counted",
+        "tests/core/safety/test_rates.py::test_what_a_collapse_is_known_to_explain_is_not_counted",
     ),
     TextMutant(
         "B1",
@@ -491,7 +491,7 @@ MUTANTS = (
         "core/safety/rate_limits.py",
         "if at - since <= ELIGIBLE_WINDOW_S and since > breaker.looked_at",
         "if at - since <= ELIGIBLE_WINDOW_S",
-        "tests/core/test_rates.py::"
+        "tests/core/safety/test_rates.py::"
         "test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1",
     ),
     TextMutant(
@@ -500,7 +500,7 @@ MUTANTS = (
         "core/safety/rate_limits.py",
         "if failures < WRITE_FAILURES or",
         "if failures < 10**9 or",
-        "tests/core/test_rates.py::test_the_fifth_failed_write_in_a_row_opens_it",
+        "tests/core/safety/test_rates.py::test_the_fifth_failed_write_in_a_row_opens_it",
     ),
     TextMutant(
         "B5",
@@ -508,7 +508,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "first_s * 2.0 ** min(rests - 1, 32)",
         "first_s",
-        "tests/core/test_boot_loops.py::test_each_rest_is_twice_as_long_up_to_a_day",
+        "tests/core/safety/test_boot_loops.py::test_each_rest_is_twice_as_long_up_to_a_day",
     ),
     TextMutant(
         "B5",
@@ -516,7 +516,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "if streak.failed >= SIZE_LOOP and at >= streak.until:",
         "if streak.failed >= SIZE_LOOP:",
-        "tests/core/test_boot_loops.py::test_boots_from_before_a_rest_do_not_make_it_longer",
+        "tests/core/safety/test_boot_loops.py::test_boots_from_before_a_rest_do_not_make_it_longer",
     ),
     TextMutant(
         "B5",
@@ -524,7 +524,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "    return Loops(sizes)\n",
         "    return Loops(sizes, loops.pool)\n",
-        "tests/core/test_boot_loops.py::"
+        "tests/core/safety/test_boot_loops.py::"
         "test_a_first_ping_ends_the_streak_of_its_size_and_the_pools",
     ),
     TextMutant(

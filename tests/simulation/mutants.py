@@ -289,7 +289,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C11",
         "signs of life at the pre-write check are not seen",
-        (off(pre_write_check.confirm_clean, "alive is not None"),),
+        (off(pre_write_check.confirm_clean, "_sign_of_life(check)", "None"),),
     ),
     Mutant(
         "C11",
@@ -690,7 +690,7 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=NEVER_LISTED,
         open=(
             "the pre-write check of its expired claim finds the node, and the node ends within the "
-            "bound; ``tests/core/test_unlisted.py`` notices that nobody asked before"
+            "bound; ``tests/core/observe/test_unlisted.py`` notices that nobody asked before"
         ),
     ),
     Mutant(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.report.journal_writer import GIVEN_BACK
 from nodemanager.core.execute.restore import order_restore
@@ -12,10 +10,9 @@ from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.model.settings import FREED_KEPT_S
-from nodemanager.core.model.world import FreedLife, LatePing, life_key
+from nodemanager.core.model.world import FreedLife, LatePing
 from nodemanager.core.observe.queries import Answers
 from nodemanager.core.replay.fold import after_fact
-from nodemanager.journal.api import PreImage
 
 
 class FalseCleans:
@@ -26,28 +23,28 @@ class FalseCleans:
 
     def load(self) -> None:
         """Load what former runs freed, from the journal's pre-images."""
-        wall, boottime = self._context.clock.wall(), self._context.now
-        given_back: Mapping[str, float] = self._context.journal_writer.kept(GIVEN_BACK)
-        lives = []
-        for image in not_given_back(
-            self._context.journal_writer.pre_images(since=wall - FREED_KEPT_S), given_back
-        ):
-            assert image.ended_at is not None
+        wall, now = self._context.clock.wall(), self._context.now
+        writer = self._context.journal_writer
+        cleans = []
+        for image in writer.pre_images(since=wall - FREED_KEPT_S):
+            if image.outcome != CLEANED or image.ended_at is None:
+                continue
             before = image.record
             life = FreedLife(
                 before.uuid,
                 before.incarnation,
                 # If our clock was set back since, it was freed now, not in the future.
-                boottime - max(0.0, wall - image.ended_at),
+                now - max(0.0, wall - image.ended_at),
                 node_id=before.instance_id,
                 slot=before.slot_number,
                 hostname=before.hostname,
                 why=image.reason,
             )
-            lives.append(life)
+            cleans.append((life, image.ended_at))
+        lives = false_clean.not_given_back(cleans, writer.kept(GIVEN_BACK))
         # Oldest first: if a life was freed twice, the later end counts.
         if lives:
-            self._context.fold(LivesFreed(tuple(reversed(lives)), self._context.now))
+            self._context.fold(LivesFreed(tuple(reversed(lives)), now))
 
     def late_pings(self, late: tuple[LatePing, ...]) -> None:
         """Take in the late pings that the store remembers, if they change the breaker."""
@@ -72,26 +69,3 @@ class FalseCleans:
         order = order_restore(life, (one.record for one in images), plan_id)
         if order.known is not None or self._context.journal_writer.problem is None:
             self._context.runner.begin(Action.RESTORE, order, plan_id, now)
-
-
-def not_given_back(
-    images: Iterable[PreImage], given_back: Mapping[str, float]
-) -> Iterator[PreImage]:
-    """Those of cleans that ended and whose life did not get its record back since.
-
-    `images` come newest first. Our clock may be set back between a clean and what followed: where
-    `given_back` names the clean that was undone, the order tells, and not the time.
-    """
-    ended = [
-        (life_key(one.record.uuid, one.incarnation), one.ended_at, one)
-        for one in images
-        if one.outcome == CLEANED and one.ended_at is not None
-    ]
-    named = {key for key, ended_at, _ in ended if given_back.get(key) == ended_at}
-    undone = set()
-    for key, ended_at, image in ended:
-        back_at = given_back.get(key, float("-inf"))
-        if back_at == ended_at or (key not in named and back_at > ended_at):
-            undone.add(key)
-        if key not in undone:
-            yield image

@@ -324,69 +324,58 @@ class EventLog:
         """Log the last cycle's counts again, when a run ends."""
         self._log.event(Event.CYCLE_DONE, **self._summary)
 
-    def is_news(self, id: str, reason: Reason) -> bool:
-        """Whether to log an order; a dry run gives the same one every cycle and logs it once."""
-        if self._mode == "apply":
-            return True
-        news = (id, reason) not in self._dry
-        self._dry.add((id, reason))
-        return news
-
     def clean_ordered(self, order: CleanOrder) -> None:
-        if not self.is_news(order.uuid, order.reason):
-            return
-        self._log.event(
+        self._ordered(
             event_of_record(Kind.CLEAN),
-            reason=order.reason,
+            order.uuid,
+            order,
             record=order.uuid,
             slot=order.slot,
             host=order.hostname,
             **order.measures,
-            plan=order.plan_id,
-            mode=self._mode,
         )
 
     def prune_ordered(self, order: PruneOrder) -> None:
-        if not self.is_news(order.uuid, order.reason):
-            return
-        self._log.event(
-            Event.RECORD_PRUNE,
-            reason=order.reason,
-            record=order.uuid,
-            **order.measures,
-            plan=order.plan_id,
-            mode=self._mode,
-        )
+        self._ordered(Event.RECORD_PRUNE, order.uuid, order, record=order.uuid, **order.measures)
 
     def setup_started(self, boot: BootOrder, incarnation: str | None) -> None:
         """`incarnation` is that of its claim; None in a dry run, which claims nothing."""
-        if not self.is_news(f"boot {boot.size.name}", boot.reason):
-            return
-        self._log.event(
+        self._ordered(
             Event.NODE_SETUP_STARTED,
-            reason=boot.reason,
+            f"boot {boot.size.name}",
+            boot,
             size=boot.size.name,
             price=boot.size.price,
             record=boot.record.uuid if boot.record else None,
             incarnation=incarnation,
-            plan=boot.plan_id,
-            mode=self._mode,
         )
 
     def shutdown_ordered(self, order: ShutdownOrder) -> None:
-        if not self.is_news(order.node_id, order.reason):
-            return
-        self._log.event(
+        self._ordered(
             event_of_node(Kind.SHUTDOWN, order.reason),
-            reason=order.reason,
+            order.node_id,
+            order,
             node=order.node_id,
             record=order.record,
             slot=order.slot,
             host=order.hostname,
             **order.measures,
-            plan=order.plan_id,
-            mode=self._mode,
         )
+
+    def _ordered(
+        self,
+        event: Event,
+        id: str,
+        order: CleanOrder | PruneOrder | BootOrder | ShutdownOrder,
+        /,
+        **fields: Any,
+    ) -> None:
+        """Log an order; a dry run gives the same one every cycle and logs it once."""
+        if self._mode != "apply":
+            if (id, order.reason) in self._dry:
+                return
+            self._dry.add((id, order.reason))
+        self._log.event(event, reason=order.reason, **fields, plan=order.plan_id, mode=self._mode)
 
     def breaker_changed(self, before: Breaker, after: Breaker) -> None:
         if before.generation == after.generation:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.base import RoleActor
-from nodemanager.actors.messages import CarryOut
 from nodemanager.actors.team import TeamContext
-from nodemanager.actors.workers.carry_out import carried_out, not_mine
+from nodemanager.actors.workers.worker import WorkerActor
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.core.execute.effects import (
     AdoptNode,
@@ -29,16 +27,12 @@ UserData = Callable[[Record, str], str]
 """The user data for a record's node, from the record and its ping URL."""
 
 
-class NodeSetupActor(RoleActor):
+class NodeSetupActor(WorkerActor):
     """Carries out one step of a set-up at a time; the daemon decides in between (D5, U10)."""
 
     def __init__(self, context: TeamContext, user_data: UserData) -> None:
-        super().__init__(context.on_death)
-        self._context = context
+        super().__init__(context)
         self._user_data = user_data
-
-    def on_CarryOut(self, message: CarryOut) -> None:
-        self._context.report(carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -56,7 +50,7 @@ class NodeSetupActor(RoleActor):
                 return self._context.cloud.ask(node_id)
             case AdoptNode(node_id=node_id, tags=tags):
                 return self._context.cloud.adopt(node_id, tags)
-        raise not_mine(self, effect)
+        raise self._not_mine(effect)
 
     def _claim(self, effect: ClaimRecord) -> Record:
         with before_writing():

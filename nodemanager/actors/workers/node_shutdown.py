@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.actors.base import RoleActor
 from nodemanager.actors.messages import (
-    CarryOut,
     FindLeftovers,
     LeftoverReleased,
     LeftoversFound,
     ReleaseLeftover,
 )
-from nodemanager.actors.team import TeamContext
-from nodemanager.actors.workers.carry_out import carried_out, not_mine
+from nodemanager.actors.workers.worker import WorkerActor
 from nodemanager.core.execute.destroy import ShutdownEvidence
 from nodemanager.core.execute.effects import (
     AskNode,
@@ -26,15 +23,8 @@ from nodemanager.core.model.world import Outcome
 from nodemanager.errors import RemoteError, TooLate
 
 
-class NodeShutdownActor(RoleActor):
+class NodeShutdownActor(WorkerActor):
     """Answers each order after one or two remote calls; the timer does the waiting (D3)."""
-
-    def __init__(self, context: TeamContext) -> None:
-        super().__init__(context.on_death)
-        self._context = context
-
-    def on_CarryOut(self, message: CarryOut) -> None:
-        self._context.report(carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -47,7 +37,7 @@ class NodeShutdownActor(RoleActor):
                 return self._context.cloud.destroy(node_id)
             case AskNode(node_id=node_id):
                 return self._context.cloud.ask(node_id)
-        raise not_mine(self, effect)
+        raise self._not_mine(effect)
 
     def _look(self, effect: LookAtNode) -> NodeLooked:
         pins, failed = None, None

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.base import RoleActor
-from nodemanager.actors.messages import CarryOut
-from nodemanager.actors.team import TeamContext
-from nodemanager.actors.workers.carry_out import carried_out, not_mine
+from nodemanager.actors.workers.worker import WorkerActor
 from nodemanager.core.execute.effects import (
     DeleteRecord,
     Effect,
@@ -25,15 +22,8 @@ from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.errors import MalformedId
 
 
-class RecordCleanerActor(RoleActor):
+class RecordCleanerActor(WorkerActor):
     """Looks, fences (if the store can't compare), and writes; the daemon decides in between."""
-
-    def __init__(self, context: TeamContext) -> None:
-        super().__init__(context.on_death)
-        self._context = context
-
-    def on_CarryOut(self, message: CarryOut) -> None:
-        self._context.report(carried_out(message, self._carry_out))
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -55,7 +45,7 @@ class RecordCleanerActor(RoleActor):
                 return self._context.store.drain(record, on=on)
             case RestoreRecord(record=record, known=known):
                 return self._context.store.restore(record, known)
-        raise not_mine(self, effect)
+        raise self._not_mine(effect)
 
     def _look(self, effect: LookAtRecord) -> CleanEvidence:
         record = self._context.store.read(effect.uuid)

@@ -19,6 +19,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Seen,
     Step,
@@ -93,36 +94,31 @@ def confirm_adoption(
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(InFlight):
     """The cloud is asked for the node; nothing is written yet."""
 
     order: AdoptOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Adopting:
+class Adopting(InFlight):
     """The write of the tags was sent."""
 
     order: AdoptOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. It is tried again only after the worker has answered."""
 
     order: AdoptOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Looking | Adopting | GivenUp

@@ -21,6 +21,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Seen,
     Step,
@@ -112,36 +113,31 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(InFlight):
     """The record is read again; nothing is written yet."""
 
     order: BindOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(InFlight):
     """The claim with the node's id was sent. A restart forgets it, and a plan orders it again."""
 
     order: BindOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. The next plan judges the claim again; the worker may still answer."""
 
     order: BindOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Reading | Writing | GivenUp

@@ -28,6 +28,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Refused,
     Seen,
@@ -51,7 +52,7 @@ MOST_DOUBLINGS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(InFlight):
     """The record is read and the cloud asked; this clean has written nothing to the store yet.
 
     The journal has only a clean after a destroy or a refused create: a restart finds any other
@@ -64,8 +65,6 @@ class Looking:
     inherited: bool = False
     error: str | None = None
     before = None
-    is_under_way = True
-    listens = False
 
     @property
     def is_written(self) -> bool:
@@ -73,7 +72,7 @@ class Looking:
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class Checking(InFlight):
     """A write of this clean may have taken effect: the record is read and the cloud asked.
 
     The journal keeps its entry for that write, which may have to prove it.
@@ -85,12 +84,10 @@ class Checking:
     error: str | None = None
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Pausing:
+class Pausing(InFlight):
     """The clean is tried again after a wait; `is_first` says that it has sent no write yet."""
 
     order: CleanOrder
@@ -100,12 +97,10 @@ class Pausing:
     error: str | None = None
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Fencing:
+class Fencing(InFlight):
     """The fence was sent, or may have been. `before` is the record as it was judged."""
 
     order: CleanOrder
@@ -113,12 +108,10 @@ class Fencing:
     look: Look | None = None
     tries: int = 0
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(InFlight):
     """The fence stands for `fence_wait` seconds, then the record is read and the cloud asked.
 
     `fenced` is the record with its fence, None where a former run put the fence up: then the look
@@ -130,12 +123,10 @@ class Standing:
     fenced: Record | None = None
     tries: int = 0
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(InFlight):
     """The write was sent, or may have been. `before` is the record before the write and its fence.
 
     `doubted` is since when the outcome of an earlier write is unknown, CLOCK_BOOTTIME; else None.
@@ -147,12 +138,10 @@ class Writing:
     doubted: float | None = None
     tries: int = 0
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Unsure:
+class Unsure(InFlight):
     """A write behind a fence may still take effect: the fence stays until that is known (C12).
 
     `since` is when that doubt began, CLOCK_BOOTTIME. The journal has the write.
@@ -163,12 +152,10 @@ class Unsure:
     since: float
     tries: int = 0
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Lifting:
+class Lifting(InFlight):
     """The node gets its secret back. `why` is what kept the record, where something did.
 
     `again` says that the obstacle may pass, and the clean be tried again. The journal has the fence
@@ -182,8 +169,6 @@ class Lifting:
     why: Verdict | None = None
     tries: int = 0
     found: bool = False
-    is_under_way = True
-    listens = False
 
     @property
     def is_written(self) -> bool:
@@ -191,14 +176,13 @@ class Lifting:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """The write took too long. The next plan judges the record again; a late answer counts."""
 
     order: CleanOrder
     before: Record
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = (

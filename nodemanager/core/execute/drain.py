@@ -18,6 +18,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Seen,
     Step,
@@ -93,36 +94,31 @@ def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(InFlight):
     """It waits for a worker, which reads the record first; nothing is written yet."""
 
     order: DrainOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(InFlight):
     """The order was sent; until the answer nobody knows what the node is told."""
 
     order: DrainOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. Whatever the worker answers, a later plan gives the order again."""
 
     order: DrainOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Reading | Telling | GivenUp

@@ -11,7 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
-from nodemanager.core.observe.history import History, glimpsed_as
+from nodemanager.core.observe.history import glimpsed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.signs import age_of_nodes, quiet_for, window_of, word_of
@@ -57,28 +57,30 @@ def confirm_clean(
     record = found.record
     if record is None:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="the record is gone")
-    standing = _still_permitted(order, record, snapshot, settings)
-    if standing is not None:
-        return standing
-    alive = _sign_of_life(order, record, found, snapshot)
-    if alive is not None:
-        return alive
+    check = _Check(order, record, found, snapshot, settings)
+    kept = _still_permitted(check) or _sign_of_life(check)
     if order.is_exception:
-        unseen = _may_have_a_twin(order, record, found, snapshot, settings)
-        return unseen or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
-    unknown = _can_be_told(order, record, found, snapshot, settings)
-    if unknown is not None:
-        return unknown
-    judge = _not_denied if order.reason is Reason.PINGER_DENIED else _not_stale
-    kept = judge(order, record, snapshot, settings)
-    kept = kept or _denied_too_early(order, record, found, snapshot, settings)
+        kept = kept or _may_have_a_twin(check)
+    else:
+        judge = _not_denied if order.reason is Reason.PINGER_DENIED else _not_stale
+        kept = kept or _can_be_told(check) or judge(check) or _denied_too_early(check)
     return kept or Verdict(Kind.CLEAN, order.reason, uuid, order.measures)
 
 
-def _still_permitted(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What each step of the check asks: what was judged, what was found, what is known now."""
+
+    order: CleanOrder
+    record: Record
+    found: CleanEvidence
+    snapshot: Snapshot
+    settings: Settings
+
+
+def _still_permitted(check: _Check) -> Verdict | None:
     """What forbids the write by C0, C7-C10 (asked again) or the order's not-after."""
+    order, record, snapshot, settings = check.order, check.record, check.snapshot, check.settings
     uuid = order.uuid
     if snapshot.now > order.not_after:
         return keep(uuid, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
@@ -98,11 +100,9 @@ def _still_permitted(
     return None if block is None else keep(uuid, block[0], **block[1])
 
 
-def _sign_of_life(
-    order: CleanOrder, record: Record, found: CleanEvidence, snapshot: Snapshot
-) -> Verdict | None:
+def _sign_of_life(check: _Check) -> Verdict | None:
     """What shows that the record changed or its node lives (C4, C11); None where nothing does."""
-    uuid = order.uuid
+    order, record, uuid = check.order, check.record, check.order.uuid
     if order.version is not None and record.version != order.version:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
     if record.incarnation != order.incarnation:
@@ -116,7 +116,7 @@ def _sign_of_life(
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     if order.reason is Reason.CREATE_REFUSED and pinged:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
-    for node in _shown(order, record, found, snapshot.history):
+    for node in _shown(check):
         # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
         is_other = order.is_exception and node.tags.record == uuid
         known_as = {record.instance_id, order.instance_id}
@@ -125,13 +125,12 @@ def _sign_of_life(
     return None
 
 
-def _shown(
-    order: CleanOrder, record: Record, found: CleanEvidence, history: History
-) -> Iterator[CloudNode]:
+def _shown(check: _Check) -> Iterator[CloudNode]:
     """The nodes in the answers, and those that listings show with the record's tag or id (C4)."""
-    yield from found.tagged or ()
-    if found.by_id is not None:
-        yield found.by_id
+    order, record, history = check.order, check.record, check.snapshot.history
+    yield from check.found.tagged or ()
+    if check.found.by_id is not None:
+        yield check.found.by_id
     # A node seen in an incomplete listing is seen (C5).
     listed = [*history.bearers.get(order.uuid, ())]
     listed += glimpsed_as(history, order.uuid, record.instance_id)
@@ -167,32 +166,22 @@ def _is_alive(node: CloudNode, order: CleanOrder) -> bool:
     return node.state is not CloudState.TERMINATED
 
 
-def _may_have_a_twin(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict | None:
+def _may_have_a_twin(check: _Check) -> Verdict | None:
     """What keeps a record whose create may have made a second node, not visible yet (C20)."""
-    if order.reason is not Reason.AFTER_SHUTDOWN or record.claim is None:
+    order, settings = check.order, check.settings
+    if order.reason is not Reason.AFTER_SHUTDOWN or check.record.claim is None:
         return None
     if settings.visible_after == 0:
         return None
-    if snapshot.history.clock is None:
+    if check.snapshot.history.clock is None:
         return keep(order.uuid, Reason.EVIDENCE_MISSING, detail="the store's time is not known")
-    return _denied_too_early(order, record, found, snapshot, settings)
+    return _denied_too_early(check)
 
 
-def _can_be_told(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict | None:
+def _can_be_told(check: _Check) -> Verdict | None:
     """What keeps the record because its quiet time or its node's absence can't be known now."""
-    uuid = order.uuid
+    order, record, found = check.order, check.record, check.found
+    snapshot, settings, uuid = check.snapshot, check.settings, check.order.uuid
     if record.instance_id is not None and not found.asked_id:
         return keep(uuid, Reason.EVIDENCE_MISSING, detail="not asked by its instance id")
     blind = record.claim is None and (record.instance_id is None or found.malformed)
@@ -207,19 +196,18 @@ def _can_be_told(
     return None
 
 
-def _not_denied(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
+def _not_denied(check: _Check) -> Verdict | None:
     """What keeps a record whose pinging node is no longer denied for long enough (P6)."""
-    if is_denied_for_good(look_for_unlisted(snapshot, settings).verdicts.get(order.uuid), settings):
+    uuid, settings = check.order.uuid, check.settings
+    unlisted = look_for_unlisted(check.snapshot, settings)
+    if is_denied_for_good(unlisted.verdicts.get(uuid), settings):
         return None
-    return keep(order.uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
+    return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="its denials were broken")
 
 
-def _not_stale(
-    order: CleanOrder, record: Record, snapshot: Snapshot, settings: Settings
-) -> Verdict | None:
+def _not_stale(check: _Check) -> Verdict | None:
     """What keeps a record that is not quiet any more, or whose node may be at work (C2, C3)."""
+    order, record, snapshot, settings = check.order, check.record, check.snapshot, check.settings
     uuid, clock = order.uuid, snapshot.history.clock
     assert clock is not None
     quiet_s = quiet_for(record, clock, snapshot)
@@ -237,27 +225,22 @@ def _not_stale(
     return None
 
 
-def _denied_too_early(
-    order: CleanOrder,
-    record: Record,
-    found: CleanEvidence,
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict | None:
+def _denied_too_early(check: _Check) -> Verdict | None:
     """What keeps a record whose node may be so young that the cloud still denies it (A1).
 
     An answer counts as old as its question.
     """
+    order, snapshot, settings = check.order, check.snapshot, check.settings
     clock, limit_s = snapshot.history.clock, settings.visible_after
     assert clock is not None
     if order.fenced:
         # This was asked before the fence, whose write now hides how long the record was quiet.
         return None
-    asked_at = snapshot.now if found.asked_at is None else found.asked_at
+    asked_at = snapshot.now if check.found.asked_at is None else check.found.asked_at
     idle_s = float(order.measures.get("idle_s", 0.0))
     denied_s = float(order.measures.get("denied_s", 0.0))
     age_s = age_of_nodes(
-        record,
+        check.record,
         clock,
         snapshot,
         settings,

@@ -24,6 +24,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Refused,
     Seen,
@@ -181,47 +182,40 @@ LOOK_AGAIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(InFlight):
     """The record is read and the cloud asked once more; nothing is written yet."""
 
     order: PruneOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Deleting:
+class Deleting(InFlight):
     """The delete was sent, or may have been. `before` is the record before that."""
 
     order: PruneOrder
     before: Record
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class Checking(InFlight):
     """A former run may have deleted the record: the store is asked whether it is still there."""
 
     order: PruneOrder
     before: Record
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. The next plan judges the record again; the worker may still answer."""
 
     order: PruneOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Looking | Deleting | Checking | GivenUp

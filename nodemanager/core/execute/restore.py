@@ -19,6 +19,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Seen,
     Step,
@@ -78,36 +79,31 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(InFlight):
     """The record is read again; nothing is written yet."""
 
     order: RestoreOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Restoring:
+class Restoring(InFlight):
     """The write of the pre-image was sent."""
 
     order: RestoreOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. The next plan judges the life again; the worker may still answer."""
 
     order: RestoreOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Reading | Restoring | GivenUp

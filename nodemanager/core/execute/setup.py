@@ -39,6 +39,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     News,
     Refused,
@@ -100,29 +101,25 @@ def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class Checking(InFlight):
     """It waits for a worker, which first asks the cloud for the image; nothing is written yet."""
 
     order: SetUpOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Claiming:
+class Claiming(InFlight):
     """The claim was sent, or may have been."""
 
     order: SetUpOrder
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Renewing:
+class Renewing(InFlight):
     """The claim is too old for a create, and is written again (U5, A2)."""
 
     order: SetUpOrder
@@ -130,12 +127,10 @@ class Renewing:
     tries: int = 0
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Creating:
+class Creating(InFlight):
     """The create was sent, or may have been. `tries` counts earlier ones without a clear answer."""
 
     order: SetUpOrder
@@ -143,12 +138,10 @@ class Creating:
     tries: int = 0
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(InFlight):
     """An unclear create will be repeated: it waits for its time, and then for a worker."""
 
     order: SetUpOrder
@@ -156,12 +149,10 @@ class Waiting:
     tries: int
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful:
+class Doubtful(InFlight):
     """The claim or the create has an unknown outcome, which record listings and the tag will tell.
 
     A listing must have begun after `since`, CLOCK_BOOTTIME; None until a restart takes it up.

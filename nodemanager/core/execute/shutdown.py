@@ -37,6 +37,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
+    InFlight,
     Level,
     Refused,
     Seen,
@@ -59,29 +60,25 @@ FIRST_QUESTION_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(InFlight):
     """The cloud is asked what the node pins, and its record is read; nothing is written yet."""
 
     order: ShutdownOrder
     before = None
     is_written = False
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Destroying:
+class Destroying(InFlight):
     """The destroy was sent, or may have been."""
 
     order: ShutdownOrder
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(InFlight):
     """The destroy was sent: the cloud is asked for the node by its id until the node is gone."""
 
     order: ShutdownOrder
@@ -99,19 +96,16 @@ class Asking:
     """Why the newest question failed, or UNANSWERED; None where it was answered."""
     before = None
     is_written = True
-    is_under_way = True
-    listens = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(InFlight):
     """It took too long. The next plan judges the node again; the worker may still answer."""
 
     order: ShutdownOrder
     before = None
     is_written = False
     is_under_way = False
-    listens = False
 
 
 State = Looking | Destroying | Asking | GivenUp

@@ -215,6 +215,17 @@ class State(Protocol):
         ...
 
 
+class InFlight:
+    """What most states have in common: they block, and wait for no listing.
+
+    `before` and `is_written` have no default: each state says itself what the journal has of it.
+    """
+
+    __slots__ = ()
+    is_under_way = True
+    listens = False
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """A workflow stopped blocking, or its outcome is known, or both.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, StoreTime
 from nodemanager.core.observe import history as histories
+from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -82,4 +83,4 @@ def _polled(
     history = histories.records_listed(history, Listing(records, before, before), settings)
     history = histories.cloud_poll_started(history)
     history = histories.cloud_listed(history, Listing(nodes, at, at), settings)
-    return histories.pairing_seen(history, tuple(history.unpaired), at, new_records=True)
+    return nodes_since.pairing_seen(history, tuple(history.unpaired), at, new_records=True)

@@ -175,6 +175,28 @@ def lives_freed(history: History, lives: Iterable[FreedLife], at: float) -> Hist
     return replace(history, freed=freed)
 
 
+def not_given_back(
+    cleans: Iterable[tuple[FreedLife, float]], given_back: Mapping[str, float]
+) -> tuple[FreedLife, ...]:
+    """The lives that cleans ended, without those whose record was given back since.
+
+    `cleans` come newest first, each with when it ended. `given_back` has, by the life's key, the
+    end of the clean that was undone, or when it was undone if the journal could not tell. Times
+    are epoch seconds. Our clock may be set back between a clean and what followed: where
+    `given_back` names the clean that was undone, the order tells, and not the time.
+    """
+    cleans = tuple(cleans)
+    named = {life.key for life, ended_at in cleans if given_back.get(life.key) == ended_at}
+    undone, standing = set(), []
+    for life, ended_at in cleans:
+        back_at = given_back.get(life.key, float("-inf"))
+        if back_at == ended_at or (life.key not in named and back_at > ended_at):
+            undone.add(life.key)
+        if life.key not in undone:
+            standing.append(life)
+    return tuple(standing)
+
+
 # The consequences: each life is reported once, the breaker opens, and the life is restored.
 
 

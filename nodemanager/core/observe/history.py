@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.settings import (
-    CLOCK_STEP_S,
-    Settings,
-)
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
@@ -28,12 +24,7 @@ from nodemanager.core.observe.absence import Absence, absences, without_seen
 from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.listing_history import KnownSets
-from nodemanager.core.observe.nodes_by_record import (
-    Bearers,
-    Present,
-    index_nodes,
-    listed_twice,
-)
+from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.store_clock import (
     Future,
@@ -420,80 +411,6 @@ def _answered_by(history: History, at: float, settings: Settings) -> float:
     last = history.last_answer_at
     gap = 0.0 if last is None else at - last
     return history.answered_s + (gap if 0.0 < gap <= settings.poll_stale_after else 0.0)
-
-
-def pairing_seen(
-    history: History,
-    unpaired_now: Iterable[str],
-    at: float,
-    *,
-    new_records: bool,
-) -> History:
-    """Fold in that the newest listings leave the nodes `unpaired_now` without a record (D7).
-
-    A record listing counts once, if it began after the end of the cloud listing that first showed
-    the node unpaired; `new_records` says that one arrived since the last plan.
-    """
-    cloud, records = history.cloud, history.records
-    if cloud is None or records is None:
-        return history
-    result = {}
-    for node_id in unpaired_now:
-        before = history.unpaired.get(node_id)
-        if before is None:
-            result[node_id] = Unpaired(at, cloud.ended_at)
-        elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):
-            result[node_id] = replace(
-                before,
-                record_listings=before.record_listings + 1,
-                counted_at=records.started_at,
-            )
-        else:
-            result[node_id] = before
-    return history if result == history.unpaired else changed(history, unpaired=result)
-
-
-def turned_bad(
-    history: History,
-    bad_now: Iterable[str],
-    at: float,
-    settings: Settings,
-    unlisted: AbstractSet[str] = frozenset(),
-) -> History:
-    """Fold in which nodes are bad now: silent, down or unpaired (D9).
-
-    A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
-    or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) turns bad anew
-    in every plan, because the listing that shows it again may show others that fell silent with it.
-    """
-    bad = set(bad_now)
-    turned = {
-        node_id: since
-        for node_id, since in history.turned.items()
-        if node_id in bad
-        or (node_id not in history.present and at - since <= settings.node_stale_after)
-    }
-    for node_id in bad:
-        turned.setdefault(node_id, at)
-    turned |= dict.fromkeys(bad & unlisted, at)
-    return history if turned == history.turned else changed(history, turned=turned)
-
-
-def unwanted_seen(
-    history: History, unwanted_now: Iterable[str], over_max: frozenset[str], at: float
-) -> History:
-    """Fold in the nodes that nobody wants in the plan made at `at` (D12).
-
-    A node that was wanted in between starts anew. So does one that leaves `over_max`: demand wanted
-    it, and it may run the very job that has left the demand.
-    """
-    since = {
-        node_id: at if node_id in history.over_max - over_max else history.unwanted.get(node_id, at)
-        for node_id in unwanted_now
-    }
-    if since == history.unwanted and over_max == history.over_max:
-        return history
-    return changed(history, unwanted=since, over_max=over_max)
 
 
 def store_answered(history: History, at: float, settings: Settings) -> History:

@@ -30,7 +30,7 @@ from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record, Size
-from nodemanager.core.observe import history as histories
+from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
@@ -131,7 +131,7 @@ def _planned(
     unique, adopts = settings.ids_unique, settings.adopt_unclaimed
     pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
     unpaired = _unpaired(history, pairs, settings)
-    history = histories.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
+    history = nodes_since.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
     snapshot = _with(snapshot, history)
     views = _viewed(snapshot, settings, pairs)
     unlisted = look_for_unlisted(snapshot, settings)
@@ -306,7 +306,7 @@ def _after_silence(
         if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     )
     unlisted = frozenset(view.node.id for view in unheard)
-    history = histories.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
+    history = nodes_since.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
     population = len(ours) + len(left)
     breaker = breakers.after_silence(
@@ -339,7 +339,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
     drains = snapshot.drains
     drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
     unwanted = wants.unwanted | frozenset(drained)
-    history = histories.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
+    history = nodes_since.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return _with(snapshot, history)
 
 

@@ -9,7 +9,8 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
-from nodemanager.core.observe.history import History, turned_bad
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
 from tests.core.build import node

@@ -587,6 +587,25 @@ def test_freed_lives_are_forgotten_after_a_week_and_beyond_a_number():
     assert many[-1].key in history.freed
 
 
+@pytest.mark.parametrize(
+    ("back_at", "ends"),
+    [
+        pytest.param(None, [500.0, 1000.0], id="never"),
+        pytest.param(1000.0, [500.0], id="the-older-clean"),
+        pytest.param(500.0, [], id="the-newer-clean"),
+        pytest.param(700.0, [], id="by-the-time-alone"),
+    ],
+)
+def test_a_life_that_was_freed_again_with_our_clock_set_back_is_known(
+    back_at: float | None, ends: list[float]
+):
+    """The newest come first: it was freed at 1000 and, with a clock set back, again at 500."""
+    cleans = [(FreedLife("r1", None, end), end) for end in (500.0, 1000.0)]
+    given_back = {} if back_at is None else {cleans[0][0].key: back_at}
+    lives = false_clean.not_given_back(cleans, given_back)
+    assert [life.freed_at for life in lives] == ends
+
+
 def test_a_record_without_a_claim_is_known_by_its_secret_alone():
     made = world(ids_unique=True)
     made.add_record("r1", quiet=9000.0, claimed=False)

@@ -34,7 +34,7 @@ from tests.core.build import (
     record,
     world,
 )
-from tests.core.test_last_look import gone
+from tests.core.execute.test_last_look import gone
 
 
 @dataclass(frozen=True)
