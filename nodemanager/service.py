@@ -422,11 +422,14 @@ def serve_registry(config: Config) -> int:
         _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         sdnotify.notify("READY=1", f"STATUS=serving on {records.face.url}")
         interval = sdnotify.watchdog_interval()
+        # Never for ever: a signal that comes right before the wait, or that another thread takes,
+        # does not end it, and its handler runs after it.
+        wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
         while True:
             if records.face.alive:
                 sdnotify.notify("WATCHDOG=1")
             try:
-                inbox.get(timeout=interval / 3 if interval is not None else None)
+                inbox.get(timeout=wait_s)
             except queue.Empty:
                 continue
             return 0

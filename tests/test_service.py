@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.harness import free_port
+
 pytestmark = pytest.mark.slow
 
 WITHIN_S = 30.0
@@ -442,6 +444,35 @@ def test_the_registry_on_its_own_serves_until_it_is_told_to_stop(
     assert daemon.lines[-1]["event"] == "daemon.stopped"
 
 
+TAKES_THE_SIGNAL = """
+import pathlib, signal, threading, time
+
+def take():
+    while not pathlib.Path({go!r}).exists():
+        time.sleep(0.05)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+threading.Thread(target=take, daemon=True).start()
+"""
+
+
+def test_the_registry_on_its_own_heeds_a_signal_that_another_thread_took(
+    write: Write, tmp_path: Path
+) -> None:
+    """The kernel gives a process's signal to any of its threads, and the main one sleeps on."""
+    go = tmp_path / "go"
+    script = code_of(TAKES_THE_SIGNAL.format(go=str(go)))
+    daemon = Daemon([*script, "registry", "--config", str(write())], {"PYTHONPATH": os.getcwd()})
+    try:
+        daemon.waits_for("server.started", name="registry")
+        time.sleep(1)
+        go.touch()
+        assert daemon.ends() == 0
+        assert daemon.lines[-1]["event"] == "daemon.stopped"
+    finally:
+        daemon.kill()
+
+
 def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> None:
     daemon = start("--config", write(min_nodes=1, port=0))
     daemon.waits_for("node.created")
@@ -451,12 +482,6 @@ def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> N
     for file in (tmp_path / "state").glob("*.token"):
         assert file.read_text(encoding="ascii").strip() not in text
     assert not re.search(r"ping_secret=(?!\*\*\*)", text)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-import requests
 from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
@@ -31,7 +30,6 @@ from werkzeug.serving import make_server
 from tests.cloud import moto_things
 
 ACCOUNT = "123456789012"
-SCRIPTED = "scripted"
 _SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
 _ENDED = re.compile(
     rb"<code>32</code><name>shutting-down</name>(</currentState><previousState>"
@@ -217,7 +215,7 @@ class MotoServer:
                 reply = fault.after(reply)
         if reply is None:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            raise ConnectionAbortedError(SCRIPTED)
+            raise ConnectionAbortedError("scripted")
         headers = [(n, v) for n, v in reply.headers if n.lower() != "content-length"]
         start_response(reply.status, [*headers, ("Content-Length", str(len(reply.body)))])
         return [reply.body]
@@ -333,25 +331,7 @@ class _Quiet(MotoRequestHandler):
 @functools.cache
 def shared() -> MotoServer:
     """One server for all tests of this process: it takes a second to start."""
-    server = MotoServer().start()
-    _warm(server)
-    return server
-
-
-def _warm(server: MotoServer) -> None:
-    """Run one instance, so that what moto loads for the first is there before a test asks.
-
-    On a busy machine the first ones were sometimes cut off; why is not known.
-    """
-    params = {"Action": "RunInstances", "Version": "2016-11-15", "AWSAccessKeyId": "hand"}
-    params |= {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
-    for _ in range(5):
-        try:
-            requests.post(server.url, data=params, timeout=60).raise_for_status()
-            break
-        except requests.ConnectionError as error:
-            print(f"the EC2 server is not ready: {error!r}", file=sys.stderr)
-    server.reset()
+    return MotoServer().start()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
+from tests.waiting import DEADLINE_S
+
 UPSTREAM_S = 30.0
 
 
@@ -53,10 +55,18 @@ class Proxy:
         """How many requests of each kind met each fate."""
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="proxy", daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
+        """End the hung requests and accept no more."""
         self._over.set()
+        # A close alone leaves the thread in its accept. After a signal the kernel calls that again
+        # with the descriptor's number, which by then may be another server's: the thread would take
+        # one of its connections.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(DEADLINE_S)
+        assert not self._accepting.is_alive()
         self._listening.close()
 
     @contextmanager
