@@ -104,6 +104,15 @@ MUTANTS = (
     ),
     TextMutant(
         "T1",
+        "stamps are believed although they contradict each other",
+        "core/observe/history.py",
+        "is_first=newest is None)\n",
+        "is_first=newest is None) and history.clock\n",
+        "tests/core/test_store_clock.py::"
+        "test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3",
+    ),
+    TextMutant(
+        "T1",
         "a jump back that a former run measured explains what the first listing shows",
         "core/observe/contradictions.py",
         "if is_first or stamp > clock.peak",
