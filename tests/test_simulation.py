@@ -73,6 +73,9 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(173000181, "C10", id="a-fence-that-landed-when-nobody-waited-for-it"),
         pytest.param(180000595, "C10", id="a-fence-that-arrived-twice"),
         pytest.param(150002491, "P6", id="denials-too-far-apart-by-a-reload"),
+        pytest.param(
+            300006708, "C3", id="a-clock-set-back-and-right-again-that-a-killed-run-measured"
+        ),
         pytest.param(230000080, "LIVENESS", id="a-life-given-back-late-finds-its-slot-taken"),
         pytest.param(230002541, "LIVENESS", id="a-jump-seen-before-the-journal-told-of-the-clock"),
         pytest.param(260000209, "LIVENESS", id="a-clock-set-back-over-a-boot-and-right-again"),

@@ -21,6 +21,7 @@ from nodemanager.core.model.world import (
     StoreTime,
 )
 from nodemanager.core.observe.absence import Absence, absences, without_seen
+from nodemanager.core.observe.contradictions import after_stamps
 from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.listing_history import KnownSets
@@ -262,6 +263,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
     if twice:
         listing = _in_order(listing)
+    if history.clock is not None:
+        clock = after_stamps(history.clock, listing, is_first=newest is None)
+        history = history if clock is history.clock else changed(history, clock=clock)
     heard = _all_heard(history, listing, settings)
     future = _futures(history, listing)
     vetoed = _vetoed(history, listing)

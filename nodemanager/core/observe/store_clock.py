@@ -222,4 +222,9 @@ def joined(kept: StoreClock, readings: Readings, now: StoreClock) -> StoreClock:
     clock = kept
     for seen in readings:
         clock = clock.read(seen)
-    return changed(clock, agreed=min(clock.agreed, now.agreed))
+    return changed(
+        clock,
+        agreed=min(clock.agreed, now.agreed),
+        known_since=max(clock.known_since, now.known_since),
+        peak=max(clock.peak, now.peak),
+    )

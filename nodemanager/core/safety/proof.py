@@ -29,6 +29,7 @@ UNPROVEN = "proof"
 CLAIM_MARGIN_S = 120.0
 _SEEN_AGAIN_S = 60.0
 _AGREEING_READINGS = 3
+_STEP_S = 60.0
 _BREAKABLE = frozenset({"C2", "C3", "C5"})
 """The rules that an operator may override, giving their name and a reason (O3); no others."""
 _BLIND = "unverifiable"
@@ -249,7 +250,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     yield from _word(grounds, look)
-    yield from _trust(grounds, look)
+    yield from _trust(order, grounds, look)
     readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
     if not order.fenced:
         # Behind a fence of ours only we stamp the record.
@@ -306,10 +307,15 @@ def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
         yield Violation("C2", {"worker_state": signs.worker_state.value, "age_s": age_s})
 
 
-def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """T1: the clock that measured the silence had not just jumped, and was read lately."""
+def _trust(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation]:
+    """T1: the clock that measured the silence had not just jumped, and was read lately.
+
+    And no stamp of the record tells of a jump back that the clock knows nothing of. Behind a fence
+    of ours only we stamp it.
+    """
     planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
-    for reading, limit_s in ((grounds.reading, planned_s), (look.reading, now_s)):
+    planned = (grounds.reading, grounds.signs, planned_s)
+    for reading, signs, limit_s in (planned, (look.reading, look.signs, now_s)):
         clock = reading.clock
         if clock is None:
             continue
@@ -317,6 +323,27 @@ def _trust(grounds: Grounds, look: Look) -> Iterator[Violation]:
         if clock.agreed < _AGREEING_READINGS or age_s > limit_s:
             yield Violation("T1", {"count": clock.agreed, "age_s": age_s, "limit_s": limit_s})
             return
+        back_s = _set_back_untold(signs, reading, clock)
+        if back_s > _STEP_S and not (order.fenced and signs is look.signs):
+            yield Violation("T1", {"detail": f"set back by {back_s:.0f} s, and nobody measured it"})
+            return
+
+
+def _set_back_untold(signs: Signs, reading: Reading, clock: StoreClock) -> float:
+    """By how many seconds the clock was set back, as the record's stamps tell, beyond its jumps.
+
+    The record's newest write is never older than its pings and its claim, nor its last ping older
+    than its first one. The clock knows of what it showed before a jump back (`peak`).
+    """
+    stamps = (signs.first_ping_at, signs.last_ping_at, signs.claimed_at)
+    order = [(signs.modified_at, stamp) for stamp in stamps]
+    order.append((signs.last_ping_at, signs.first_ping_at))
+    told = (
+        _age(later, reading) - _age(earlier, reading)
+        for later, earlier in order
+        if later is not None and earlier is not None and earlier > max(later, clock.peak)
+    )
+    return max(told, default=0.0)
 
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:

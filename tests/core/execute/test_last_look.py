@@ -210,8 +210,8 @@ def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
     since_first: float, expected: Reason
 ) -> None:
     short = {"node_stale_after": 100.0}
-    first_ping_at = gone(500.0, settings=short).ago(since_first)
-    made = gone(500.0, settings=short, first_ping_at=first_ping_at)
+    first_ping_at = gone(200.0, settings=short).ago(since_first)
+    made = gone(200.0, settings=short, first_ping_at=first_ping_at)
     assert last_look(made)[1] is expected
 
 

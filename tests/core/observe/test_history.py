@@ -202,7 +202,8 @@ def test_a_listing_that_comes_late_shows_nodes_and_no_absence_c5() -> None:
 def test_absence_of_an_earlier_incarnation_does_not_count_c5() -> None:
     made = without_node()
     made.settle()
-    made.change("r1", claim=claim("r1", at=made.ago(8000.0), life=2))
+    at = made.ago(8000.0)
+    made.change("r1", claim=claim("r1", at=at, life=2), modified_at=at)
     made.advance(60.0)
     made.poll()
     assert reason(made) is Reason.NOT_SETTLED

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import StoreTime, WorkerState
 from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.signs import age_of_nodes
 from nodemanager.core.observe.store_clock import (
     STEPS_KEPT,
     StoreClock,
@@ -18,7 +19,7 @@ from nodemanager.core.observe.store_clock import (
     first_reading,
     is_news,
 )
-from tests.core.build import World, world
+from tests.core.build import World, record, world
 
 
 def gone(quiet: float = 9000.0) -> World:
@@ -628,3 +629,198 @@ def test_after_a_step_back_and_forth_the_window_counts_from_the_younger_sign_t1_
     made.advance(since_ping - (made.now - pinged) - 200.0)
     rounds(made, 3)
     assert made.of_record("r1").reason is reason
+
+
+# T1: stamps that contradict each other.
+
+
+def slow_and_right_again(made: World, by: float = 7200.0) -> float:
+    """r1's node pings by a clock that is behind, which only a run that was killed measured.
+
+    The time of that ping, CLOCK_BOOTTIME; the next run knows the clock as it was before.
+    """
+    made.add_record("r1")
+    made.round()
+    kept = made.history.clock
+    assert kept is not None
+    made.store_step -= by
+    made.advance(900.0)
+    made.ping("r1")
+    pinged = made.now
+    made.store_step += by
+    made.advance(100.0)
+    made.restart()
+    made.history = histories.store_clock_kept(made.history, kept)
+    return pinged
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        pytest.param(7100.0, Reason.WITHIN_WINDOW, id="inside-the-window"),
+        pytest.param(7300.0, Reason.STALE_SLOT, id="past-it"),
+    ],
+)
+def test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3(
+    later: float, reason: Reason
+) -> None:
+    """It was pinged before its first ping, by its stamps: somebody set the clock back."""
+    made = world()
+    slow_and_right_again(made)
+    made.poll()
+    made.advance(later - 200.0)
+    rounds(made, 3)
+    assert made.of_record("r1").reason is reason
+
+
+def test_a_life_that_lies_wholly_in_the_slow_time_is_no_older_than_that_t1_c3() -> None:
+    """Its own stamps agree with each other; those of another record tell on the clock."""
+    made = world()
+    pinged = slow_and_right_again(made)
+    made.add_record("r2", quiet=made.now - pinged + 7200.0)
+    made.settle()
+    assert rounds(made, 1) is Reason.WITHIN_WINDOW
+    assert made.of_record("r2").reason is Reason.WITHIN_WINDOW
+    made.records = [made.record("r2")]
+    made.restart()
+    made.settle()
+    assert made.of_record("r2").reason is Reason.STALE_SLOT, "nothing else tells"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param({"last_ping_at": -7200.0}, id="older-than-its-first-ping"),
+        pytest.param({"modified_at": -7200.0}, id="written-before-it-was-pinged"),
+        pytest.param(
+            {"modified_at": -7200.0, "first_ping_at": -7200.0, "last_ping_at": -7200.0},
+            id="written-before-its-claim",
+        ),
+    ],
+)
+def test_a_later_stamp_that_is_the_lower_one_makes_no_stamp_of_a_run_old_t1(
+    shown: dict[str, float],
+) -> None:
+    made = world()
+    at = made.ago(9000.0)
+    stamps = {name: at + by for name, by in shown.items()}
+    made.records.append(record("r1", at=at, **stamps))
+    made.add_record("r2", quiet=9000.0)
+    made.settle()
+    clock = made.history.clock
+    assert clock is not None
+    assert clock.known_since == made.history.heard["r2"].seen_at
+    assert made.of_record("r2").reason is Reason.WITHIN_WINDOW
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param({"last_ping_at": -559.0}, id="by-less-than-a-minute"),
+        pytest.param({"first_ping_at": -1800.0}, id="adopted-after-its-first-ping"),
+        pytest.param(
+            {"first_ping_at": -1800.0, "last_ping_at": -1700.0}, id="not-pinged-since-its-adoption"
+        ),
+        pytest.param({"first_ping_at": None, "last_ping_at": None}, id="never-pinged"),
+        pytest.param({"claim": None, "first_ping_at": None}, id="no-claim-and-no-first-ping"),
+    ],
+)
+def test_stamps_in_an_order_that_may_be_do_not_contradict_each_other_t1(
+    shown: dict[str, float | None],
+) -> None:
+    made = world()
+    at = made.ago(9000.0)
+    stamps = {name: None if by is None else at + by for name, by in shown.items()}
+    made.records.append(record("r1", at=at, **stamps))
+    made.settle()
+    assert made.history.clock is not None
+    assert made.history.clock.known_since == float("-inf")
+    assert made.of_record("r1").kind is Kind.CLEAN
+
+
+def test_what_a_run_read_of_jumps_explains_the_stamps_of_a_slow_clock_t1() -> None:
+    """It was right, slow, and right again before our eyes: ages are right without more."""
+    made = world()
+    made.add_record("r1")
+    made.round()
+    made.store_step -= 600.0
+    made.round(3)
+    made.ping("r1")
+    pinged = made.now
+    # By now the slow clock shows more than it did before.
+    made.round(20)
+    made.store_step += 600.0
+    made.round(4)
+    made.advance(pinged + 7260.0 - made.now)
+    assert rounds(made, 2) is Reason.STALE_SLOT
+
+
+def test_stamps_that_contradict_each_other_are_told_of_once_over_restarts_t1_r4() -> None:
+    made = world()
+    slow_and_right_again(made)
+    made.settle()
+    made.advance(5000.0)
+    restarted(made)
+    made.settle()
+    made.advance(1800.0)
+    rounds(made, 2)
+    restarted(made)
+    made.settle()
+    assert rounds(made, 2) is Reason.STALE_SLOT
+
+
+def test_a_late_journal_that_knows_no_jump_explains_no_stamps_t1_r4() -> None:
+    made = world()
+    slow_and_right_again(made)
+    kept = made.history.clock
+    assert kept is not None
+    made.restart()
+    made.advance(6000.0)
+    made.poll()
+    made.history = histories.store_clock_kept(made.history, kept)
+    assert rounds(made, 3) is Reason.WITHIN_WINDOW
+
+
+def test_two_steps_between_two_polls_are_seen_by_what_was_stamped_between_them_t1() -> None:
+    made = world()
+    made.add_record("r1", quiet=6800.0)
+    made.round()
+    made.store_step -= 9000.0
+    made.ping("r1")
+    made.store_step += 9000.0
+    made.settle()
+    assert rounds(made, 3) is Reason.WITHIN_WINDOW
+
+
+def test_a_node_that_a_slow_clock_made_old_may_still_be_denied_falsely_c11_t1() -> None:
+    """Its first ping looks two hours old, and was seconds ago."""
+    made = world()
+    made.add_record("r1", pinged=False)
+    made.round()
+    kept = made.history.clock
+    assert kept is not None
+    made.store_step -= 7200.0
+    made.ping("r1")
+    made.store_step += 7200.0
+    made.restart()
+    made.history = histories.store_clock_kept(made.history, kept)
+    made.settle()
+    r1, clock = made.record("r1"), made.history.clock
+    assert clock is not None
+    assert age_of_nodes(r1, clock, made.snapshot(), made.settings) < made.settings.visible_after
+
+
+def test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r4() -> None:
+    """The clock was once two days ahead, and what was measured then is kept."""
+    made = world()
+    made.add_record("r0")
+    made.round()
+    made.store_step += 172_800.0
+    made.round(3)
+    made.store_step -= 172_800.0
+    made.round(3)
+    made.records.clear()
+    slow_and_right_again(made)
+    made.advance(6000.0)
+    made.settle()
+    assert rounds(made, 3) is Reason.WITHIN_WINDOW

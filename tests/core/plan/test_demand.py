@@ -694,7 +694,8 @@ def test_a_late_record_listing_takes_back_no_ping_that_was_seen_c5(
     for late in (100.0, 0.0):
         made.advance(60.0)
         at = made.ago(800.0 + late)
-        made.poll_records([replace(old, last_ping_at=at)], complete=late == 0.0 or complete)
+        shown = replace(old, last_ping_at=at, modified_at=at)
+        made.poll_records([shown], complete=late == 0.0 or complete)
     made.drop_node("i-r1")
     made.poll_cloud()
     made.plan()

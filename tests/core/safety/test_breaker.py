@@ -472,7 +472,8 @@ def test_absence_seen_in_a_suspect_listing_counts_for_nothing_l3() -> None:
     made.add_record("dead", quiet=20_000.0)
     made.nodes = nodes[3:]
     for one in made.records[:3]:
-        made.change(one.uuid, modified_at=made.ago(20_000.0), last_ping_at=made.ago(20_000.0))
+        made.records.remove(one)
+        made.add_record(one.uuid, slot=one.slot_number, quiet=20_000.0)
     made.nodes = nodes[:5]
     for _ in range(3):
         made.advance(60.0)

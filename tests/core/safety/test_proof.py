@@ -67,6 +67,15 @@ class Evidence:
         known = {key: one for key, one in changes.items() if hasattr(grounds.windows, key)}
         return changed.with_grounds(windows=replace(grounds.windows, **known))
 
+    def with_clock_set_back(self) -> Evidence:
+        """A jump back was measured, in the plan and at the last look alike."""
+        assert self.order.grounds is not None
+        planned, looked = self.order.grounds.reading, self.look.reading
+        assert planned.clock is not None
+        clock = changed(planned.clock, peak=float("inf"))
+        made = self.with_grounds(reading=replace(planned, clock=clock))
+        return made.with_look(reading=replace(looked, clock=clock))
+
     def with_before(self, **changes: Any) -> Evidence:
         return replace(self, before=replace(self.before, **changes))
 
@@ -200,6 +209,9 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("C3", "no-stamp", lambda one: one.with_signs(modified_at=None)),
     ("T1", "a-clock-that-jumped", lambda one: _clock(one, agreed=1)),
     ("T1", "a-clock-read-long-ago", lambda one: _clock(one, read_at=-1e6)),
+    ("T1", "pinged-before-its-first-ping", lambda one: _slow(one, last_ping_at=-700.0)),
+    ("T1", "written-before-its-last-ping", lambda one: _slow(one, modified_at=-70.0)),
+    ("T1", "written-before-its-claim", lambda one: _slow(one, modified_at=-700.0)),
     ("C4", "listed-by-tag", lambda one: one.with_grounds(listed=(node("r1"),))),
     ("C4", "glimpsed", lambda one: one.with_grounds(glimpsed_nodes=(node("r1"),))),
     ("C4", "listed-since", lambda one: one.with_look(listed=(node("r1"),))),
@@ -252,6 +264,15 @@ BREAKS: list[tuple[str, str, Change]] = [
 
 def _foreign() -> Any:
     return claim("r1", at=EPOCH, pool="other")
+
+
+def _slow(one: Evidence, **by: float) -> Evidence:
+    """With stamps so many seconds after its last ping, or before it."""
+    assert one.order.grounds is not None
+    last = one.order.grounds.signs.last_ping_at
+    assert last is not None
+    stamps = {name: last + seconds for name, seconds in by.items()}
+    return one.with_signs(**stamps).with_before(**stamps)
 
 
 def _clock(one: Evidence, **fields: Any) -> Evidence:
@@ -417,6 +438,7 @@ def test_a_first_ping_ahead_of_the_clock_is_as_old_as_the_silence_at_the_last_lo
     made.advance(8.0)
     ahead = made.store_now + 3600.0
     evidence = looked(made, order).with_before(first_ping_at=ahead).with_signs(first_ping_at=ahead)
+    evidence = evidence.with_clock_set_back()
     limit_s = float(order.measures["idle_s"]) + more_s
     assert evidence.with_terms(visible_after=limit_s).broken() == broken
 
@@ -437,6 +459,7 @@ def test_a_denial_is_as_old_as_its_question_c11(
     else:
         first = clock.now(at) - 320.0
         one = one.with_before(first_ping_at=first).with_signs(first_ping_at=first)
+        one = one.with_clock_set_back()
     assert one.with_look(asked_at=at - took_s).broken() == broken
 
 
