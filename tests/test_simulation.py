@@ -80,6 +80,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(262000260, "PROGRESS", id="a-hold-that-outlived-a-lost-journal"),
         pytest.param(270008596, "MAX", id="an-operator-closed-the-breaker-on-lost-records"),
         pytest.param(280000192, "MAX", id="a-listing-from-before-the-node-was-made"),
+        pytest.param(300006836, "LIVENESS", id="an-unlisted-node-whose-claim-an-operator-took"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
     ],
 )
