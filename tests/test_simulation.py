@@ -93,6 +93,20 @@ def test_a_first_ping_that_a_set_back_clock_just_caught_up_with_accuses_no_clean
     assert run(104, storm=Storm(kinds, count=7)).violations == []
 
 
+def test_a_step_of_the_stores_clock_over_a_boot_is_seen_though_our_clock_stepped_as_far() -> None:
+    kinds = (
+        "a node dies unseen",
+        "all nodes die",
+        "the store's clock steps",
+        "the store's clock steps",
+        "manager's machine reboots",
+        "the manager's clock steps",
+        "the store's clock drifts",
+        "a node reboots",
+    )
+    assert run(312000010, storm=Storm(kinds, count=14)).violations == []
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 
