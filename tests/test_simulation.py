@@ -107,6 +107,27 @@ def test_a_step_of_the_stores_clock_over_a_boot_is_seen_though_our_clock_stepped
     assert run(312000010, storm=Storm(kinds, count=14)).violations == []
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(312000144, id="a-listing-without-them-since-the-order"),
+        pytest.param(312000021, id="an-unlisted-node-known-by-an-answer"),
+    ],
+)
+def test_a_node_whose_tags_an_operator_took_goes_only_by_what_the_manager_had_been_shown(
+    seed: int,
+) -> None:
+    kinds = (
+        "a created node is never listed and never boots",
+        "a node dies unseen",
+        "an operator edits a record",
+        "an operator edits a record",
+        "an operator takes a node's tags",
+        "an operator deletes a record",
+    )
+    assert run(seed, storm=Storm(kinds, breaks="A5", count=10)).violations == []
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 
