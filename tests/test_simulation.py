@@ -83,6 +83,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(262000260, "PROGRESS", id="a-hold-that-outlived-a-lost-journal"),
         pytest.param(270008596, "MAX", id="an-operator-closed-the-breaker-on-lost-records"),
         pytest.param(280000192, "MAX", id="a-listing-from-before-the-node-was-made"),
+        pytest.param(300006836, "LIVENESS", id="an-unlisted-node-whose-claim-an-operator-took"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
     ],
 )
@@ -93,6 +94,41 @@ def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
 def test_a_first_ping_that_a_set_back_clock_just_caught_up_with_accuses_no_clean() -> None:
     kinds = ("the store's clock steps", "a node dies unseen", "manager restarted by systemd")
     assert run(104, storm=Storm(kinds, count=7)).violations == []
+
+
+def test_a_step_of_the_stores_clock_over_a_boot_is_seen_though_our_clock_stepped_as_far() -> None:
+    kinds = (
+        "a node dies unseen",
+        "all nodes die",
+        "the store's clock steps",
+        "the store's clock steps",
+        "manager's machine reboots",
+        "the manager's clock steps",
+        "the store's clock drifts",
+        "a node reboots",
+    )
+    assert run(312000010, storm=Storm(kinds, count=14)).violations == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(312000144, id="a-listing-without-them-since-the-order"),
+        pytest.param(312000021, id="an-unlisted-node-known-by-an-answer"),
+    ],
+)
+def test_a_node_whose_tags_an_operator_took_goes_only_by_what_the_manager_had_been_shown(
+    seed: int,
+) -> None:
+    kinds = (
+        "a created node is never listed and never boots",
+        "a node dies unseen",
+        "an operator edits a record",
+        "an operator edits a record",
+        "an operator takes a node's tags",
+        "an operator deletes a record",
+    )
+    assert run(seed, storm=Storm(kinds, breaks="A5", count=10)).violations == []
 
 
 def test_one_seed_replays_one_run_exactly() -> None:

@@ -779,6 +779,50 @@ def test_a_step_of_the_stores_clock_over_a_restart_makes_no_record_stale(
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
 
 
+def step_our_wall_alone(rig: Rig, step: float) -> None:
+    """The simple store's clock is our wall clock and its skew."""
+    rig.clock.step_wall(step)
+    rig.store.skew -= step
+
+
+def test_a_step_over_a_boot_is_seen_though_our_wall_clock_stepped_as_far_before_it(
+    make_rig: MakeRig,
+) -> None:
+    """T1, R4: our clock was set right while the manager ran; the store's only after that."""
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=HOUR)
+    rig.start()
+    rig.turn(300)
+    step_our_wall_alone(rig, 2 * HOUR)
+    rig.turn(300)
+    rig.kill()
+    rig.store.skew += 2 * HOUR
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.boot_id = "boot-2"
+    restart(rig)
+    rig.turn(1200)
+    assert rig.store.rows[record.uuid].slot_number is not None
+    until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
+
+
+@pytest.mark.parametrize("step", [-2 * HOUR, 2 * HOUR])
+def test_a_step_of_our_wall_clock_before_a_boot_makes_no_slot_late(
+    make_rig: MakeRig, step: float
+) -> None:
+    """T1, R4: the store's clock stood still, so the record's age goes on over the boot."""
+    rig = make_rig(backlog="clean")
+    record = rig.store.add_leaked(3, quiet_for=HOUR)
+    rig.start()
+    rig.turn(300)
+    step_our_wall_alone(rig, step)
+    rig.turn(300)
+    rig.kill()
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.boot_id = "boot-2"
+    restart(rig)
+    until(rig, "record.cleaned", within=HOUR, record=record.uuid)
+
+
 def test_the_stores_clock_is_kept_only_when_it_is_news(make_rig: MakeRig) -> None:
     rig = make_rig()
     saved = []

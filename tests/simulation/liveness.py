@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Listed, Record
+from tests.simulation import health
 from tests.simulation.bounds import Bounds
 from tests.simulation.debts import Owed
+from tests.simulation.manager import Manager
 from tests.simulation.world import Pool, World
 
 if TYPE_CHECKING:
@@ -94,15 +97,34 @@ class Liveness:
     def __init__(self, world: World, truth: Truth, calm: Calm, latch: Latch) -> None:
         self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
         self.written: dict[str, float] = {}
-        self._bereft: dict[str, float] = {}
+        self._missed: set[str] = set()
+        """Nodes of which operators were told that they live and that no listing shows them."""
         world.registry.changed.append(self._changed)
+        world.events.append(self._logged)
 
     def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         record = after or before
         if record is not None:
             self.written[record.uuid] = self.world.engine.now
 
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if fields.get("reason") == Reason.LISTING_SHORT and "node" in fields:
+            self._missed.add(str(fields["node"]))
+
+    def _end_lost_nodes(self) -> None:
+        """An operator ends each such node that a broken assumption robbed of its claim (D13).
+
+        Nothing else ends it, and while it lives nothing of its pool is freed: the listing is
+        short (P6).
+        """
+        for pool in self.world.pools.values():
+            for one in health.ward(self.world, pool).patients:
+                if one.node.id in self._missed and health.is_lost(self.world, one):
+                    self.world.note(f"an operator ends {one.node.id}, which no listing shows")
+                    self.world.cloud.end(one.node)
+
     def owed(self) -> Iterator[Owed]:
+        self._end_lost_nodes()
         for record in self.world.registry.records():
             pool = self.world.pools.get(record.pool or "")
             if pool is None or not self._must_go(record, pool):

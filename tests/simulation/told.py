@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from nodemanager.actors.messages import (
@@ -259,9 +261,16 @@ class Told:
             self.ears[manager].destroys[about] = Destroy(self.world.engine.now, tags)
 
     def _shown_tags(self, manager: str, node_id: str) -> Tags | None:
-        """What the manager knows a node by whose tags an operator took since."""
-        shown = [one.items[node_id] for one in self.ears[manager].cloud if node_id in one.items]
-        return shown[-1].tags if shown else None
+        """What the manager knows a node by whose tags an operator took since.
+
+        The newest listing or answer that showed the node: some nodes no listing shows (D13).
+        """
+        ears = self.ears[manager]
+        shown = [(one.ended, one.items[node_id]) for one in ears.cloud if node_id in one.items]
+        for answer in chain(ears.by_id.get(node_id, ()), *ears.by_tag.values()):
+            if answer.given:
+                shown += [(answer.at, one) for one in answer.nodes if one.id == node_id]
+        return max(shown, key=itemgetter(0))[1].tags if shown else None
 
     def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.destroy" and error.definite:

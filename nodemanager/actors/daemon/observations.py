@@ -100,7 +100,8 @@ class Observations:
         clock = store_clock_read(before, message.store_time).clock
         if clock is not None:
             # Before the listing changes the breaker: a later run must know of a step.
-            context.journal_writer.save_clock(clock)
+            wall_ahead = context.clock.wall() - context.clock.boottime()
+            context.journal_writer.save_clock(clock, wall_ahead)
         context.take(fact)
         if listing.complete:
             self._writes.forget_own_cleans(listing)

@@ -75,6 +75,7 @@ class JournalWriter:
         self._breaker: Breaker | None = None
         self._late: Late = {}
         self._clock: StoreClock | None = None
+        self._wall_ahead = 0.0
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
         self._values: dict[str, Any] = {GIVEN_BACK: {}, LOOPS: None, BACKLOG_RUN: None}
@@ -243,16 +244,22 @@ class JournalWriter:
         except JournalError as error:
             self._failed(error)
 
-    def save_clock(self, clock: StoreClock) -> None:
-        """Write the store's clock if it changed: a later run must know of a step."""
-        if self._failure is not None or not self._loaded or not is_news(self._clock, clock):
+    def save_clock(self, clock: StoreClock, wall_ahead: float) -> None:
+        """Write the store's clock if it changed: a later run must know of a step.
+
+        `wall_ahead` is how far our wall clock is ahead of CLOCK_BOOTTIME, in seconds.
+        """
+        moved_s = wall_ahead - self._wall_ahead
+        if self._failure is not None or not self._loaded:
+            return
+        if not is_news(self._clock, clock, moved_s):
             return
         try:
             self._journal.save_store_clock(clock)
         except JournalError as error:
             self._failed(error)
             return
-        self._clock = clock
+        self._clock, self._wall_ahead = clock, wall_ahead
 
     def save_late(self, late: Late) -> None:
         """Write the late writes before their intents' outcomes: until then intents have them."""

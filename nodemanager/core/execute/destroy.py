@@ -107,6 +107,9 @@ def confirm_shutdown(
         return keep(node_id, Reason.HELD)
     if is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
+    if listed is not None and listed.tags.pool != settings.pool:
+        pool = listed.tags.pool
+        return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)
     undone = _undone(order, record, snapshot, settings, wanted=wanted)
     return undone or Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
 

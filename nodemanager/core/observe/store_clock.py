@@ -177,9 +177,13 @@ def first_reading(seen: StoreTime) -> StoreClock:
     return StoreClock(seen.at - seen.boottime, seen.error_s, read_at=seen.boottime)
 
 
-def is_news(kept: StoreClock | None, now: StoreClock) -> bool:
-    """Whether the clock differs from the one last stored by more than the noise of readings."""
-    if kept is None or abs(now.offset - kept.offset) > KEEP_OFFSET_S:
+def is_news(kept: StoreClock | None, now: StoreClock, wall_moved_s: float) -> bool:
+    """Whether the clock differs from the one last stored by more than the noise of readings.
+
+    Or our wall clock moved by `wall_moved_s` against CLOCK_BOOTTIME since that one was stored:
+    after a boot the wall clock tells what the stored offset means (`after_boot`).
+    """
+    if kept is None or max(abs(now.offset - kept.offset), abs(wall_moved_s)) > KEEP_OFFSET_S:
         return True
     return changed(now, offset=kept.offset, error_s=kept.error_s, read_at=kept.read_at) != kept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -410,6 +411,30 @@ def test_a_stopped_node_that_runs_again_stays_d2() -> None:
     made.change_node("i-r1", state=CloudState.RUNNING)
     made.poll_cloud()
     assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
+
+
+@pytest.mark.parametrize(
+    ("make", "judged"),
+    [
+        pytest.param(idle, Reason.IDLE_BEYOND_DEMAND, id="idle"),
+        pytest.param(lambda: live(WorkerState.DOWN), Reason.NODE_DOWN, id="down"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        pytest.param(Tags(), Reason.UNTAGGED, id="none-d11"),
+        pytest.param(Tags(pool="other"), Reason.FOREIGN_NODE, id="another-pools-t3"),
+    ],
+)
+def test_a_node_listed_without_our_pools_tag_since_the_plan_stays_d2(
+    make: Callable[[], World], judged: Reason, tags: Tags, reason: Reason
+) -> None:
+    made = make()
+    assert ordered(made) == (Kind.SHUTDOWN, judged)
+    made.change_node("i-r1", tags=tags)
+    made.poll_cloud()
+    assert ordered(made) == (Kind.KEEP, reason)
 
 
 def test_an_unpaired_node_that_has_its_record_again_stays_d2() -> None:

@@ -509,10 +509,20 @@ def test_where_a_clock_drifts_no_age_is_too_great_by_more_than_the_drift_t1(
 
 def test_only_what_a_later_run_must_know_is_kept_anew() -> None:
     clock = first_reading(StoreTime(1000.0, 10.0, error_s=0.1))
-    assert is_news(None, clock)
-    assert not is_news(clock, clock.read(StoreTime(1060.9, 70.0, error_s=0.2)))
-    assert is_news(clock, clock.read(StoreTime(1061.1, 70.0, error_s=0.2)))
-    assert is_news(clock, clock.read(StoreTime(1160.0, 70.0, error_s=0.2)))
+    assert is_news(None, clock, 0.0)
+    assert not is_news(clock, clock.read(StoreTime(1060.9, 70.0, error_s=0.2)), 0.0)
+    assert is_news(clock, clock.read(StoreTime(1061.1, 70.0, error_s=0.2)), 0.0)
+    assert is_news(clock, clock.read(StoreTime(1160.0, 70.0, error_s=0.2)), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("moved_s", "is_kept"), [(-0.9, False), (0.9, False), (-1.1, True), (90, True)]
+)
+def test_a_move_of_our_wall_clock_is_kept_too_for_after_a_boot_t1_r4(
+    moved_s: float, is_kept: bool
+) -> None:
+    clock = first_reading(StoreTime(1000.0, 10.0, error_s=0.1))
+    assert is_news(clock, clock, moved_s) is is_kept
 
 
 @given(
