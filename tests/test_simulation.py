@@ -81,6 +81,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(270008596, "MAX", id="an-operator-closed-the-breaker-on-lost-records"),
         pytest.param(280000192, "MAX", id="a-listing-from-before-the-node-was-made"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
+        pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
