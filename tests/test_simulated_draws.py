@@ -11,23 +11,31 @@ import pytest
 
 from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags, WorkerState
+from nodemanager.core.model.world import (
+    Claim,
+    CloudNode,
+    CloudState,
+    Record,
+    Size,
+    Tags,
+    WorkerState,
+)
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from tests.simulation import census
-from tests.simulation.choices import RELOADED, reloaded
+from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import Engine, Killed, SimClock
 from tests.simulation.faults import KINDS, Fault
-from tests.simulation.machine import Machine
+from tests.simulation.machine import Habits, Machine, Word
 from tests.simulation.nodes import NodeRules
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
 from tests.simulation.told import Heard, Read, Told
 from tests.simulation.truth import CREATE_BOUND_S, Truth
-from tests.simulation.work import Work
+from tests.simulation.work import Poll, Work
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
@@ -343,6 +351,35 @@ def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work
         busy_since=late.begun, heard_at=None, drains_for=lambda _: False, words={}
     )
     late.node.machine = cast(Machine, at_work)
+    assert ("WORK" in late.arrives()) is found
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        pytest.param(SMALL, True, id="the-size-that-they-want"),
+        pytest.param(LARGE, False, id="a-larger-one"),
+        pytest.param(SPOT, False, id="a-preemptible-one"),
+    ],
+)
+def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
+    size: Size, found: bool
+) -> None:
+    """WORK, U12: a job for any node waits as it says idle, and begins on it before it is sent."""
+    late = LateDestroy(Reason.IDLE_BEYOND_DEMAND, Reason.IDLE_BEYOND_DEMAND)
+    world, begun, node = late.world, late.begun, late.node
+    pool = world.managers[late.by].pool
+    pool.settings = replace(pool.settings, max_nodes=1, sizes=(SMALL, LARGE, SPOT))
+    node.tags = replace(node.tags, size=size.name)
+    late.work.polls[late.by].append(Poll(begun + 11.0, wanted=1, living=1))
+    at_work = SimpleNamespace(
+        busy_since=begun + 16.0,
+        heard_at=begun + 12.0,
+        habits=Habits(),
+        drains_for=lambda _: False,
+        words={None: Word(begun + 12.0, begun + 12.0, "idle")},
+    )
+    node.machine = cast(Machine, at_work)
     assert ("WORK" in late.arrives()) is found
 
 

@@ -89,16 +89,21 @@ class Work:
         most = manager.pool.settings.max_nodes
         if reason is not Reason.IDLE_BEYOND_DEMAND or not before:
             return
-        # So much waited that no node of the pool was one too many.
+        # So much waited that no node of its size was one too many.
         full = before[-1].wanted >= most and before[-1].living <= most
-        if full and self._may_serve(one, manager):
+        if full and self._is_for(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
 
-    def _may_serve(self, one: Instance, manager: Manager) -> bool:
-        """Whether what waits is for nodes like it: no job here takes a preemptible one (U11)."""
+    def _is_for(self, one: Instance, manager: Manager) -> bool:
+        """Whether what waits wants nodes of its size (U11, U12).
+
+        A job of one core wants the cheapest size that is not preemptible, also where a larger node
+        is idle. A scheduler may still give it that one, in the gap.
+        """
         sizes = Sizes(manager.pool.settings.sizes)
         size = sizes.named(one.tags.size) or sizes.named(one.size)
-        return size is None or not size.preemptible
+        wanted = next((fit for fit in sizes.by_price if not fit.preemptible), None)
+        return size is None or size == wanted
 
     def _gap(self, manager: Manager, machine: Machine, sent_at: float) -> float:
         """One ping interval and one round, as long as they were."""
