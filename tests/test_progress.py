@@ -12,6 +12,7 @@ from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.records import wire
 from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed
+from tests.simulation.health import Health
 from tests.simulation.latch import Latch
 from tests.simulation.liveness import Calm
 from tests.simulation.machine import Word
@@ -141,6 +142,74 @@ def test_a_node_is_counted_once_though_a_record_knows_it_too() -> None:
     world._boot(twin, f"{one.machine.uuid}?{one.machine.secret}")
     assert health.ward(world, pool).estranged == 0
     assert health.lacking(world, pool, health.ward(world, pool)) == 1
+
+
+def _beside_an_idle_node(named: str | None) -> tuple[World, Pool]:
+    """A pool whose one paired node is idle, and a node with the pool's tag that names no record;
+    the record that it pings names `named`: "it", "another" or None. Its pings tell no id."""
+    shape = draw(0).shape
+    ((settings, poll_time), *_) = shape.pools
+    settings = replace(
+        settings,
+        min_nodes=1,
+        max_nodes=3,
+        max_total_price=0.0,
+        ids_unique=False,
+        demand_polled=True,
+    )
+    habits = replace(
+        shape.habits, tells_state=True, tells_instance=False, works=0.0, dies_every=0.0
+    )
+    world = World("0", replace(shape, pools=((settings, poll_time),), habits=habits, slots=4))
+    (pool,) = world.pools.values()
+    for slot, paired in enumerate((True, False)):
+        values = {"properties": {wire.POOL: pool.name}, "slot_number": slot}
+        row = world.registry.insert(values, "server", "made")
+        tags = Tags(pool.name, row["uuid"] if paired else None)
+        node = world.cloud.start(tags=tags, size="s.1", name="n", by="somebody")
+        if not paired and named is not None:
+            known = node.id if named == "it" else "i-another"
+            world.registry.change(row, {"info": {**row["info"], wire.INSTANCE_ID: known}}, "x", "x")
+        record = world.registry.record(row["uuid"])
+        assert record is not None
+        world._boot(node, f"{record.uuid}?{record.ping_secret}")
+    world.engine.run(world.engine.now + 200.0)
+    return world, pool
+
+
+@pytest.mark.parametrize(
+    ("named", "beyond"),
+    [
+        pytest.param(None, 0, id="nothing-names-it"),
+        pytest.param("another", 0, id="its-record-names-another"),
+        pytest.param("it", 1, id="its-record-names-it"),
+    ],
+)
+def test_an_idle_node_is_surplus_only_beside_one_that_serves_min_nodes_d11(
+    named: str | None, beyond: int
+) -> None:
+    """What pairs with nothing ends by D7, and serves min_nodes no longer."""
+    world, pool = _beside_an_idle_node(named)
+    seen = health.ward(world, pool)
+    assert [one.health for one in seen.patients if one.idle] == [Health.SERVING]
+    assert health.surplus(world, pool, seen) == beyond
+    assert len(seen.strays) == 1 - beyond
+    pool.settings = replace(pool.settings, max_nodes=1)
+    assert health.surplus(world, pool, seen) == beyond
+
+
+def test_a_node_that_pairs_with_nothing_fills_max_nodes_and_serves_no_demand_d11() -> None:
+    world, pool = _beside_an_idle_node(None)
+    pool.wanted = 2
+    seen = health.ward(world, pool)
+    assert health.lacking(world, pool, seen) == 1
+    pool.settings = replace(pool.settings, max_nodes=2)
+    assert health.lacking(world, pool, seen) == 0
+    pool.wanted, pool.settings = 1, replace(pool.settings, min_nodes=0, max_nodes=1)
+    assert health.surplus(world, pool, seen) == 1
+    (stray,) = seen.strays
+    world.cloud.hidden.add(stray.node.id)
+    assert health.surplus(world, pool, seen) == 0
 
 
 @pytest.mark.parametrize(

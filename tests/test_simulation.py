@@ -58,6 +58,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(230000591, "B3", id="a-clock-set-back-while-the-manager-rebooted"),
         pytest.param(230002064, "WORK", id="a-hung-ping-said-idle-in-a-busy-nodes-place"),
         pytest.param(260000276, "D9", id="a-wrong-listings-node-was-never-made"),
+        pytest.param(310001454, "PROGRESS", id="nodes-of-before-us-that-pair-with-nothing"),
         pytest.param(300000062, "PROOF", id="a-slower-reading-of-the-clock-since-the-plan"),
         pytest.param(277000037, "MAX", id="three-listings-since-a-node-was-made-lack-it"),
         pytest.param(280010115, "C6", id="a-listing-in-time-that-lacked-the-record"),

@@ -19,13 +19,13 @@ class Health(StrEnum):
     """What a living node of ours truly is."""
 
     SERVING = "serving"
-    """It pings, and its record takes the pings."""
+    """It pings, and its own record takes the pings."""
     BOOTING = "booting"
     """It has not pinged in this life yet, and will."""
     SILENT = "silent"
     """It has a record, and will never ping it (again), or is refused when it does."""
     UNPAIRED = "unpaired"
-    """No record is its own, and none takes its pings."""
+    """No record is its own: none takes its pings, or nothing tells that they are its (P1, D7)."""
     ENDING = "ending"
     """A destroy took effect; the cloud is at it."""
     HELD = "held"
@@ -58,6 +58,11 @@ class Ward:
 
     def of(self, *healths: Health) -> list[Patient]:
         return [one for one in self.patients if one.health in healths]
+
+    @property
+    def strays(self) -> list[Patient]:
+        """Those that name no record, and that no record names: they serve nobody (D11)."""
+        return [one for one in self.of(Health.UNPAIRED) if one.node.tags.record is None]
 
     @property
     def idle(self) -> list[Patient]:
@@ -124,8 +129,10 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
         health = Health.SILENT
     elif not machine.up:
         health = Health.BOOTING
+    elif not taken:
+        health = Health.SILENT
     else:
-        health = Health.SERVING if taken else Health.SILENT
+        health = Health.SERVING if paired or _is_named(node, theirs) else Health.UNPAIRED
     return Patient(node, health, paired, idle, pinged)
 
 
@@ -138,6 +145,16 @@ def _pairs_by_id(world: World, pool: Pool, node: Instance, record: Record | None
         return False
     ours = record.pool == pool.name and record.instance_id == node.id
     return ours and record.first_ping_at >= shown.created_at
+
+
+def _is_named(node: Instance, record: Record | None) -> bool:
+    """Whether an instance id or a tag says that the record it pings is its own (D7)."""
+    if record is None:
+        return False
+    tags, life = node.tags, record.incarnation
+    if record.instance_id is None:
+        return tags.record == record.uuid and None in (tags.incarnation, life)
+    return record.instance_id == node.id and (life is None or tags.record in (None, record.uuid))
 
 
 def is_refused(node: Instance, record: Record | None) -> bool:
@@ -182,7 +199,8 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     """How many nodes should be created, and can be; never too many."""
     settings = pool.settings
     waiting = sum(_is_waiting(one) for one in seen.bereft)
-    up = len(seen.patients) - len(seen.of(Health.ENDING)) + seen.others + waiting
+    up = len(seen.patients) - len(seen.of(Health.ENDING)) - len(seen.strays)
+    up += seen.others + waiting
     # Any that may yet take work, or that the manager may still take for such.
     at_work = [one for one in seen.of(Health.SERVING, Health.HELD) if not one.idle]
     low, _ = wanted(world, pool)
@@ -206,8 +224,10 @@ def surplus(world: World, pool: Pool, seen: Ward) -> int:
     settings = pool.settings
     idle, serving = len(seen.idle), len(seen.of(Health.SERVING))
     _, high = wanted(world, pool)
-    beyond = min(idle - high, serving - settings.min_nodes)
-    return max(0, beyond, min(idle, serving - settings.max_nodes))
+    # Strays that are listed fill max_nodes until they end, and min_nodes never.
+    strays = sum(one.node.id not in world.cloud.hidden for one in seen.strays)
+    over = min(idle, serving + strays - settings.max_nodes)
+    return max(0, min(max(idle - high, over), serving - settings.min_nodes))
 
 
 def _is_waiting(record: Record) -> bool:

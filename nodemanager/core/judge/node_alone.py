@@ -60,6 +60,8 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
         view = subject.view(Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node.id, measures))
         # It counts for D9 at half the time, so that a wave shows before its first victim.
         view.bad = since_s > settings.boot_fail_after / 2 and listings > 0
+        # A node that we booted names its record. One that names none serves nobody unless it pairs.
+        view.counts = node.tags.record is not None
         return view
     return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad=True)
 

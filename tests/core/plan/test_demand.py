@@ -361,6 +361,53 @@ def test_a_stranger_that_pairs_serves_d11() -> None:
     assert (made.booted, made.destroyed) == ([], [])
 
 
+@pytest.mark.parametrize("ids_unique", [True, False])
+@pytest.mark.parametrize(
+    ("jobs", "min_nodes"),
+    [
+        pytest.param(2, 0, id="demand"),
+        pytest.param(0, 2, id="min-nodes"),
+    ],
+)
+def test_one_with_our_tag_and_no_records_that_pairs_with_nothing_serves_nobody_d11_d7(
+    jobs: int, min_nodes: int, ids_unique: bool
+) -> None:
+    """It counts against max_nodes and the price for as long as it is there."""
+    made = world(min_nodes=min_nodes, max_nodes=2, max_total_price=9.0, ids_unique=ids_unique)
+    made.add_node(id="alone", tags=Tags(POOL))
+    made.flags["demand"] = (Job("j"),) * jobs
+    made.round()
+    assert made.of_node("alone").reason is Reason.UNPAIRED_WITHIN_WINDOW
+    assert made.booted == ["small"]
+    assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
+    assert made.last is not None
+    assert made.last.wants is not None
+    assert made.last.wants.price == pytest.approx(0.1)
+
+
+def test_beside_it_the_last_node_that_serves_min_nodes_stays_up_d11_d7() -> None:
+    """Else both would go, one after the other, and a third would have to be booted."""
+    made = world(min_nodes=1, max_nodes=9)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.add_node(id="alone", tags=Tags(POOL))
+    made.flags["demand"] = ()
+    pinging(made, WorkerState.IDLE, 5)
+    assert made.of_node("alone").reason is Reason.UNPAIRED_WITHIN_WINDOW
+    assert made.of_node("i-r1").reason is Reason.NEEDED
+    assert (made.booted, made.destroyed) == ([], [])
+
+
+def test_one_with_our_tag_and_no_records_serves_once_it_pairs_by_its_id_d11_p1() -> None:
+    made = world(min_nodes=1, max_nodes=9, ids_unique=True)
+    made.add_record("r1", claimed=False)
+    made.add_node(id="i-r1", tags=Tags(POOL))
+    made.flags["demand"] = (Job("j"),)
+    pinging(made, WorkerState.IDLE, 3)
+    assert made.view("i-r1").record is not None
+    assert (made.booted, made.destroyed) == ([], [])
+
+
 # How many.
 
 
