@@ -91,15 +91,6 @@ class Option:
         """The field of core's Settings that an option with `decides` fills."""
         return self.deciding.field or self.attribute
 
-    @property
-    def default_doc(self) -> str:
-        """The default as the docs describe it."""
-        if self.default is None:
-            return "required"
-        if isinstance(self.default, Derived):
-            return f"default: {self.default.doc}"
-        return f"default {self.default}" if self.default else "default: blank"
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
