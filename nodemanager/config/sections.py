@@ -314,20 +314,23 @@ class Size:
     """A size to use, one section each; the cheapest is used first. The values here replace the
     cloud's own; a size that the cloud library does not know needs cores, ram and price."""
 
+    name: str
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
     )
     cores: int | None = option(kinds.optional(kinds.whole(1)), "", "The number of cores.")
-    ram: int | None = option(
+    ram_mb: int | None = option(
         kinds.optional(kinds.whole(1, unit="MB")),
         "",
         "The memory that a job may have; node_mem_scaling is not applied to it.",
+        name="ram",
     )
-    scratch: int | None = option(
+    scratch_mb: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
         "",
         """The scratch space; 100000 is 100 GB. If it is 0 or unknown, it counts as enough for every
         job.""",
+        name="scratch",
     )
     price: float | None = option(
         kinds.optional(kinds.number(least=0)), "", "The price per hour; 0 means unknown."
@@ -335,6 +338,16 @@ class Size:
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
     )
+
+    @property
+    def cloud_id(self) -> str:
+        """The cloud's own id of the size, NAME where the file gives none."""
+        return self.instance_type or self.name
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the section suffices for a size that the cloud library does not list (S4)."""
+        return self.cores is not None and self.ram_mb is not None and bool(self.price)
 
 
 SIZE = section("Size", "size", Size)
