@@ -257,7 +257,7 @@ class Service:
         )
         server.start()
         stack.callback(server.stop)
-        self._servers.append(server.http)
+        self._servers.append(server)
         observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
         told.listeners.append(observer.heard)
         self._log.listeners.append(observer.heard)

@@ -330,7 +330,9 @@ def test_every_answer_is_guarded_and_only_get_is_served(
 def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager) -> None:
     """X11: a body behind it would be taken for the next request's answer."""
     manager.cycle()
-    with socket.create_connection(manager.server.address, timeout=5) as client:
+    with socket.create_connection(
+        (manager.server.address, manager.server.port), timeout=5
+    ) as client:
         client.sendall(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         client.sendall(b"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         heads = client.makefile("rb").read().split(b"HTTP/1.1 ")[1:]
@@ -393,11 +395,11 @@ def test_a_taken_port_names_the_address_and_the_option(manager: Manager) -> None
         ManagementServer(
             manager.board,
             manager.metrics,
-            listen=manager.server.address,
+            listen=(manager.server.address, manager.server.port),
             token=None,
             healthy_for=1,
         ).start()
-    assert f"127.0.0.1 port {manager.server.address[1]}" in str(refused.value)
+    assert f"127.0.0.1 port {manager.server.port}" in str(refused.value)
     assert "[Manage] port" in str(refused.value)
 
 
@@ -488,6 +490,6 @@ def test_readers_never_see_half_a_picture(manager: Manager) -> None:
 
 
 def test_a_client_that_says_nothing_keeps_nobody_from_the_health_answer(manager: Manager) -> None:
-    with socket.create_connection(manager.server.address) as silent:
+    with socket.create_connection((manager.server.address, manager.server.port)) as silent:
         assert manager.get("/_health/ping", WITH_TOKEN).status_code == 200
         assert silent.fileno() > 0
