@@ -204,4 +204,4 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(one) for one in value]
-    return value
+    return value if value is None or isinstance(value, (str, int)) else str(value)
