@@ -170,7 +170,7 @@ def _intent(row: Any) -> Intent:
 
 
 def find_pre_images(
-    connection: sa.Connection, record: str | None, incarnation: str | None, since: float = 0.0
+    connection: sa.Connection, record: str | None, since: float
 ) -> tuple[PreImage, ...]:
     query = sa.select(
         pre_images,
@@ -182,8 +182,6 @@ def find_pre_images(
     ).join(intents, intents.c.id == pre_images.c.intent)
     if record is not None:
         query = query.where(pre_images.c.record == record)
-    if incarnation is not None:
-        query = query.where(pre_images.c.incarnation == incarnation)
     if since:
         query = query.where(pre_images.c.taken_at >= since)
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))

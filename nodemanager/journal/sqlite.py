@@ -110,11 +110,9 @@ class SqliteJournal:
         with self._reading() as connection:
             return durable.newest(connection, key)
 
-    def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
-    ) -> tuple[PreImage, ...]:
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
         with self._reading() as connection:
-            return durable.find_pre_images(connection, record, incarnation, since)
+            return durable.find_pre_images(connection, record, since)
 
     # What must outlive the process.
 
