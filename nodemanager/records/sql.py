@@ -189,7 +189,7 @@ class SqlRecordStore:
             rows.refuse_taken(connection, before)
             values = rows.values_of(connection, before)
             row = rows.change(self._db, connection, row, values, sign_of_life=True)
-            freed.restored(connection, record.uuid, before.ping_secret)
+            freed.forget(connection, record.uuid, before.ping_secret)
             return rows.record_of(row)
 
     def delete(self, record: Record) -> None:
