@@ -77,14 +77,10 @@ class SqliteJournal:
     # Intents.
 
     def intend(self, intents: Sequence[Intent]) -> None:
-        now = self._clock.wall()
-        with self._writing() as connection:
-            for intent in intents:
-                durable.write_intent(connection, intent, now)
+        self.commit(intents, ())
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
-        with self._writing() as connection:
-            durable.conclude(connection, key, outcome, details or {}, self._clock.wall())
+        self.commit((), (Conclusion(key, outcome, details or {}),))
 
     def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
         now = self._clock.wall()
