@@ -115,6 +115,16 @@ def option(kind: Kind[T], default: str | Derived | None, help: str, **more: Any)
     return made
 
 
+def deciding_option(
+    kind: Kind[T],
+    default: str | Derived | None,
+    help: str,
+    decides: Decides | None = None,
+) -> T:
+    """Declare an option that decisions depend on, and that a reload applies."""
+    return option(kind, default, help, reload=True, decides=decides or Decides())
+
+
 def section(name: str, attribute: str, kind: type) -> Section:
     """The section that the dataclass `kind` declares; its docstring is the section's text."""
     options = tuple(
