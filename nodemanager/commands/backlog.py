@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -204,17 +204,14 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
 _DONE = {"clean": "cleaned", "adopt": "adopted"}
 
 
-def _done(items: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    return Counter(item["deed"] for item in items if item["where"] == "done")
-
-
 def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(run, indent=2))
         return
     counts = run["counts"]
     words = (("already", "done before"), ("skipped", "left alone"), ("stopped", "not reached"))
-    told = [f"{number} {_DONE[deed]}" for deed, number in _done(run["items"]).items()]
+    done = Counter(item["deed"] for item in run["items"] if item["where"] == "done")
+    told = [f"{number} {_DONE[deed]}" for deed, number in done.items()]
     told += [f"{counts[where]} {said}" for where, said in words if counts[where]]
     left = counts["waiting"] + counts["let_go"]
     if left:

@@ -119,11 +119,6 @@ def signed(number: int) -> str:
     return f"{number:+d}" if number else "0"
 
 
-def boots_of(balance: Balance) -> int:
-    """The boots gained, less those lost."""
-    return balance.boots - balance.boots_lost
-
-
 def signed_span(seconds: float) -> str:
     """A signed duration: `+2h 05m`."""
     return f"{'+' if seconds >= 0 else '-'}{span(abs(seconds))}"
@@ -140,7 +135,7 @@ def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
         str(balance.later),
         str(balance.never),
         hours(balance.slot_s, decimals),
-        signed(boots_of(balance)),
+        signed(balance.boots - balance.boots_lost),
         hours(balance.boot_wait_s, decimals),
         str(len(balance.hits)),
     )
