@@ -38,6 +38,7 @@ static: venv-test
 
 lint: static
 	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
+	$(PY) -m mypy -p doc.generate
 	$(PY) -m tests.figures
 
 unit: venv-test

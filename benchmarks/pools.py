@@ -133,7 +133,9 @@ class Pool:
     def __init__(self, count: int, *, stale: int) -> None:
         self._stale = stale
         items = json.loads(records_json(count, poll=0, stale=stale))["items"]
-        listed = wire.collect(wire.parse, items)
+        listed = wire.collect(
+            lambda item: wire.read(item, version=item["etag"], when=wire.parse_stamp), items
+        )
         assert listed.complete
         assert not listed.problems
         self._records = listed.items

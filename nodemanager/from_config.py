@@ -9,9 +9,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.config import Config, SizeOverride, StoreProvider, located
+from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
+from nodemanager.config.sections import Size as SizeSection
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
@@ -30,10 +31,10 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
     problems = []
     sizes = []
     for wanted in config.sizes:
-        listed = known.get(wanted.instance_type)
+        listed = known.get(wanted.cloud_id)
         if listed is None and not wanted.stands_alone:
             problems.append(
-                f"[Size {wanted.name}] instance_type = {wanted.instance_type}: the cloud lists no "
+                f"[Size {wanted.name}] instance_type = {wanted.cloud_id}: the cloud lists no "
                 "such size; give cores, ram and price to use it all the same"
             )
             continue
@@ -43,20 +44,15 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
     return tuple(sizes)
 
 
-def _size(wanted: SizeOverride, listed: Size | None) -> Size:
-    base = listed or Size(wanted.name, wanted.instance_type, cores=1, ram_mb=0)
-    given = {
-        "cores": wanted.cores,
-        "ram_mb": wanted.ram_mb,
-        "scratch_mb": wanted.scratch_mb,
-        "price": wanted.price,
-        "preemptible": wanted.preemptible,
-    }
+def _size(wanted: SizeSection, listed: Size | None) -> Size:
+    base = listed or Size(wanted.name, wanted.cloud_id, cores=1, ram_mb=0)
+    names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible")
+    given = {name: getattr(wanted, name) for name in names}
     return replace(
         base,
         name=wanted.name,
         ram_is_given=wanted.ram_mb is not None,
-        **{key: value for key, value in given.items() if value is not None},  # type: ignore[arg-type]  # each is of its field's type
+        **{key: value for key, value in given.items() if value is not None},
     )
 
 

@@ -191,7 +191,8 @@ class HttpServer:
         ready.set()
         while not self._stopping.is_set():
             self._turn()
-            await _either(self._stopping, _TICK_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _TICK_S)
         for listening in self._listening:
             self._loop.remove_reader(listening)
             listening.close()
@@ -323,12 +324,6 @@ def _listen(address: str, port: int) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, for `seconds` at most."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
 
 
 def _uvicorn_config(app: AsgiApp) -> Config:

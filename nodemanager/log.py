@@ -106,11 +106,9 @@ def setup(
     `file` is a path, or `/dev/stderr`, `stderr`, `-` or nothing for standard error, or
     `/dev/stdout` or `stdout`. `levels` has a level per logger name. Libraries log from WARNING up
     unless `levels` names them: their DEBUG lines drown ours and quote requests. Raises StartError,
-    and leaves the log as it was, when a setting can't be used.
+    and leaves the log as it was, when `file` can't be written.
     """
     wanted = _levels(level, levels or {})
-    if format not in RENDERERS:
-        raise StartError(f"[Logging] format = {format}: is none of {', '.join(RENDERERS)}")
     handler = _handler(file)
     descriptor = stdio_descriptor(file)
     journal = descriptor is not None and journal_listens(
@@ -246,22 +244,11 @@ def _check(event: Event, fields: Mapping[str, object]) -> None:
 
 def _levels(level: str, levels: Mapping[str, str]) -> dict[str, int]:
     """The level of each logger by name; "" is the root, whose level only libraries inherit."""
-    ours = _level("level", level)
-    return {"": max(ours, WARNING), _OURS: ours} | {
-        name: _level(name, wanted) for name, wanted in levels.items()
-    }
-
-
-def _level(option: str, level: str) -> int:
     known = logging.getLevelNamesMapping()
-    word = level.strip().upper()
-    if word.isdecimal():
-        return int(word)
-    if word not in known:
-        raise StartError(
-            f"[Logging] {option} = {level}: is none of DEBUG, INFO, WARNING, ERROR, CRITICAL"
-        )
-    return known[word]
+    ours = known[level]
+    return {"": max(ours, WARNING), _OURS: ours} | {
+        name: known[wanted] for name, wanted in levels.items()
+    }
 
 
 def _handler(file: str) -> FileHandler | StdioHandler:

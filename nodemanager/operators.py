@@ -13,6 +13,7 @@ from nodemanager.core.operate.backlog_run import Order, Run
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
+STARTING = "the daemon is still starting; try again"
 
 
 class OperatorCommands:
@@ -27,26 +28,31 @@ class OperatorCommands:
 
     def give(self, command: Command) -> Reply:
         """The result of a command. Only a web thread may wait here, never an actor."""
-        daemon = self.daemon
-        if daemon is None:
-            return Reply(Result.FAILED, "the daemon is still starting; try again")
-        answers: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        tell(daemon, Ordered(command, answers.put))
+        reply: Reply | str = self.ask(lambda answered: Ordered(command, answered))
+        if isinstance(reply, Reply):
+            return reply
+        if command.verb is Verb.CLEAN and reply is not STARTING:
+            text = f"the clean of {command.id} is under way; the log tells how it ends"
+            return Reply(Result.UNDER_WAY, text)
+        return Reply(Result.FAILED, reply)
+
+    def ask(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+        """The daemon actor's answer to the message; a text says why there is none."""
+        if self.daemon is None:
+            return STARTING
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        tell(self.daemon, message(answers.put))
         try:
             return answers.get(timeout=ANSWER_S)
         except queue.Empty:
-            if command.verb is Verb.CLEAN:
-                text = f"the clean of {command.id} is under way; the log tells how it ends"
-                return Reply(Result.UNDER_WAY, text)
-            text = f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
-            return Reply(Result.FAILED, text)
+            return f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
 
 
 class BacklogCommands:
     """Gives backlog requests to the daemon actor of `commands` and waits for its answers."""
 
     def __init__(self, commands: OperatorCommands) -> None:
-        self._commands = commands
+        self._ask = commands.ask
 
     def show(self) -> Shown | str:
         shown: Shown | str = self._ask(ShowBacklog)
@@ -63,14 +69,3 @@ class BacklogCommands:
     def stop(self, by: str) -> Run | str | None:
         run: Run | str | None = self._ask(lambda answered: StopBacklog(by, answered))
         return run
-
-    def _ask(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
-        daemon = self._commands.daemon
-        if daemon is None:
-            return "the daemon is still starting; try again"
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        tell(daemon, message(answers.put))
-        try:
-            return answers.get(timeout=ANSWER_S)
-        except queue.Empty:
-            return f"the daemon did not answer within {ANSWER_S:g} s; look at its log"

@@ -16,7 +16,7 @@ import pykka
 import pykka.debug
 
 from nodemanager import __version__, control, log, sdnotify, wiring
-from nodemanager.actors.base import OnDeath, tell
+from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.inputs import Once
 from nodemanager.actors.messages import ApplySettings, Beat, Stop
 from nodemanager.actors.timer import ThreadTimer
@@ -25,7 +25,7 @@ from nodemanager.config import Config, diff, ini, load, reloaded
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.errors import ConfigError, NodeManagerError, StartError
+from nodemanager.errors import ConfigError, StartError
 from nodemanager.from_config import (
     advice_on_draining,
     secrets_of,
@@ -199,7 +199,7 @@ class Service:
             identity=RememberedIdentity(state, writes=not self._dry_run),
             backlog=RememberedBacklog(state),
             holds_lease=lambda: lease is None or lease.held,
-            on_death=self._on_death(),
+            on_death=lambda actor, error: self._inbox.put(_Death(actor, error)),
             dry_run=self._dry_run,
             once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
             show=show,
@@ -257,14 +257,11 @@ class Service:
         )
         server.start()
         stack.callback(server.stop)
-        self._servers.append(server.http)
+        self._servers.append(server)
         observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
         told.listeners.append(observer.heard)
         self._log.listeners.append(observer.heard)
         return observer.show
-
-    def _on_death(self) -> OnDeath:
-        return lambda actor, error: self._inbox.put(_Death(actor, error))
 
     def _heed_signals(self) -> None:
         for number in (*STOPS, signal.SIGHUP, signal.SIGUSR1):
@@ -395,20 +392,22 @@ class Service:
             actor.stop(block=False)
 
 
-def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
-    """Run the daemon until it is told to stop; gives the exit code."""
+def _set_up_log(config: Config) -> None:
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
-    log.catch_uncaught()
     log.hide(*secrets_of(config))
+
+
+def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
+    """Run the daemon until it is told to stop; gives the exit code."""
+    _set_up_log(config)
+    log.catch_uncaught()
     return Service(config, dry_run=dry_run, once=once).run()
 
 
 def serve_registry(config: Config) -> int:
     """Serve the registry on its own until it is told to stop; gives the exit code."""
-    logging = config.logging
-    log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
-    log.hide(*secrets_of(config))
+    _set_up_log(config)
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in STOPS:
@@ -457,6 +456,3 @@ def check(path: Path) -> tuple[Config, list[str]]:
     finally:
         cloud.close()
     return config, [*map(str, config.warnings), *advice_on_draining(config)]
-
-
-__all__ = ["NodeManagerError", "Service", "check", "run", "serve_registry"]

@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -36,15 +35,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 class LeaseTaken(StartError):
     """Another daemon has taken the pool, or took it meanwhile: this one must end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A store or account that is not the one of the first start: it must not be written to (L5)."""
-
-    kind: str
-    known: str
-    seen: str
 
 
 class Lease:
@@ -138,18 +128,6 @@ class StateDirectory:
             text = json.dumps({"format": _FORMAT, "facts": facts}, indent=1, sort_keys=True)
             self._replace(_FACTS, text + "\n")
 
-    def check_identity(self, kind: str, seen: str) -> Mismatch | None:
-        """Compare `kind` (`store`, `account`) with the first one seen, which is remembered (L5).
-
-        None means that they are the same. A Mismatch persists until an operator removes the old
-        one (`remember(kind, None)`).
-        """
-        known = self.recall(kind)
-        if known is None:
-            self.remember(kind, seen)
-            return None
-        return None if known == seen else Mismatch(kind, str(known), seen)
-
     def token(self, name: str) -> str:
         """The token of that name, made at first use and kept in PATH/NAME.token.
 
@@ -240,13 +218,18 @@ class RememberedIdentity:
             self._beats_before = self._known_beats()
 
     def check(self, kind: str, seen: str) -> str | None:
-        if not self._writes and self._state.recall(kind) is None:
-            return None
-        mismatch = self._state.check_identity(kind, seen)
-        if mismatch is None:
+        """Compare `kind` (`store`, `account`) with the first one seen, which is remembered.
+
+        Gives what is wrong, None when they are the same. What is wrong stays so until an operator
+        removes the old one.
+        """
+        known = self._state.recall(kind)
+        if known is None and self._writes:
+            self._state.remember(kind, seen)
+        if known in (None, seen):
             return None
         return (
-            f"this is not the {kind} known before ({mismatch.known}) but {mismatch.seen}; "
+            f"this is not the {kind} known before ({known}) but {seen}; "
             f"if that is meant, forget the old one in {self._state.path}/facts.json"
         )
 

@@ -203,7 +203,7 @@ def test_who_may_not_use_the_socket_is_told_who_may(
 def test_a_flood_of_the_port_keeps_no_command_out(home: Path, serve: Serve) -> None:
     """X1: the socket's clients are peers of their own."""
     server = serve(port=0)
-    opened = [socket.create_connection(server.address) for _ in range(60)]
+    opened = [socket.create_connection((server.address, server.port)) for _ in range(60)]
     answered = threading.Event()
 
     def ask() -> None:

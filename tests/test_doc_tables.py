@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from doc.generate.events import events_page, main
 from nodemanager.core.model.keys import Key
 from nodemanager.core.model.reasons import Event, Reason, Told
-from nodemanager.doc_tables import events_page, main
 
 PAGE = Path(__file__).parent.parent / "doc" / "events.rst"
 
 
 def test_the_page_in_the_repository_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == events_page(), (
-        "run `python -m nodemanager.doc_tables doc/events.rst`"
+        "run `python -m doc.generate.events doc/events.rst`"
     )
 
 

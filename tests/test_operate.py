@@ -48,7 +48,7 @@ class Served:
         self.config = directory / "pool.cfg"
         self.config.write_text(
             f"[Daemon]\nmax_nodes = 3\nstate_dir = {directory}/state\n[Cloud]\nprovider = dummy\n"
-            f"[Manage]\nport = {self.server.address[1]}\nManagementToken = {TOKEN}\n",
+            f"[Manage]\nport = {self.server.port}\nManagementToken = {TOKEN}\n",
             encoding="utf-8",
         )
 

@@ -17,7 +17,6 @@ import pytest
 from nodemanager.errors import StartError
 from nodemanager.state import (
     LeaseTaken,
-    Mismatch,
     RememberedBacklog,
     RememberedIdentity,
     StateDirectory,
@@ -26,7 +25,7 @@ from tests.fakes.clock import ManualClock
 
 HOLDS_THE_LEASE = """
 import subprocess, sys
-from nodemanager.state import LeaseTaken, Mismatch, StateDirectory
+from nodemanager.state import LeaseTaken, RememberedIdentity, StateDirectory
 lease = StateDirectory(sys.argv[1]).lock()
 child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
@@ -196,12 +195,15 @@ def test_a_fact_is_known_to_the_next_process(state: StateDirectory) -> None:
 
 
 def test_the_first_store_seen_is_the_one_that_counts(state: StateDirectory) -> None:
-    assert state.check_identity("store", "id-1") is None
-    assert state.check_identity("store", "id-1") is None
-    different = Mismatch("store", known="id-1", seen="id-2")
-    assert state.check_identity("store", "id-2") == different
-    assert StateDirectory(state.path).check_identity("store", "id-2") == different
-    assert state.check_identity("account", "id-2") is None
+    identity = RememberedIdentity(state, writes=True)
+    assert identity.check("store", "id-1") is None
+    assert identity.check("store", "id-1") is None
+    different = identity.check("store", "id-2")
+    assert different is not None
+    assert "known before (id-1) but id-2" in different
+    again = RememberedIdentity(StateDirectory(state.path), writes=True)
+    assert again.check("store", "id-2") == different
+    assert identity.check("account", "id-2") is None
 
 
 def test_what_a_crash_left_half_written_is_not_read(state: StateDirectory) -> None:
@@ -231,7 +233,7 @@ def test_a_corrupt_file_is_reported_and_never_replaced(
     for use in (
         lambda: state.recall("store"),
         lambda: state.remember("store", "x"),
-        lambda: state.check_identity("store", "x"),
+        lambda: RememberedIdentity(state, writes=True).check("store", "x"),
     ):
         with pytest.raises(StartError) as refused:
             use()

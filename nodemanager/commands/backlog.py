@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +26,15 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|sec|min|m|h|hour))?")
 _PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 60}
 
 
-# Generic only to the type checker: click 8.1's class can't be subscripted.
-class Rate(click.ParamType):  # type: ignore[type-arg]
-    """A rate: `20/min`, `2/s`, `100/h`, or a number per minute."""
-
-    name = "N/min"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        found = _RATE.fullmatch(str(value))
-        rate = float(found[1]) * _PER[found[2] or "min"] if found is not None else 0.0
-        if not 0 < rate <= FASTEST:
-            self.fail(f"{value!r}: a rate is like 20/min, more than 0, at most {FASTEST:g}/min")
-        return rate
+def rate_of(text: str) -> float:
+    """The rate per minute of `20/min`, `2/s`, `100/h`, or a number per minute."""
+    found = _RATE.fullmatch(text)
+    rate = float(found[1]) * _PER[found[2] or "min"] if found is not None else 0.0
+    if not 0 < rate <= FASTEST:
+        raise click.BadParameter(
+            f"{text!r}: a rate is like 20/min, more than 0, at most {FASTEST:g}/min"
+        )
+    return rate
 
 
 @click.group()
@@ -83,7 +76,14 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
 @backlog.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--rate", type=Rate(), default="20/min", show_default=True, help="The highest rate.")
+@click.option(
+    "--rate",
+    type=rate_of,
+    default="20/min",
+    show_default=True,
+    metavar="N/min",
+    help="The highest rate.",
+)
 @click.option("--no-wait", is_flag=True, help="Don't wait for it; see `backlog status` later.")
 @click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
 @daemon_flags
@@ -204,17 +204,14 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
 _DONE = {"clean": "cleaned", "adopt": "adopted"}
 
 
-def _done(items: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    return Counter(item["deed"] for item in items if item["where"] == "done")
-
-
 def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(run, indent=2))
         return
     counts = run["counts"]
     words = (("already", "done before"), ("skipped", "left alone"), ("stopped", "not reached"))
-    told = [f"{number} {_DONE[deed]}" for deed, number in _done(run["items"]).items()]
+    done = Counter(item["deed"] for item in run["items"] if item["where"] == "done")
+    told = [f"{number} {_DONE[deed]}" for deed, number in done.items()]
     told += [f"{counts[where]} {said}" for where, said in words if counts[where]]
     left = counts["waiting"] + counts["let_go"]
     if left:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nodemanager.client import Client
+from nodemanager.commands.show import json_option
 from nodemanager.config import Config, load
 from nodemanager.errors import JournalError
 from nodemanager.journal.opened import is_there
@@ -100,6 +101,11 @@ def daemon_flags(command: click.decorators.FC) -> click.decorators.FC:
         help=URL_HELP,
     )
     return config_flag(option(command))
+
+
+def answered(command: click.decorators.FC) -> click.decorators.FC:
+    """The options of `daemon_flags`, and --json, for commands that print the daemon's answer."""
+    return json_option(daemon_flags(command))
 
 
 def client(config: str | None) -> Client:

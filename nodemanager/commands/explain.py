@@ -13,9 +13,9 @@ import click
 from nodemanager.client import ClientError, NobodyThereError
 from nodemanager.commands import show
 from nodemanager.commands.common import (
+    answered,
     client_of,
     config_path,
-    daemon_flags,
     existing_journal,
     journal_of,
 )
@@ -52,8 +52,7 @@ class UnknownError(NodeManagerError):
     metavar="FILE",
     help="Use this journal, or a copy of one, instead of the running daemon.",
 )
-@show.json_option
-@daemon_flags
+@answered
 def explain(
     id: str,
     at: float | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -257,16 +258,10 @@ def _foot(found: Sequence[Row], rows: Sequence[Row], what: str, at: float, more:
 def short_ids(ids: Iterable[str | None]) -> dict[str, str]:
     """For each id its shortened form, a beginning that no other id has."""
     whole = sorted({one for one in ids if one})
-    alike = [0, *(_common(one, other) for one, other in pairwise(whole)), 0]
+    same = [os.path.commonprefix(two) for two in pairwise(whole)]  # noqa: RUF071 - by character
+    alike = [0, *map(len, same), 0]
     made = {}
     for place, id in enumerate(whole):
         least = id.rfind("-") + 1 + SHORT_TAIL
         made[id] = id[: max(least, alike[place] + 1, alike[place + 1] + 1)]
     return made
-
-
-def _common(one: str, other: str) -> int:
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from nodemanager.client import Client
-from nodemanager.commands.common import client, daemon_flags, examples
+from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.ids import complete_id
-from nodemanager.commands.show import json_option, print_json
+from nodemanager.commands.show import print_json
 from nodemanager.commands.times import span
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.commands import Verb
@@ -19,6 +19,12 @@ from nodemanager.logline import visible
 RUNTIME_FAILURE = 1
 
 _reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
+
+
+def _noted(command: click.decorators.FC) -> click.decorators.FC:
+    return _reason(answered(command))
+
+
 _why = click.option(
     "--reason", required=True, metavar="TEXT", help="Why; written to the log. Must be given."
 )
@@ -55,9 +61,7 @@ def breaker() -> None:
 
 
 @breaker.command("reset")
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
     """Close the breaker, once you have looked at what opened it."""
     tell(config, Verb.BREAKER_RESET, reason=reason, as_json=as_json)
@@ -69,8 +73,7 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 @click.argument("id", shell_complete=complete_id)
 @_reason
 @click.option("--unlisted", is_flag=True, help="Accept an ID that no listing shows.")
-@json_option
-@daemon_flags
+@answered
 def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
     """Keep everything automatic away from a node or record until `release`, even over restarts.
 
@@ -82,9 +85,7 @@ def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None
 
 @click.command()
 @click.argument("id", shell_complete=complete_id)
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
     """End the hold on a node or record."""
     tell(config, Verb.RELEASE, id, reason=reason, as_json=as_json)
@@ -92,9 +93,7 @@ def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
 
 @click.command(epilog=examples("drain i-0abc --reason 'new image'", "drain compute7"))
 @click.argument("node", shell_complete=complete_id)
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Shut a node down as soon as it is idle, whatever the demand, and never while it is busy.
 
@@ -106,9 +105,7 @@ def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 
 @click.command()
 @click.argument("node", shell_complete=complete_id)
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
     """Let a node take work again: undo a drain, or a kill that has not been carried out yet."""
     tell(config, Verb.RUN, node, reason=reason, as_json=as_json)
@@ -122,8 +119,7 @@ def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
 @click.argument("node", shell_complete=complete_id)
 @_why
 @click.option("--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal.")
-@json_option
-@daemon_flags
+@answered
 def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
 
@@ -188,9 +184,7 @@ _NEVER = (
     metavar="RULE",
     help="Break this rule, and note that in journal and log; may be repeated.",
 )
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def clean(
     record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
 ) -> None:
@@ -206,8 +200,7 @@ def clean(
 
 @click.command(epilog=examples("pause --reason 'the cloud is being upgraded'"))
 @_why
-@json_option
-@daemon_flags
+@answered
 def pause(reason: str, as_json: bool, config: str | None) -> None:
     """Create, claim, destroy and clean nothing until `resume`, even over restarts.
 
@@ -217,17 +210,14 @@ def pause(reason: str, as_json: bool, config: str | None) -> None:
 
 
 @click.command()
-@_reason
-@json_option
-@daemon_flags
+@_noted
 def resume(reason: str, as_json: bool, config: str | None) -> None:
     """End a pause."""
     tell(config, Verb.RESUME, reason=reason, as_json=as_json)
 
 
 @click.command()
-@json_option
-@daemon_flags
+@answered
 def orders(as_json: bool, config: str | None) -> None:
     """List the standing orders (pause, holds, drains and kills), who gave them, and why."""
     status = client(config).standing()

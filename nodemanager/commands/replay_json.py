@@ -8,7 +8,7 @@ from nodemanager.commands.replay_result import (
     NOTES,
     Result,
 )
-from nodemanager.core.replay.whatif import Hit
+from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Outcome
 
 
@@ -65,11 +65,7 @@ def _balance_json(balance: Balance, outcome: Outcome) -> dict[str, Any]:
         "breaker_opened": dict(outcome.breaker_opened),
         "moves": [
             {
-                "record": move.life.record,
-                "incarnation": move.life.incarnation,
-                "slot": move.life.slot,
-                "host": move.life.hostname,
-                "node": move.life.node_id,
+                **_life_json(move.life),
                 "by": move.by.value,
                 "reason": move.reason.value if move.reason else None,
                 "recorded": move.before,
@@ -81,14 +77,19 @@ def _balance_json(balance: Balance, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _hit_json(hit: Hit) -> dict[str, Any]:
-    life = hit.life
+def _life_json(life: Life) -> dict[str, Any]:
     return {
         "record": life.record,
         "incarnation": life.incarnation,
         "slot": life.slot,
         "host": life.hostname,
         "node": life.node_id,
+    }
+
+
+def _hit_json(hit: Hit) -> dict[str, Any]:
+    return {
+        **_life_json(hit.life),
         "by": hit.by.value,
         "reason": hit.reason.value if hit.reason else None,
         "freed": hit.freed_at,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -17,14 +16,13 @@ from nodemanager.commands.replay_result import (
     COLUMNS,
     NOTES,
     Result,
+    hit_cells,
     hits_by_life,
-    moment_of,
+    move_cells,
     numbers_of,
-    sign_of,
-    signed_span,
 )
-from nodemanager.commands.times import span, told
-from nodemanager.core.replay.worth import Move, free_sooner
+from nodemanager.commands.times import told
+from nodemanager.core.replay.worth import free_sooner
 from nodemanager.logline import visible
 
 MOVES = 500
@@ -57,7 +55,9 @@ def page(result: Result) -> str:
         undefined=jinja2.StrictUndefined,
     )
     outline = result.outline
-    return environment.get_template("replay.html.j2").render(
+    return environment.get_template(
+        "replay.html.j2"
+    ).render(
         version=__version__,
         journal=visible(result.path),
         first=told(outline.first, terminal=False),
@@ -85,9 +85,14 @@ def page(result: Result) -> str:
         chart=Markup(_chart(result)),  # noqa: S704 - pygal escapes, and no script is left in it
         chart_title=_chart_title(result),
         moves=[
-            (visible(row.tried.label), *_moves(result, row.balance.moves)) for row in result.rows
+            (
+                visible(row.tried.label),
+                [move_cells(result, move, terminal=False) for move in row.balance.moves[:MOVES]],
+                max(0, len(row.balance.moves) - MOVES),
+            )
+            for row in result.rows
         ],
-        hits=_hits(result),
+        hits=[hit_cells(result, one, terminal=False) for one in hits_by_life(result)],
         warnings=list(
             dict.fromkeys(
                 visible(text) for row in result.rows for text in row.tried.variation.warnings
@@ -95,42 +100,6 @@ def page(result: Result) -> str:
         ),
         notes=NOTES,
     )
-
-
-def _moves(result: Result, moves: Sequence[Move]) -> tuple[list[tuple[str, ...]], int]:
-    """The first rows, and the number of the others."""
-    rows: list[tuple[str, ...]] = [
-        (
-            visible(move.life.record),
-            "-" if move.life.slot is None else str(move.life.slot),
-            visible(move.life.hostname or "-"),
-            visible(move.life.node_id or "-"),
-            move.by.value,
-            move.reason.value if move.reason else "-",
-            moment_of(result, move.before, terminal=False),
-            moment_of(result, move.after, terminal=False),
-            signed_span(move.gain_s),
-        )
-        for move in moves[:MOVES]
-    ]
-    return rows, max(0, len(moves) - MOVES)
-
-
-def _hits(result: Result) -> list[tuple[str, ...]]:
-    return [
-        (
-            visible(one.first.life.record),
-            "-" if one.first.life.slot is None else str(one.first.life.slot),
-            visible(one.first.life.hostname or "-"),
-            visible(one.first.life.node_id or "-"),
-            one.first.by.value,
-            told(one.first.freed_at, terminal=False),
-            sign_of(result, one.first, terminal=False),
-            span((one.first.pinged_at or one.first.alive_at) - one.first.freed_at),
-            visible(", ".join(one.labels)),
-        )
-        for one in hits_by_life(result)
-    ]
 
 
 # Charts.

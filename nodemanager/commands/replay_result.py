@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
 from nodemanager.commands.times import local, span, told
-from nodemanager.core.replay.whatif import Hit
-from nodemanager.core.replay.worth import Balance, Outcome, weigh
+from nodemanager.core.replay.whatif import Hit, Life
+from nodemanager.core.replay.worth import Balance, Move, Outcome, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
+from nodemanager.logline import visible
 
 RECORDED = "recorded"
 WINDOW = "node_stale_after"
@@ -118,11 +119,6 @@ def signed(number: int) -> str:
     return f"{number:+d}" if number else "0"
 
 
-def boots_of(balance: Balance) -> int:
-    """The boots gained, less those lost."""
-    return balance.boots - balance.boots_lost
-
-
 def signed_span(seconds: float) -> str:
     """A signed duration: `+2h 05m`."""
     return f"{'+' if seconds >= 0 else '-'}{span(abs(seconds))}"
@@ -139,7 +135,7 @@ def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
         str(balance.later),
         str(balance.never),
         hours(balance.slot_s, decimals),
-        signed(boots_of(balance)),
+        signed(balance.boots - balance.boots_lost),
         hours(balance.boot_wait_s, decimals),
         str(len(balance.hits)),
     )
@@ -176,3 +172,39 @@ def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
     if hit.pinged_at is not None:
         return when(result, hit.pinged_at, terminal=terminal)
     return f"listed {when(result, hit.alive_at, terminal=terminal)}"
+
+
+MOVE_COLUMNS = ("record", "slot", "host", "node", "by", "reason", RECORDED, "then", "sooner by")
+
+
+def move_cells(result: Result, move: Move, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of MOVE_COLUMNS."""
+    return (
+        *_life_cells(move.life),
+        move.by.value,
+        move.reason.value if move.reason else "-",
+        moment_of(result, move.before, terminal=terminal),
+        moment_of(result, move.after, terminal=terminal),
+        signed_span(move.gain_s),
+    )
+
+
+HIT_COLUMNS = ("record", "slot", "host", "node", "by", "freed", "pinged", "after", "under")
+
+
+def hit_cells(result: Result, one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of HIT_COLUMNS."""
+    hit = one.first
+    return (
+        *_life_cells(hit.life),
+        hit.by.value,
+        when(result, hit.freed_at, terminal=terminal),
+        sign_of(result, hit, terminal=terminal),
+        span((hit.pinged_at or hit.alive_at) - hit.freed_at),
+        visible(", ".join(one.labels)),
+    )
+
+
+def _life_cells(life: Life) -> tuple[str, ...]:
+    slot = "-" if life.slot is None else str(life.slot)
+    return visible(life.record), slot, visible(life.hostname or "-"), visible(life.node_id or "-")

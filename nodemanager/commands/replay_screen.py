@@ -12,18 +12,17 @@ from nodemanager.commands import show
 from nodemanager.commands.replay_curves import chart
 from nodemanager.commands.replay_result import (
     COLUMNS,
+    HIT_COLUMNS,
+    MOVE_COLUMNS,
     NOTES,
-    RECORDED,
     LifeHit,
     Result,
+    hit_cells,
     hits_by_life,
-    moment_of,
+    move_cells,
     numbers_of,
-    sign_of,
-    signed_span,
-    when,
 )
-from nodemanager.commands.times import span, told
+from nodemanager.commands.times import told
 from nodemanager.core.replay.worth import Move
 
 ROWS = 20
@@ -113,44 +112,19 @@ def _comparison(result: Result, *, terminal: bool) -> Table:
 
 
 def _moves(result: Result, moves: Sequence[Move], *, terminal: bool) -> Table:
-    headings = ("record", "slot", "host", "by", "reason", RECORDED, "then", "sooner by")
-    made = show.table(
-        *headings, title="Slots free at another time", terminal=terminal, right="sooner by"
-    )
+    title = "Slots free at another time"
+    node = MOVE_COLUMNS.index("node")
+    headings = MOVE_COLUMNS[:node] + MOVE_COLUMNS[node + 1 :]
+    made = show.table(*headings, title=title, terminal=terminal, right="sooner by")
     for move in moves[:ROWS]:
-        life = move.life
-        made.add_row(
-            show.cell(life.record),
-            "-" if life.slot is None else str(life.slot),
-            show.cell(life.hostname or "-"),
-            move.by.value,
-            move.reason.value if move.reason else "-",
-            moment_of(result, move.before, terminal=terminal),
-            moment_of(result, move.after, terminal=terminal),
-            signed_span(move.gain_s),
-        )
+        cells = move_cells(result, move, terminal=terminal)
+        made.add_row(*cells[:node], *cells[node + 1 :])
     return made
 
 
 def _hits(result: Result, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
-    headings = ("record", "slot", "host", "node", "by", "freed", "pinged", "after", "under")
-    made = show.table(
-        *headings,
-        title="Hits: freed, and its node pinged afterwards",
-        terminal=terminal,
-        right="after",
-    )
+    title = "Hits: freed, and its node pinged afterwards"
+    made = show.table(*HIT_COLUMNS, title=title, terminal=terminal, right="after")
     for one in hits[:ROWS]:
-        hit, life = one.first, one.first.life
-        made.add_row(
-            show.cell(life.record),
-            "-" if life.slot is None else str(life.slot),
-            show.cell(life.hostname or "-"),
-            show.cell(life.node_id or "-"),
-            hit.by.value,
-            when(result, hit.freed_at, terminal=terminal),
-            sign_of(result, hit, terminal=terminal),
-            span((hit.pinged_at or hit.alive_at) - hit.freed_at),
-            show.cell(", ".join(one.labels)),
-        )
+        made.add_row(*hit_cells(result, one, terminal=terminal))
     return made

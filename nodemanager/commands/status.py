@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nodemanager.client import Client, ClientError
 from nodemanager.commands import show
-from nodemanager.commands.common import client, daemon_flags
+from nodemanager.commands.common import answered, client
 from nodemanager.commands.status_screen import screen
 from nodemanager.commands.times import local
 from nodemanager.logline import visible
@@ -33,8 +33,7 @@ SHORTEST_S = 0.2
     metavar="[SECONDS]",
     help=f"Refresh it until Ctrl-C; every {EVERY_S:g} seconds unless given.",
 )
-@show.json_option
-@daemon_flags
+@answered
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
     """Show slots, nodes, polls, breaker and pending work of the running daemon.
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodemanager.config import kinds
-from nodemanager.config.options import AS_POLLED, Decides, Derived, Draft, option
+from nodemanager.config.options import (
+    AS_POLLED,
+    Decides,
+    Derived,
+    Draft,
+    deciding_option,
+    option,
+)
 from nodemanager.config.values import Dispatcher, LogFormat, LogLevel, Secret
 
 
@@ -38,27 +45,21 @@ class Daemon:
         this name, and it leaves the nodes and records of other pools alone. Never rename a pool
         that has nodes.""",
     )
-    min_nodes: int = option(
+    min_nodes: int = deciding_option(
         kinds.whole(0, unit="nodes"),
         "0",
         "Keep at least this many nodes, of the cheapest size, whatever the demand.",
-        reload=True,
-        decides=Decides(),
     )
-    max_nodes: int = option(
+    max_nodes: int = deciding_option(
         kinds.whole(0, unit="nodes"),
         "1",
         "Never have more nodes than this. 0, with min_nodes = 0, drains the pool.",
-        reload=True,
-        decides=Decides(),
     )
-    max_total_price: float = option(
+    max_total_price: float = deciding_option(
         kinds.number(least=0, unit="price per hour"),
         "0",
         """Never let the price of all nodes together exceed this; boot no node that would. 0 is no
         cap. With a cap, no size of unknown price is booted: set [Size NAME] price.""",
-        reload=True,
-        decides=Decides(),
     )
     poll_time: float = option(
         kinds.duration(),
@@ -84,50 +85,39 @@ class Daemon:
         "How often the demand is polled.",
         reload=True,
     )
-    max_poll_time: float = option(
+    max_poll_time: float = deciding_option(
         kinds.duration(),
         Derived("300, or the longest poll time where that is longer", _max_poll_time),
         "After each failed poll the wait for the next one is longer, up to this time.",
-        reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
-    poll_stale_after: float = option(
+    poll_stale_after: float = deciding_option(
         kinds.duration(),
         "600",
         """Nothing is booted, destroyed or freed because of an answer older than this. It must be at
         least two polls. If it is not below node_stale_after, half of node_stale_after is used.""",
-        reload=True,
-        decides=Decides(),
     )
-    boot_fail_after: float = option(
+    boot_fail_after: float = deciding_option(
         kinds.duration(longest=None),
         "1800",
         "A node that has not pinged for this long after its create has failed to boot.",
-        reload=True,
-        decides=Decides(),
     )
-    node_stale_after: float = option(
+    node_stale_after: float = deciding_option(
         kinds.duration(longest=None),
         "7200",
         """The stale window: a record's slot is freed only when its node is gone and the record has
         been quiet for strictly longer than this. A listed node that has been silent for longer,
         while the record store answered, is shut down.""",
-        reload=True,
-        decides=Decides(),
     )
-    consecutive_idle_count: int = option(
+    consecutive_idle_count: int = deciding_option(
         kinds.whole(1, unit="pings"),
         "2",
         "An idle node is shut down only when this many of its pings in a row said that it is idle.",
-        reload=True,
-        decides=Decides(),
     )
-    node_mem_scaling: float = option(
+    node_mem_scaling: float = deciding_option(
         kinds.number(above=0, most=1),
         "0.95",
         "The fraction of a size's memory that jobs can use.",
-        reload=True,
-        decides=Decides(),
     )
     watchdog: float = option(
         kinds.duration(),

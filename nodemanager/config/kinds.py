@@ -210,13 +210,7 @@ def any_text() -> Kind[str]:
 
 def secret() -> Kind[Secret]:
     """A secret that is not empty."""
-
-    def parse(value: str) -> Secret:
-        if not value:
-            raise ValueError("must not be empty")
-        return Secret(value)
-
-    return Kind("secret", parse, secret=True)
+    return Kind("secret", lambda value: Secret(text().parse(value)), secret=True)
 
 
 def database() -> Kind[Secret]:
@@ -374,26 +368,22 @@ def shutdown_windows() -> Kind[tuple[float, ...]]:
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
     """The same kind, or blank for None."""
-
-    def parse(value: str) -> T | None:
-        return kind.parse(value) if value else None
-
-    def show(value: T | None) -> str:
-        return "" if value is None else kind.show(value)
-
-    return Kind(f"{kind.doc}, or blank", parse, show, kind.secret, kind.multiline)
+    return _or_none(kind, "", "blank")
 
 
 def or_off(kind: Kind[T]) -> Kind[T | None]:
     """The same kind, or `off` for None."""
+    return _or_none(kind, "off", "off")
 
+
+def _or_none(kind: Kind[T], none: str, word: str) -> Kind[T | None]:
     def parse(value: str) -> T | None:
-        return None if value.lower() == "off" else kind.parse(value)
+        return None if value.lower() == none else kind.parse(value)
 
     def show(value: T | None) -> str:
-        return "off" if value is None else kind.show(value)
+        return none if value is None else kind.show(value)
 
-    return Kind(f"{kind.doc}, or off", parse, show, kind.secret, kind.multiline)
+    return Kind(f"{kind.doc}, or {word}", parse, show, kind.secret, kind.multiline)
 
 
 def show_number(value: float) -> str:

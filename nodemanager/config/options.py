@@ -66,19 +66,20 @@ class Option:
     """One option. `default` is a text as in a file, a Derived, or None when it is required.
 
     `no_effect` tells why an option of Arvados Node Manager does nothing here. It is the warning
-    when the option is set, and continues `[Section] option = value: `.
+    when the option is set, and continues `[Section] option = value: `. `no_effect_unless` lists
+    written values (in lower case) that already mean "nothing".
     """
 
-    section: str
-    name: str
-    attribute: str
     kind: Kind[Any]
     default: str | Derived | None
     help: str
-    reload: bool
-    no_effect: str | None
-    no_effect_unless: tuple[str, ...]
-    decides: Decides | None
+    name: str = ""
+    reload: bool = False
+    no_effect: str | None = None
+    no_effect_unless: tuple[str, ...] = ()
+    decides: Decides | None = None
+    section: str = ""
+    attribute: str = ""
 
     @property
     def deciding(self) -> Decides:
@@ -90,15 +91,6 @@ class Option:
     def field(self) -> str:
         """The field of core's Settings that an option with `decides` fills."""
         return self.deciding.field or self.attribute
-
-    @property
-    def default_doc(self) -> str:
-        """The default as the docs describe it."""
-        if self.default is None:
-            return "required"
-        if isinstance(self.default, Derived):
-            return f"default: {self.default.doc}"
-        return f"default {self.default}" if self.default else "default: blank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,55 +108,30 @@ class Section:
         return next((each for each in self.options if each.name.lower() == name.lower()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
-    kind: Kind[Any]
-    default: str | Derived | None
-    help: str
-    name: str | None
-    reload: bool
-    no_effect: str | None
-    no_effect_unless: tuple[str, ...]
-    decides: Decides | None
-
-
-def option(
-    kind: Kind[T],
-    default: str | Derived | None,
-    help: str,
-    *,
-    name: str | None = None,
-    reload: bool = False,
-    no_effect: str | None = None,
-    no_effect_unless: tuple[str, ...] = (),
-    decides: Decides | None = None,
-) -> T:
-    """Declare an option as a dataclass field; see `Option`.
-
-    `no_effect_unless` lists written values (in lower case) that already mean "nothing".
-    """
-    declared = _Declared(kind, default, help, name, reload, no_effect, no_effect_unless, decides)
+def option(kind: Kind[T], default: str | Derived | None, help: str, **more: Any) -> T:
+    """Declare an option as a dataclass field; `more` are further fields of `Option`."""
+    declared = Option(kind, default, " ".join(help.split()), **more)
     made: T = dataclasses.field(metadata={_KEY: declared}, repr=not kind.secret)
     return made
 
 
+def deciding_option(
+    kind: Kind[T],
+    default: str | Derived | None,
+    help: str,
+    decides: Decides | None = None,
+) -> T:
+    """Declare an option that decisions depend on, and that a reload applies."""
+    return option(kind, default, help, reload=True, decides=decides or Decides())
+
+
 def section(name: str, attribute: str, kind: type) -> Section:
     """The section that the dataclass `kind` declares; its docstring is the section's text."""
-    options = []
-    for each in dataclasses.fields(kind):
-        declared: _Declared = each.metadata[_KEY]
-        options.append(
-            Option(
-                section=name,
-                name=declared.name or each.name,
-                attribute=each.name,
-                kind=declared.kind,
-                default=declared.default,
-                help=" ".join(declared.help.split()),
-                reload=declared.reload,
-                no_effect=declared.no_effect,
-                no_effect_unless=declared.no_effect_unless,
-                decides=declared.decides,
-            )
+    options = tuple(
+        dataclasses.replace(
+            declared, section=name, name=declared.name or each.name, attribute=each.name
         )
-    return Section(name, attribute, " ".join((kind.__doc__ or "").split()), kind, tuple(options))
+        for each in dataclasses.fields(kind)
+        if (declared := each.metadata.get(_KEY)) is not None
+    )
+    return Section(name, attribute, " ".join((kind.__doc__ or "").split()), kind, options)

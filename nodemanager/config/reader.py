@@ -13,8 +13,8 @@ from nodemanager.config.ini import Entry, IniFile
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
-from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE
-from nodemanager.config.values import Credentials, SizeOverride
+from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, Size
+from nodemanager.config.values import Credentials
 from nodemanager.redact import is_secret
 
 FILE_SUFFIX = "_file"
@@ -35,7 +35,7 @@ class Draft:
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     keys: dict[str, dict[str, str]] = field(default_factory=dict)
-    sizes: list[SizeOverride] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)
     log_levels: dict[str, str] = field(default_factory=dict)
 
     def value(self, section: str, option: str) -> Any:
@@ -236,24 +236,14 @@ def _read_size(draft: Draft, header: str) -> None:
         draft.report.at_line(line, f"[{header}]: this size has a section already")
         return
     section = Section(f"Size {name}", SIZE.attribute, SIZE.doc, SIZE.type, SIZE.options)
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = dict.fromkeys(option.attribute for option in SIZE.options)
     for option_name, entry in _by_option(draft, section, draft.ini.sections[header]).items():
         option = section.option(option_name)
         assert option is not None
         place, value = _written(draft, section, option, entry)
         draft.places[section.name, option.name] = place
-        given[option.name] = value
-    draft.sizes.append(
-        SizeOverride(
-            name=name,
-            instance_type=given.get("instance_type") or name,
-            cores=given.get("cores"),
-            ram_mb=given.get("ram"),
-            scratch_mb=given.get("scratch"),
-            price=given.get("price"),
-            preemptible=given.get("preemptible"),
-        )
-    )
+        given[option.attribute] = value
+    draft.sizes.append(Size(name=name, **given))
 
 
 def _read_keys(draft: Draft, section: str) -> None:

@@ -16,6 +16,7 @@ from nodemanager.config.options import (
     Derived,
     Draft,
     Section,
+    deciding_option,
     option,
     section,
 )
@@ -95,13 +96,12 @@ class Cloud:
         "",
         "A libcloud driver class, as module.Class, to use instead of the provider's own.",
     )
-    shutdown_windows: tuple[float, ...] = option(
+    shutdown_windows: tuple[float, ...] = deciding_option(
         kinds.shutdown_windows(),
         "20, 999999",
         """Minutes, counted from a node's boot: the node stays for the first number, may be shut
         down during the second, stays for the third, and so on, again and again. Where the cloud
         bills by the hour, 54, 5, 1 uses most of each paid hour.""",
-        reload=True,
         decides=Decides(
             to_field=lambda windows: tuple(length for length in windows if math.isfinite(length))
         ),
@@ -168,75 +168,59 @@ class Registry:
 class Cleaning:
     """The evidence needed before anything is freed or destroyed, and limits on how much at once."""
 
-    settle: float = option(
+    settle: float = deciding_option(
         kinds.duration(),
         "60",
         """A node must be missing from the listings for this long before its record may be freed;
         at least one poll of the cloud.""",
-        reload=True,
-        decides=Decides(),
     )
-    absent_listings: int = option(
+    absent_listings: int = deciding_option(
         kinds.whole(1, unit="listings"),
         "2",
         "A node must also be missing from this many complete listings in a row.",
-        reload=True,
-        decides=Decides(),
     )
-    collapse_fraction: float = option(
+    collapse_fraction: float = deciding_option(
         kinds.number(above=0, below=1),
         "0.3",
         """When a listing suddenly lacks more than this fraction of the known nodes or records, it
         is not trusted, and all freeing and destroying stops.""",
-        reload=True,
-        decides=Decides(),
     )
-    max_cleans_per_cycle: int = option(
+    max_cleans_per_cycle: int = deciding_option(
         kinds.whole(1, unit="records"),
         "25",
         "Free at most this many records at once; the others wait for the next cycle.",
-        reload=True,
-        decides=Decides(),
     )
-    max_shutdowns_per_cycle: int = option(
+    max_shutdowns_per_cycle: int = deciding_option(
         kinds.whole(1, unit="nodes"),
         "5",
         "Destroy at most this many nodes at once for any reason but idleness.",
-        reload=True,
-        decides=Decides(),
     )
-    action_timeout: float = option(
+    action_timeout: float = deciding_option(
         kinds.duration(),
         "900",
         "After this time without an outcome, an action no longer keeps its node or record from "
         "being judged again.",
-        reload=True,
         decides=Decides(fixed="actions take as long as recorded"),
     )
-    max_retry_after: float = option(
+    max_retry_after: float = deciding_option(
         kinds.duration(),
         "1h",
         """The longest wait that a cloud's or a store's Retry-After may impose; it gets no requests
         while we wait.""",
-        reload=True,
         decides=Decides(fixed=AS_POLLED),
     )
-    visible_after: float | None = option(
+    visible_after: float | None = deciding_option(
         kinds.optional(kinds.duration()),
         "",
         """How long after a create the cloud may not yet know the node: until then "no such node"
         proves nothing. Blank uses the provider's known value.""",
-        reload=True,
-        decides=Decides(),
     )
-    claim_expiry: bool = option(
+    claim_expiry: bool = deciding_option(
         kinds.on_off(),
         "on",
         """on: a claimed record that never pinged expires boot_fail_after + 120 s + visible_after
         after its claim. off: it expires after that time or node_stale_after, whichever is
         longer.""",
-        reload=True,
-        decides=Decides(),
     )
     adopt_unclaimed: AdoptUnclaimed = option(
         kinds.choice(AdoptUnclaimed),
@@ -248,25 +232,23 @@ class Cleaning:
             to_option=lambda adopts: next(name for name in ADOPTS if ADOPTS[name] is adopts),
         ),
     )
-    backlog: Backlog = option(
+    backlog: Backlog = deciding_option(
         kinds.choice(Backlog),
         "hold",
         """What happens when the very first plan would free more than max_cleans_per_cycle records:
         hold frees none of them and reports them, clean frees them.""",
-        reload=True,
         decides=Decides(
             "hold_backlog",
             lambda backlog: backlog is Backlog.HOLD,
             lambda holds: Backlog.HOLD if holds else Backlog.CLEAN,
         ),
     )
-    prune_after: float | None = option(
+    prune_after: float | None = deciding_option(
         kinds.or_off(kinds.duration(longest=None)),
         "off",
         """Delete records that have been clean for longer than this, while the pool has more than
         max_nodes records; only in a registry. Never delete one that was freed within the last
         week.""",
-        reload=True,
         decides=Decides(fixed="pruned records hold no slot"),
     )
 
@@ -314,20 +296,23 @@ class Size:
     """A size to use, one section each; the cheapest is used first. The values here replace the
     cloud's own; a size that the cloud library does not know needs cores, ram and price."""
 
+    name: str
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
     )
     cores: int | None = option(kinds.optional(kinds.whole(1)), "", "The number of cores.")
-    ram: int | None = option(
+    ram_mb: int | None = option(
         kinds.optional(kinds.whole(1, unit="MB")),
         "",
         "The memory that a job may have; node_mem_scaling is not applied to it.",
+        name="ram",
     )
-    scratch: int | None = option(
+    scratch_mb: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
         "",
         """The scratch space; 100000 is 100 GB. If it is 0 or unknown, it counts as enough for every
         job.""",
+        name="scratch",
     )
     price: float | None = option(
         kinds.optional(kinds.number(least=0)), "", "The price per hour; 0 means unknown."
@@ -335,6 +320,16 @@ class Size:
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
     )
+
+    @property
+    def cloud_id(self) -> str:
+        """The cloud's own id of the size, NAME where the file gives none."""
+        return self.instance_type or self.name
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the section suffices for a size that the cloud library does not list (S4)."""
+        return self.cores is not None and self.ram_mb is not None and bool(self.price)
 
 
 SIZE = section("Size", "size", Size)

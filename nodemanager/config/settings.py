@@ -24,12 +24,12 @@ from nodemanager.config.sections import (
     Journal,
     Records,
     Registry,
+    Size,
 )
 from nodemanager.config.values import (
     PROVIDERS,
     Credentials,
     Endpoint,
-    SizeOverride,
     StoreProvider,
 )
 from nodemanager.errors import ConfigError
@@ -64,7 +64,7 @@ class Config:
     cloud_list: dict[str, str]
     cloud_create: dict[str, str]
     ping_host: Endpoint | None
-    sizes: tuple[SizeOverride, ...]
+    sizes: tuple[Size, ...]
     log_levels: dict[str, str]
     warnings: tuple[str, ...]
     places: Places = field(repr=False)

@@ -95,28 +95,6 @@ class Listen:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class SizeOverride:
-    """A `[Size NAME]` section: a size that we may boot, and values that replace the cloud's.
-
-    `instance_type` is the cloud's own id, NAME where the file gives none. `ram_mb` is the memory
-    that a job may have. `price` is per hour; 0 means unknown (S4).
-    """
-
-    name: str
-    instance_type: str
-    cores: int | None = None
-    ram_mb: int | None = None
-    scratch_mb: int | None = None
-    price: float | None = None
-    preemptible: bool | None = None
-
-    @property
-    def stands_alone(self) -> bool:
-        """Whether the section suffices for a size that the cloud library does not list (S4)."""
-        return self.cores is not None and self.ram_mb is not None and bool(self.price)
-
-
 class StoreProvider(StrEnum):
     ARVADOS = "arvados"
     REGISTRY = "registry"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.config.sections import SECTIONS
+from nodemanager.config.sections import SECTIONS, Size
 from nodemanager.config.settings import Config
-from nodemanager.config.values import SizeOverride
 from nodemanager.redact import MASK, is_secret
 
 NO_SECRETS = frozenset(
@@ -114,7 +113,7 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
             yield (f"Size {size.name}", option_name), _Setting(value, str(value), False)
 
 
-def _given(config: Config, size: SizeOverride) -> Iterator[tuple[str, str]]:
+def _given(config: Config, size: Size) -> Iterator[tuple[str, str]]:
     """The options of a size that the file gives, as written."""
     for (section, option), place in config.places.items():
         if section == f"Size {size.name}":

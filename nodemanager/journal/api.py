@@ -164,12 +164,10 @@ class Journal(Protocol):
 
     # Pre-images.
 
-    def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
-    ) -> tuple[PreImage, ...]:
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
         """The pre-images within retention, newest first (U8).
 
-        Only those of the given record or incarnation, and only those taken since `since` (epoch
+        Only those of the given record, and only those taken since `since` (epoch
         seconds).
         """
         ...

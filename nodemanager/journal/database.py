@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nodemanager.errors import JournalError, StartError
+from nodemanager.journal.schema import metadata
 from nodemanager.revisions import bring_up_to_date
 
 BUSY_S = 2.0
@@ -33,10 +34,9 @@ _FAILURES = (exc.SQLAlchemyError, sqlite3.Error, OSError)
 class JournalFile:
     """The SQLite file at `path`, opened by the first transaction and anew after a failure."""
 
-    def __init__(self, path: Path, pool: str, *, busy_s: float = BUSY_S) -> None:
+    def __init__(self, path: Path, pool: str) -> None:
         self.path = path
         self._pool = pool
-        self._busy_s = busy_s
         self._lock = threading.RLock()
         self._engine: sa.Engine | None = None
         self._opened: tuple[int, int] | None = None
@@ -103,7 +103,7 @@ class JournalFile:
         _make_private(self.path)
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
-            connect_args={"timeout": self._busy_s, "check_same_thread": False},
+            connect_args={"timeout": BUSY_S, "check_same_thread": False},
             hide_parameters=True,
             poolclass=sa.pool.StaticPool,
         )
@@ -113,7 +113,7 @@ class JournalFile:
             self._use_log(engine)
             with engine.begin() as connection:
                 folder = Path(__file__).parent / "migrations"
-                bring_up_to_date(connection, folder, f"the journal {self.path}")
+                bring_up_to_date(connection, folder, metadata, f"the journal {self.path}")
                 self._check_owner(connection, now)
             found = os.stat(self.path)
         except BaseException:

@@ -44,6 +44,9 @@ from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_imag
 _ANY = codec_of(Any)
 _LATE = codec_of(Mapping[str, LateWrite])
 _IS_OPEN = intents.c.concluded_at.is_(None)
+_WITH_PRE_IMAGE = sa.select(intents, pre_images.c.body).outerjoin(
+    pre_images, pre_images.c.intent == intents.c.id
+)
 BREAKER = "breaker"
 CLOCK = "store_clock"
 LATE = "late_writes"
@@ -112,12 +115,7 @@ def count_failure(connection: sa.Connection, key: str, error: str) -> OpenIntent
 def open_intents(
     connection: sa.Connection, *where: sa.ColumnElement[bool]
 ) -> tuple[OpenIntent, ...]:
-    rows = connection.execute(
-        sa.select(intents, pre_images.c.body)
-        .outerjoin(pre_images, pre_images.c.intent == intents.c.id)
-        .where(_IS_OPEN, *where)
-        .order_by(intents.c.id)
-    )
+    rows = connection.execute(_WITH_PRE_IMAGE.where(_IS_OPEN, *where).order_by(intents.c.id))
     return tuple(
         OpenIntent(
             intent=_intent(row),
@@ -131,13 +129,8 @@ def open_intents(
 
 
 def newest(connection: sa.Connection, key: str) -> Intent | None:
-    row = connection.execute(
-        sa.select(intents, pre_images.c.body)
-        .outerjoin(pre_images, pre_images.c.intent == intents.c.id)
-        .where(intents.c.key == key)
-        .order_by(intents.c.id.desc())
-        .limit(1)
-    ).first()
+    found = _WITH_PRE_IMAGE.where(intents.c.key == key).order_by(intents.c.id.desc()).limit(1)
+    row = connection.execute(found).first()
     return None if row is None else _intent(row)
 
 
@@ -170,7 +163,7 @@ def _intent(row: Any) -> Intent:
 
 
 def find_pre_images(
-    connection: sa.Connection, record: str | None, incarnation: str | None, since: float = 0.0
+    connection: sa.Connection, record: str | None, since: float
 ) -> tuple[PreImage, ...]:
     query = sa.select(
         pre_images,
@@ -182,8 +175,6 @@ def find_pre_images(
     ).join(intents, intents.c.id == pre_images.c.intent)
     if record is not None:
         query = query.where(pre_images.c.record == record)
-    if incarnation is not None:
-        query = query.where(pre_images.c.incarnation == incarnation)
     if since:
         query = query.where(pre_images.c.taken_at >= since)
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from nodemanager.journal.story import Story
 from nodemanager.logline import timestamp
 
 Json = dict[str, Any]
+_RULE = tuple(one.name for one in fields(Finding))
 MOST = 100
 """The most events of a history; the newest are kept."""
 LOOK_BACK_S = 86400.0
@@ -170,7 +172,9 @@ def as_json(explanation: Explanation, source: str) -> Json:
         "record": plain(explanation.record),
         "node": plain(explanation.node),
         "rivals": list(explanation.rivals),
-        "rules": [_rule(one) for one in explanation.findings],
+        "rules": [
+            {name: plain(getattr(one, name)) for name in _RULE} for one in explanation.findings
+        ],
         "blocks": list(dict.fromkeys(one.rule for one in explanation.blocks)),
         "earliest": {
             "at": at(when.in_s),
@@ -178,19 +182,6 @@ def as_json(explanation: Explanation, source: str) -> Json:
             "why": list(when.why),
             "not_before": at(when.not_before_s),
         },
-    }
-
-
-def _rule(one: Finding) -> Json:
-    return {
-        "rule": one.rule,
-        "name": one.name,
-        "asks": one.asks,
-        "status": one.status.value,
-        "reason": None if one.reason is None else one.reason.value,
-        "measures": plain(one.measures),
-        "why": one.why,
-        "wait_s": plain(one.wait_s),
     }
 
 
@@ -204,4 +195,4 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(one) for one in value]
-    return value
+    return value if value is None or isinstance(value, (str, int)) else str(value)

@@ -128,7 +128,7 @@ class Recorder:
     def begin(self, start: Start) -> None:
         """Set the state that the following facts and decisions start from."""
         self._facts.clear()
-        self._restart(start)
+        self._start, self._base, self._settings = start, None, start.settings
 
     def note(self, fact: Fact) -> None:
         if self._settings is not None:
@@ -181,9 +181,6 @@ class Recorder:
     def lost(self) -> None:
         """Note that the rows could not be written: the next decision begins a new segment."""
         self._base = None
-
-    def _restart(self, start: Start) -> None:
-        self._start, self._base, self._settings = start, None, start.settings
 
     def _after_this(self, decision: Decision, settings: Settings) -> Start:
         """The start of a segment that would begin after this decision."""

@@ -77,14 +77,10 @@ class SqliteJournal:
     # Intents.
 
     def intend(self, intents: Sequence[Intent]) -> None:
-        now = self._clock.wall()
-        with self._writing() as connection:
-            for intent in intents:
-                durable.write_intent(connection, intent, now)
+        self.commit(intents, ())
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
-        with self._writing() as connection:
-            durable.conclude(connection, key, outcome, details or {}, self._clock.wall())
+        self.commit((), (Conclusion(key, outcome, details or {}),))
 
     def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
         now = self._clock.wall()
@@ -110,11 +106,9 @@ class SqliteJournal:
         with self._reading() as connection:
             return durable.newest(connection, key)
 
-    def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
-    ) -> tuple[PreImage, ...]:
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
         with self._reading() as connection:
-            return durable.find_pre_images(connection, record, incarnation, since)
+            return durable.find_pre_images(connection, record, since)
 
     # What must outlive the process.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from nodemanager.clock import Clock
@@ -47,19 +47,8 @@ _FAMILY = {event: (about, events) for about, events in _STANDING for event in ev
 _COLUMNS = tuple(one.name for one in fields(Told) if one.name not in ("at", "event", "more"))
 
 
-@dataclass(slots=True, eq=False)
-class _Life:
-    """The names that belong together, as far as known: one life of a record."""
-
-    record: str | None = None
-    slot: int | None = None
-    host: str | None = None
-    node: str | None = None
-    name: str | None = None
-    incarnation: str | None = None
-
-
-_WHO = tuple(one.name for one in fields(_Life))
+_WHO = ("record", "slot", "host", "node", "name", "incarnation")
+"""The names that belong together, as far as known: one life of a record."""
 _BINDS = ("incarnation", "node", "record")
 """The names that identify a life, the surest first."""
 _MOST_LIVES = 200_000
@@ -72,7 +61,7 @@ class Teller:
         self._journal = journal
         self._clock = clock
         self._lock = threading.Lock()
-        self._lives: dict[tuple[str, str], _Life] = {}
+        self._lives: dict[tuple[str, str], dict[str, Any]] = {}
         self._standing = dict(self._as_it_was())
 
     def _as_it_was(self) -> Iterator[tuple[tuple[Any, str], tuple[str | None, ...]]]:
@@ -93,7 +82,7 @@ class Teller:
             life = self._life(event, given)
             told = {key: given.pop(key, None) for key in _COLUMNS}
             for key in _WHO:
-                told[key] = getattr(life, key) if told[key] is None else told[key]
+                told[key] = life[key] if told[key] is None else told[key]
             if event is Event.RECORD_CLEANED:
                 self._lives.pop(("record", str(told["record"])), None)
             more = json.loads(as_json(masked(given)))
@@ -109,22 +98,20 @@ class Teller:
         before = self._standing.pop((events, getattr(row, about)), None)
         return before == (row.event, row.reason, row.record)
 
-    def _life(self, event: Event, given: dict[str, Any]) -> _Life:
+    def _life(self, event: Event, given: dict[str, Any]) -> dict[str, Any]:
         """The life that a line is about, updated with the line's names."""
         keys = [(key, str(given[key])) for key in _BINDS if key in given]
         life = next((self._lives[key] for key in keys if key in self._lives), None)
         if (
             life is None
             or event is Event.NODE_SETUP_STARTED
-            or any(getattr(life, name) not in (None, value) for name, value in keys)
+            or any(life[name] not in (None, value) for name, value in keys)
         ):
-            life = _Life()
-        for name in _WHO:
-            if name in given:
-                setattr(life, name, given[name])
+            life = dict.fromkeys(_WHO)
+        life |= {name: given[name] for name in _WHO if name in given}
         for name in _BINDS:
-            if getattr(life, name) is not None:
-                self._lives[name, getattr(life, name)] = life
+            if life[name] is not None:
+                self._lives[name, life[name]] = life
         while len(self._lives) > _MOST_LIVES:
             del self._lives[next(iter(self._lives))]
         return life

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
@@ -88,7 +88,7 @@ class ArvadosRecordStore:
         ):
             raise StartError("[Arvados] host: plain http is for loopback, or needs insecure = yes")
         self.settle_wait = timeout
-        self._ping_base = (ping_url or base_url).rstrip("/")
+        self._ping_base = ping_url or base_url
         self._slots = slots
         self._timeout = timeout
         self._clock = clock
@@ -190,11 +190,7 @@ class ArvadosRecordStore:
         now = self._unmoved(record)
         info = _without_secrets(now.info)
         attributes = {
-            "slot_number": None,
-            "hostname": None,
-            "ip_address": None,
-            "first_ping_at": None,
-            "last_ping_at": None,
+            **wire.NOTHING_HELD,
             "properties": {} if now.pool is None else {wire.POOL: now.pool},
             "info": info | {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason},
         }
@@ -296,26 +292,19 @@ class ArvadosRecordStore:
             raise StoreError(f"can't tell whether slot {before.slot_number} is free")
 
     def ping_url(self, record: Record) -> str:
-        if record.ping_secret is None:
-            raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
-        return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
+        return wire.ping_url(self._ping_base, record)
 
     def probe(self) -> bool:
         """Ping an impossible uuid, as a node would; only this API's own 404 counts (D8)."""
-        nobody = f"{self._prefix}-7ekkf-{'0' * 15}"
+        path = wire.ping_path(self._ping_base, wire.nobody(self._prefix))
         try:
-            status, body = self._client.post(
-                self._ping_path(nobody), {"ping_secret": "probe"}, _PROBE_TIMEOUT_S
-            )
+            status, body = self._client.post(path, {"ping_secret": "probe"}, _PROBE_TIMEOUT_S)
         except StoreError:
             return False
         return status == 404 and errors_of(body) is not None
 
     def close(self) -> None:
         """Do nothing: no connection outlives its request."""
-
-    def _ping_path(self, uuid: str) -> str:
-        return f"{self._ping_base}/arvados/v1/nodes/{uuid}/ping"
 
     def _write(self, uuid: str, attributes: Mapping[str, Any], *, slot_asked: bool = False) -> None:
         body = {"node": dict(attributes)}

@@ -30,21 +30,16 @@ def remember(connection: sa.Connection, row: rows.Row, now_ns: int) -> None:
     if record.ping_secret is None:
         return
     digest = _digest(record.ping_secret)
-    forget(connection, record.uuid, digest)
+    forget(connection, record.uuid, record.ping_secret)
     life = {"incarnation": record.incarnation, "pool": record.pool, "freed_at": now_ns}
     names = {"uuid": record.uuid, "secret_digest": digest}
     connection.execute(sa.insert(freed).values({**names, **life}))
 
 
-def forget(connection: sa.Connection, uuid: str, secret_digest: str) -> None:
-    connection.execute(
-        sa.delete(freed).where(freed.c.uuid == uuid, freed.c.secret_digest == secret_digest)
-    )
-
-
-def restored(connection: sa.Connection, uuid: str, secret: str) -> None:
-    """Note that the life goes on, so that its pings are no longer late."""
-    forget(connection, uuid, _digest(secret))
+def forget(connection: sa.Connection, uuid: str, secret: str) -> None:
+    """Forget the life, which goes on: its pings are no longer late."""
+    ended = (freed.c.uuid == uuid, freed.c.secret_digest == _digest(secret))
+    connection.execute(sa.delete(freed).where(*ended))
 
 
 def is_known(connection: sa.Connection, uuid: str, secret: str) -> bool:

@@ -31,7 +31,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Condition]] = {
     ">": lambda column, value: column > value,
     ">=": lambda column, value: column >= value,
 }
-_TIMES = frozenset({"created_at", "modified_at", "first_ping_at", "last_ping_at"})
+TIMES = frozenset({"created_at", "modified_at", "first_ping_at", "last_ping_at"})
 _TEXTS = frozenset({"uuid", "hostname", "domain", "ip_address", "job_uuid"})
 _NUMBERS = frozenset({"slot_number"})
 _NEVER_NULL = frozenset({"uuid", "created_at", "modified_at"})
@@ -155,7 +155,7 @@ def _like(name: str, column: Any, operator: str, operand: Any) -> Condition:
 def _operand(name: str, value: Any) -> Any:
     if value is None:
         return None
-    if name in _TIMES:
+    if name in TIMES:
         try:
             return wire.parse_stamp_ns(value)
         except ValueError as error:
@@ -172,7 +172,7 @@ def _operand(name: str, value: Any) -> Any:
 
 
 def _column(name: Any) -> Any:
-    if not isinstance(name, str) or name not in _TIMES | _TEXTS | _NUMBERS:
+    if not isinstance(name, str) or name not in TIMES | _TEXTS | _NUMBERS:
         raise StoreRefused(f"no attribute {_quoted(name)} to filter or order by")
     return nodes.c[name]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import requests
 import sqlalchemy as sa
@@ -168,11 +167,7 @@ class SqlRecordStore:
             info.pop(wire.PING_SECRET, None)
             info |= {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason}
             values = {
-                "slot_number": None,
-                "hostname": None,
-                "ip_address": None,
-                "first_ping_at": None,
-                "last_ping_at": None,
+                **wire.NOTHING_HELD,
                 "drain": None,
                 "properties": {} if pool is None else {wire.POOL: pool},
                 "info": info,
@@ -194,7 +189,7 @@ class SqlRecordStore:
             rows.refuse_taken(connection, before)
             values = rows.values_of(connection, before)
             row = rows.change(self._db, connection, row, values, sign_of_life=True)
-            freed.restored(connection, record.uuid, before.ping_secret)
+            freed.forget(connection, record.uuid, before.ping_secret)
             return rows.record_of(row)
 
     def delete(self, record: Record) -> None:
@@ -236,9 +231,7 @@ class SqlRecordStore:
             return rows.record_of(row)
 
     def ping_url(self, record: Record) -> str:
-        if record.ping_secret is None:
-            raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
-        return f"{self._ping_path(record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
+        return wire.ping_url(self.public_url, record)
 
     def probe(self) -> bool:
         """Ping an impossible uuid through the address that nodes use (D8).
@@ -246,13 +239,12 @@ class SqlRecordStore:
         True only for this API's own answer: not for a proxy's 404, for a 503 of a registry that
         can't reach its database, or for an untrusted certificate.
         """
-        nobody = f"{self._naming.uuid_prefix}-7ekkf-{'0' * 15}"
         try:
             with requests.Session() as session:
                 # The environment's proxies are this machine's, not the nodes'.
                 session.trust_env = False
                 answer = session.post(
-                    self._ping_path(nobody),
+                    wire.ping_path(self.public_url, wire.nobody(self._naming.uuid_prefix)),
                     data={"ping_secret": "probe"},
                     timeout=min(self._timeout, _PROBE_TIMEOUT),
                     verify=self._ca_file or True,
@@ -262,9 +254,6 @@ class SqlRecordStore:
         except (requests.RequestException, ValueError):
             return False
         return answer.status_code < 500 and isinstance(body, dict) and "errors" in body
-
-    def _ping_path(self, uuid: str) -> str:
-        return f"{self.public_url.rstrip('/')}/arvados/v1/nodes/{uuid}/ping"
 
     def close(self) -> None:
         self._db.close()
@@ -287,6 +276,6 @@ def _naming(slots: int, hostname: str, domain: str, uuid_prefix: str) -> rows.Na
         distinct = False
     if not distinct:
         raise StartError("[Registry] hostname needs %(slot_number)d, once, to name each slot")
-    if not wire.UUID.fullmatch(f"{uuid_prefix}-7ekkf-{'0' * 15}"):
+    if not wire.UUID.fullmatch(wire.nobody(uuid_prefix)):
         raise StartError("a uuid prefix is five of a-z and 0-9")
     return naming

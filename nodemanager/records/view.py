@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,33 +11,9 @@ from nodemanager.records import wire
 MINUTE_NS = 60 * 1_000_000_000
 _BUSY = frozenset({"alloc", "comp", "mix", "drng"})
 
-FIELDS = (
-    "href",
-    "kind",
-    "etag",
-    "uuid",
-    "owner_uuid",
-    "created_at",
-    "modified_by_client_uuid",
-    "modified_by_user_uuid",
-    "modified_at",
-    "hostname",
-    "domain",
-    "ip_address",
-    "last_ping_at",
-    "slot_number",
-    "status",
-    "job_uuid",
-    "crunch_worker_state",
-    "properties",
-    "first_ping_at",
-    "info",
-    "nameservers",
-)
-
 
 def view(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
-    """Every field of FIELDS. A malformed value is shown unchanged, never left out."""
+    """Every field of the resource. A malformed value is shown unchanged, never left out."""
     uuid = row["uuid"]
     administrator = f"{str(uuid)[:5]}-tpzed-000000000000000"
     return {
@@ -94,3 +71,7 @@ def _stamp(nanoseconds: Any) -> Any:
         return wire.stamp_ns(nanoseconds)
     except (OverflowError, ValueError):
         return str(nanoseconds)
+
+
+FIELDS = tuple(view(defaultdict(lambda: None), 0))
+"""The names of the fields, in this order."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, cast
+from urllib.parse import quote
 
 from nodemanager.core.model.world import Claim, Listed, Record, WorkerState
 from nodemanager.errors import StoreRefused
@@ -31,6 +33,10 @@ DRAIN_HOOK = "drain_hook"
 DRAIN_ORDER = "drain_order"
 """The key of info for the drain order that the node reports as carried out (D12)."""
 DRAINED = "drained"
+NOTHING_HELD: Mapping[str, None] = dict.fromkeys(
+    ("slot_number", "hostname", "ip_address", "first_ping_at", "last_ping_at")
+)
+"""The fields that a clean empties, beside those in properties and info (C12)."""
 WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
 """The keys of info for a node's own state, which each ping reports."""
 FAIL = "fail"
@@ -39,6 +45,7 @@ FAIL = "fail"
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _LONGEST_WINDOW_S = 1e9
+_CLAIM = tuple(one.name for one in fields(Claim))
 _INCARNATION = re.compile(r"[0-9a-f]{32}")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -94,6 +101,23 @@ def parse_stamp(text: object) -> float:
     return epoch(parse_stamp_ns(text))
 
 
+def nobody(prefix: str) -> str:
+    """The uuid of no record, for a probe."""
+    return f"{prefix}-7ekkf-{'0' * 15}"
+
+
+def ping_path(base: str, uuid: str) -> str:
+    """The URL for a record's pings, without a secret, on the server at `base`."""
+    return f"{base.rstrip('/')}/arvados/v1/nodes/{uuid}/ping"
+
+
+def ping_url(base: str, record: Record) -> str:
+    """The URL that the record's node pings. Raises StoreRefused for a record without a secret."""
+    if record.ping_secret is None:
+        raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
+    return f"{ping_path(base, record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
+
+
 def worker_state(raw: str) -> WorkerState:
     """The meaning of the state that a node reports (T6).
 
@@ -119,21 +143,7 @@ def without_word(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def claim_json(claim: Claim) -> dict[str, Any]:
     """The JSON of `properties.nodemanager_claim`; `at` is epoch seconds, so that it is exact."""
-    said = {
-        "pool": claim.pool,
-        "manager": claim.manager,
-        "token": claim.token,
-        "at": claim.at,
-        "node_name": claim.node_name,
-        "incarnation": claim.incarnation,
-    }
-    newer = {
-        "size": claim.size,
-        "price": claim.price,
-        "window": claim.window,
-        "node_id": claim.node_id,
-    }
-    return said | {key: value for key, value in newer.items() if value is not None}
+    return {name: said for name in _CLAIM if (said := getattr(claim, name)) is not None}
 
 
 def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
@@ -187,38 +197,16 @@ def _check_newer_keys(claim: Mapping[str, Any]) -> None:
 def parse_claim(value: object) -> Claim:
     """The claim; raises ValueError with what is wrong."""
     said = checked_claim(value)
-    window = said.get("window")
-    return Claim(
-        pool=said["pool"],
-        manager=said["manager"],
-        token=said["token"],
-        at=said["at"],
-        node_name=said["node_name"],
-        incarnation=said["incarnation"],
-        size=said.get("size"),
-        price=said.get("price"),
-        window=None if window is None else float(window),
-        node_id=said.get("node_id") or None,
-    )
+    given: dict[str, Any] = {name: said.get(name) for name in _CLAIM}
+    if given["window"] is not None:
+        given["window"] = float(given["window"])
+    return Claim(**given | {"node_id": given["node_id"] or None})
 
 
 def _is_window(value: object) -> bool:
     """Whether `value` is a plausible claim window in seconds: above 0 and not too long."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 < cast("float", value) <= _LONGEST_WINDOW_S
-
-
-def parse(item: object) -> Record:
-    """The record of one JSON item of the API.
-
-    An unreadable field becomes a line in `Record.problems`. Raises Unreadable without a readable
-    uuid. The version is the item's etag, or its modified_at where it has none.
-    """
-    if not isinstance(item, Mapping):
-        raise Unreadable("an item is not an object")
-    etag, modified_at = item.get("etag"), item.get("modified_at")
-    version = etag if isinstance(etag, str) and etag else modified_at
-    return read(item, version=version if isinstance(version, str) else "", when=parse_stamp)
 
 
 def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[Record]:

@@ -11,6 +11,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,17 @@ class _Nodes:
     blocking: NodesResource
     workers: Workers
 
+    async def write(
+        self, req: Request, resp: Response, work: Callable[..., dict[str, Any]], *uuids: str
+    ) -> None:
+        """Answer a create or update; `work` takes the uuids and the attributes."""
+        asked = await params.read(req)
+        given = params.attributes(asked, _OPTIONS)
+        shown = selected(params.json_param(asked, "select"))
+        slot = params.flag(asked, "assign_slot")
+        node = await self.workers.run(work, *map(_readable, uuids), given, assign_slot=slot)
+        _answer(resp, {name: node[name] for name in shown})
+
 
 class _Discovery:
     def __init__(self, store: SqlRecordStore, workers: Workers) -> None:
@@ -121,10 +133,9 @@ class _Discovery:
         _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", store_id))
 
 
+@dataclass(frozen=True, slots=True)
 class _All:
-    def __init__(self, nodes: _Nodes) -> None:
-        self._nodes = nodes.blocking
-        self._workers = nodes.workers
+    nodes: _Nodes
 
     async def on_get(self, req: Request, resp: Response) -> None:
         asked = await params.read(req)
@@ -136,39 +147,29 @@ class _All:
             select=params.json_param(asked, "select"),
             count=asked.get("count"),
         )
-        _send(resp, await self._workers.run(lambda: _json(self._nodes.list(query))))
+        _send(resp, await self.nodes.workers.run(lambda: _json(self.nodes.blocking.list(query))))
 
     async def on_post(self, req: Request, resp: Response) -> None:
-        asked = await params.read(req)
-        given = params.attributes(asked, _OPTIONS)
-        shown = selected(params.json_param(asked, "select"))
-        slot = params.flag(asked, "assign_slot")
-        node = await self._workers.run(self._nodes.create, given, assign_slot=slot)
-        _answer(resp, {name: node[name] for name in shown})
+        await self.nodes.write(req, resp, self.nodes.blocking.create)
 
 
+@dataclass(frozen=True, slots=True)
 class _One:
-    def __init__(self, nodes: _Nodes) -> None:
-        self._nodes = nodes.blocking
-        self._workers = nodes.workers
+    nodes: _Nodes
 
     async def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         shown = selected(params.json_param(await params.read(req), "select"))
-        node = await self._workers.run(self._nodes.get, _readable(uuid))
+        node = await self.nodes.workers.run(self.nodes.blocking.get, _readable(uuid))
         _answer(resp, {name: node[name] for name in shown})
 
     async def on_put(self, req: Request, resp: Response, uuid: str) -> None:
-        asked = await params.read(req)
-        given = params.attributes(asked, _OPTIONS)
-        shown = selected(params.json_param(asked, "select"))
-        slot = params.flag(asked, "assign_slot")
-        node = await self._workers.run(self._nodes.update, _readable(uuid), given, assign_slot=slot)
-        _answer(resp, {name: node[name] for name in shown})
+        await self.nodes.write(req, resp, self.nodes.blocking.update, uuid)
 
     on_patch = on_put
 
     async def on_delete(self, req: Request, resp: Response, uuid: str) -> None:
-        _answer(resp, await self._workers.run(self._nodes.delete, _readable(uuid)))
+        gone = await self.nodes.workers.run(self.nodes.blocking.delete, _readable(uuid))
+        _answer(resp, gone)
 
 
 class _Ping:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodemanager.records.query import TIMES
 from nodemanager.records.view import FIELDS
 
-_TIMES = frozenset({"created_at", "modified_at", "first_ping_at", "last_ping_at"})
 _OBJECTS = frozenset({"properties", "info"})
 
 
@@ -101,7 +101,7 @@ def _node_schema() -> dict[str, Any]:
 
 
 def _field(name: str) -> dict[str, Any]:
-    if name in _TIMES:
+    if name in TIMES:
         return {"type": "string", "format": "date-time"}
     if name in _OBJECTS:
         return {"type": "object"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import falcon
@@ -24,7 +24,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.backlog import Candidate, Deed, Item, Picture, proposal
 from nodemanager.core.operate.backlog_run import FASTEST, Order, Run
 from nodemanager.logline import as_json, timestamp
-from nodemanager.web.commands import LONGEST, Doorkeeper, told_by
+from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
 from nodemanager.workers import Workers
 
 MOST_ITEMS = 100_000
@@ -64,11 +64,11 @@ def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper, workers: Workers) 
     app.add_route("/api/backlog/stop", _Stop(backlog, door, workers))
 
 
+@dataclass(frozen=True, slots=True)
 class _Resource:
-    def __init__(self, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
-        self._backlog = backlog
-        self._door = door
-        self._workers = workers
+    _backlog: Backlog
+    _door: Doorkeeper
+    _workers: Workers
 
 
 class _Plan(_Resource):
@@ -107,55 +107,46 @@ class _Stop(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})
-        by = _text(given, "by") if isinstance(given, dict) else ""
+        by = text_of(given, "by") if isinstance(given, dict) else ""
         run = await self._workers.run(self._backlog.stop, told_by(request, by))
         _send_run(response, run, with_items=False)
 
 
 def _order(given: Any) -> Order:
     if not isinstance(given, dict):
-        raise _bad("send a JSON object")
+        raise bad_request("send a JSON object")
     unknown = given.keys() - {"by", "rate", "pool", "store", "account", "items"}
     if unknown:
-        raise _bad(f"unknown key {sorted(unknown)[0]!r}")
+        raise bad_request(f"unknown key {sorted(unknown)[0]!r}")
     rate: Any = given.get("rate")
     is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
     if not is_number or not math.isfinite(rate) or not 0 < rate <= FASTEST:
-        raise _bad(f"rate must be a number of items per minute above 0, at most {FASTEST:g}")
+        raise bad_request(f"rate must be a number of items per minute above 0, at most {FASTEST:g}")
     items = given.get("items")
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
-        raise _bad(f"items must be a list of 1 to {MOST_ITEMS} items")
+        raise bad_request(f"items must be a list of 1 to {MOST_ITEMS} items")
     return Order(
-        by=_text(given, "by"),
+        by=text_of(given, "by"),
         rate=float(rate),
-        pool=_text(given, "pool"),
-        store=_text(given, "store"),
-        account=_text(given, "account"),
+        pool=text_of(given, "pool"),
+        store=text_of(given, "store"),
+        account=text_of(given, "account"),
         items=tuple(_item(one) for one in items),
     )
 
 
 def _item(given: Any) -> Item:
     if not isinstance(given, dict) or given.keys() - {"deed", "id", "version", "record"}:
-        raise _bad("an item must have deed, id and version, and may have a record")
-    deed = _text(given, "deed")
+        raise bad_request("an item must have deed, id and version, and may have a record")
+    deed = text_of(given, "deed")
     if deed not in [one.value for one in Deed]:
-        raise _bad(f"there is no action {deed!r}")
-    item = Item(Deed(deed), _text(given, "id"), _text(given, "version"), _text(given, "record"))
+        raise bad_request(f"there is no action {deed!r}")
+    item = Item(
+        Deed(deed), text_of(given, "id"), text_of(given, "version"), text_of(given, "record")
+    )
     if not item.id or not item.version:
-        raise _bad("an item must have deed, id and version")
+        raise bad_request("an item must have deed, id and version")
     return item
-
-
-def _text(given: Mapping[str, Any], key: str) -> str:
-    value = given.get(key, "")
-    if not isinstance(value, str) or len(value) > LONGEST:
-        raise _bad(f"{key} must be a text of at most {LONGEST} characters")
-    return value
-
-
-def _bad(why: str) -> falcon.HTTPBadRequest:
-    return falcon.HTTPBadRequest(title="bad request", description=why)
 
 
 def _send_run(response: Response, run: Run | str | None, *, with_items: bool) -> None:

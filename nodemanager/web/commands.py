@@ -18,6 +18,7 @@ answer has `result` and `message`; a refusal has `reason`, `rule` and `measures`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.journal.explained import plain
 from nodemanager.workers import Workers
 
 LONGEST = 1000
@@ -83,39 +85,29 @@ def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Worker
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
         # Some clouds' ids contain slashes.
-        app.add_route(f"/api/{verb.value}/{{id:path}}", _About(verb, commands, door, workers))
+        app.add_route(f"/api/{verb.value}/{{id:path}}", _Order(verb, commands, door, workers))
     for verb in (Verb.PAUSE, Verb.RESUME):
-        app.add_route(f"/api/{verb.value}", _Plain(verb, commands, door, workers))
-    app.add_route("/api/breaker/reset", _Plain(Verb.BREAKER_RESET, commands, door, workers))
+        app.add_route(f"/api/{verb.value}", _Order(verb, commands, door, workers))
+    app.add_route("/api/breaker/reset", _Order(Verb.BREAKER_RESET, commands, door, workers))
 
 
 @dataclass(frozen=True, slots=True)
-class _Resource:
+class _Order:
     verb: Verb
     commands: Commands
     door: Doorkeeper
     workers: Workers
 
-    async def answer(self, request: Request, response: Response, id: str | None) -> None:
+    async def on_post(self, request: Request, response: Response, id: str | None = None) -> None:
         self.door.lets_in(request)
         command = _command(self.verb, id, await request.get_media(default_when_empty={}))
         command = replace(command, by=told_by(request, command.by))
         missing = lacks_reason(command)
         if missing is not None:
-            raise _bad(f"{missing}: send `reason`")
+            raise bad_request(f"{missing}: send `reason`")
         reply = await self.workers.run(self.commands.give, command)
         response.status = _STATUS[reply.result]
         response.media = as_json(reply)
-
-
-class _About(_Resource):
-    async def on_post(self, request: Request, response: Response, id: str) -> None:
-        await self.answer(request, response, id)
-
-
-class _Plain(_Resource):
-    async def on_post(self, request: Request, response: Response) -> None:
-        await self.answer(request, response, None)
 
 
 def as_json(reply: Reply) -> dict[str, Any]:
@@ -127,56 +119,44 @@ def as_json(reply: Reply) -> dict[str, Any]:
         if getattr(reply, key) is not None:
             told[key] = getattr(reply, key)
     if reply.reason is not None:
-        told |= {"reason": reply.reason.value, "measures": _jsonable(reply.measures)}
+        told |= {"reason": reply.reason.value, "measures": plain(reply.measures)}
     return told
-
-
-def _jsonable(value: Any) -> Any:
-    """The value in JSON's types; an infinite age becomes null."""
-    if isinstance(value, dict):
-        return {str(key): _jsonable(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(one) for one in value]
-    if isinstance(value, float):
-        return round(value, 3) if abs(value) != float("inf") else None
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 
 def _command(verb: Verb, id: str | None, given: Any) -> Command:
     """The command of a request's body. Raises falcon's 400 for a malformed body."""
     if not isinstance(given, dict):
-        raise _bad("send a JSON object")
+        raise bad_request("send a JSON object")
     known = {"by", "reason"}
     known |= {"force"} if verb is Verb.CLEAN else set()
     known |= {"unlisted"} if verb is Verb.HOLD else set()
     for key in given:
         if key not in known:
-            raise _bad(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
-    for key in ("by", "reason"):
-        _text(key, given.get(key, ""))
+            raise bad_request(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
     forced, unlisted = given.get("force", []), given.get("unlisted", False)
     if not isinstance(forced, list) or len(forced) > MOST_FORCED:
-        raise _bad(f"force must be a list of at most {MOST_FORCED} rules")
+        raise bad_request(f"force must be a list of at most {MOST_FORCED} rules")
     for rule in forced:
-        _text("force", rule)
+        text_of({"force": rule}, "force")
     if not isinstance(unlisted, bool):
-        raise _bad("unlisted must be true or false")
-    if id is not None:
-        _text("the id", id)
+        raise bad_request("unlisted must be true or false")
     return Command(
         verb,
-        by=given.get("by", ""),
-        reason=given.get("reason", "").strip(),
-        id=id,
+        by=text_of(given, "by"),
+        reason=text_of(given, "reason").strip(),
+        id=None if id is None else text_of({"the id": id}, "the id"),
         forced=tuple(dict.fromkeys(forced)),
         unlisted=unlisted,
     )
 
 
-def _text(key: str, value: Any) -> None:
+def text_of(given: Mapping[str, Any], key: str) -> str:
+    """The text under `key`, empty where there is none. Raises falcon's 400 for anything else."""
+    value = given.get(key, "")
     if not isinstance(value, str) or len(value) > LONGEST:
-        raise _bad(f"{key} must be a text of at most {LONGEST} characters")
+        raise bad_request(f"{key} must be a text of at most {LONGEST} characters")
+    return value
 
 
-def _bad(what: str) -> falcon.HTTPBadRequest:
+def bad_request(what: str) -> falcon.HTTPBadRequest:
     return falcon.HTTPBadRequest(title="bad request", description=what)

@@ -8,6 +8,7 @@ with similar ids when ID names nothing or more than one thing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
-from nodemanager.journal.explained import Json, told
+from nodemanager.journal.explained import told
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.workers import Workers
 
@@ -27,16 +28,28 @@ class Explanations:
     """Keeps the newest decision for the web's threads; reads histories from `journal`."""
 
     def __init__(self, journal: Path | None) -> None:
-        self._journal = journal
+        self.journal = journal
         self.picture: Picture | None = None
         """The newest decision, None before the first. It is immutable, so readers need no lock."""
 
-    def told(self, id: str, since: float | None) -> Json | None:
-        """The explanation of `id`, None before the first decision. Raises UnknownIdError."""
-        picture = self.picture
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A resource that is shown from the newest decision."""
+
+    explanations: Explanations
+    door: Doorkeeper
+    workers: Workers
+
+    def picture(self, request: Request) -> Picture:
+        """The newest decision; raises falcon errors without the token or before the first."""
+        self.door.lets_in(request)
+        picture = self.explanations.picture
         if picture is None:
-            return None
-        return told(picture, id, source=SOURCE, journal=self._journal, since=since)
+            raise falcon.HTTPServiceUnavailable(
+                title="starting", description="there is no decision yet; try again", retry_after=1
+            )
+        return picture
 
 
 def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
@@ -44,21 +57,13 @@ def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers:
     app.add_route("/api/explain/{id:path}", _Explain(explanations, door, workers))
 
 
-class _Explain:
-    def __init__(self, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-        self._explanations = explanations
-        self._door = door
-        self._workers = workers
-
+class _Explain(Pictured):
     async def on_get(self, request: Request, response: Response, id: str) -> None:
-        self._door.lets_in(request)
-        since = request.get_param_as_float("since")
+        picture, since = self.picture(request), request.get_param_as_float("since")
+        journal = self.explanations.journal
         try:
-            shown = await self._workers.run(self._explanations.told, id, since)
+            response.media = await self.workers.run(
+                told, picture, id, source=SOURCE, journal=journal, since=since
+            )
         except UnknownIdError as error:
             raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
-        if shown is None:
-            raise falcon.HTTPServiceUnavailable(
-                title="starting", description="there is no decision yet; try again", retry_after=1
-            )
-        response.media = shown

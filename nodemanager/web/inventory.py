@@ -18,7 +18,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import Json, plain
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import Explanations
+from nodemanager.web.explain import Explanations, Pictured
 from nodemanager.workers import Workers
 
 
@@ -58,34 +58,17 @@ def _row(row: inventory.NodeRow | inventory.SlotRow) -> Json:
     return {key: plain(value) for key, value in asdict(row).items()}
 
 
-class _Pictured:
-    def __init__(self, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-        self._explanations = explanations
-        self._door = door
-        self.workers = workers
-
-    def picture(self, request: Request) -> Picture:
-        """The newest decision; raises falcon errors without the token or before the first."""
-        self._door.lets_in(request)
-        picture = self._explanations.picture
-        if picture is None:
-            raise falcon.HTTPServiceUnavailable(
-                title="starting", description="there is no decision yet; try again", retry_after=1
-            )
-        return picture
-
-
-class _Nodes(_Pictured):
+class _Nodes(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
         response.media = await self.workers.run(nodes, self.picture(request))
 
 
-class _Slots(_Pictured):
+class _Slots(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
         response.media = await self.workers.run(slots, self.picture(request))
 
 
-class _Node(_Pictured):
+class _Node(Pictured):
     async def on_get(self, request: Request, response: Response, id: str) -> None:
         try:
             response.media = await self.workers.run(node, self.picture(request), id)

@@ -24,7 +24,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind, Outcome
 from nodemanager.log import Fields
 from nodemanager.refusals import Refusals
-from nodemanager.web.status import ErrorCounts, Status
+from nodemanager.web.status import ErrorCounts, Status, slots_used
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -151,7 +151,7 @@ def _nodes(status: Status) -> Mapping[str, int]:
 
 def _slots(status: Status) -> Mapping[str, int]:
     """Used and free slots; only the used ones where the store can't tell the total."""
-    used, total = status.slots.used, status.slots.total
+    used, total = slots_used(status.slots), status.slots.total
     return {"used": used} if total is None else {"used": used, "free": max(0, total - used)}
 
 
@@ -184,7 +184,7 @@ GAUGES = (
     Gauged(
         "breaker_open",
         "1 while nothing is freed or destroyed.",
-        lambda shown: shown.breaker.reason is not None,
+        lambda shown: shown.breaker.is_open,
     ),
     Gauged(
         "lease_held", "1 while this is the pool's active manager.", lambda shown: shown.lease_held

@@ -12,12 +12,10 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.log import Fields
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
+from nodemanager.web.status import NO_SLOTS, Board, NodeCounts, Poll, Status
 
 
 class WebObserver:
@@ -89,10 +87,10 @@ class WebObserver:
             },
             polls=self._polls_of(snapshot),
             poll_stale_after=settings.poll_stale_after,
-            breaker=_breaker(plan),
+            breaker=plan.breaker,
             lease_held=snapshot.lease and picture.mode == APPLY,
             holder=self._holder,
-            slots=_slots(plan),
+            slots=plan.slots or NO_SLOTS,
             records=_record_states(plan, snapshot, settings),
             plan=plan.plan_id,
             reasons={reason.value: count for reason, count in reasons.items()},
@@ -125,38 +123,6 @@ class WebObserver:
             source: replace(poll, started_at=started_at.get(source))
             for source, poll in self._polls.items()
         }
-
-
-def _breaker(plan: Plan) -> Breaker:
-    if not plan.breaker.is_open:
-        return Breaker()
-    first, *others = [_part(part) for part in plan.breaker.parts]
-    return replace(first, others=tuple(others))
-
-
-def _part(part: breakers.Breaker) -> Breaker:
-    assert part.cause is not None
-    counts = ", ".join(f"{name} {count}" for name, count in part.detail.items())
-    cause = part.cause.value.replace("_", " ")
-    return Breaker(
-        reason=part.cause.value,
-        cause=f"{cause}: {counts}" if counts else cause,
-        clear=HOW_TO_CLEAR[part.cause],
-        opened_at=part.opened_at,
-    )
-
-
-def _slots(plan: Plan) -> Slots:
-    slots = plan.slots
-    if slots is None:
-        return Slots()
-    return Slots(
-        used=sum(slots.held_by.values()),
-        total=slots.total,
-        free_in_s=slots.earliest_free_s if slots.free == 0 else None,
-        held_by=slots.held_by,
-        leaks=slots.leaks,
-    )
 
 
 def _refused(plan: Plan) -> dict[tuple[str, str], int]:

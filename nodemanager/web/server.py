@@ -27,7 +27,7 @@ from prometheus_client.exposition import choose_encoder
 
 from nodemanager.connections import limits_of
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.httpserver import AsgiApp, HttpServer
+from nodemanager.httpserver import HttpServer
 from nodemanager.log import get, hide
 from nodemanager.refusals import Refusals
 from nodemanager.web.backlog import Backlog, add_backlog
@@ -53,7 +53,7 @@ _HEADERS = [
 ]
 
 
-class ManagementServer:
+class ManagementServer(HttpServer):
     """Serves `board` and `metrics` on `listen` (address, port) from `start` to `stop`.
 
     It also listens on the Unix socket `control_socket`, and without a port only there; clients of
@@ -80,18 +80,23 @@ class ManagementServer:
         hide(token)
         refusals = Refusals("management")
         metrics.count_refusals(refusals)
-        self.http = HttpServer(
-            application(
-                board,
-                metrics,
-                token=token,
-                healthy_for=healthy_for,
-                commands=commands,
-                backlog=backlog,
-                explanations=explanations,
-                refusals=refusals,
-                address=listen[0],
-            ),
+        door, workers = _Door(token, refusals), Workers("management", THREADS)
+        middleware: list[Any] = [_Manners(door, refusals, listen[0])]
+        app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
+        app.set_error_serializer(_serialize)
+        app.add_error_handler(Exception, _failed)
+        app.add_route("/status.json", _StatusPage(board, door))
+        app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
+        app.add_route("/metrics", _MetricsPage(metrics, workers))
+        if commands is not None:
+            add_commands(app, commands, door, workers)
+        if backlog is not None:
+            add_backlog(app, backlog, door, workers)
+        if explanations is not None:
+            add_explain(app, explanations, door, workers)
+            add_inventory(app, explanations, door, workers)
+        super().__init__(
+            app,
             *listen,
             option="[Manage] port",
             name=NAME,
@@ -103,52 +108,8 @@ class ManagementServer:
 
     def start(self) -> None:
         """Bind and serve. Raises StartError, which names the address and the option."""
-        self.http.start()
+        super().start()
         _log.event(Event.SERVER_STARTED, name="management", url=self.url)
-
-    def stop(self) -> None:
-        self.http.stop()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Address and port that it listens on; the real port where `listen` has 0."""
-        return self.http.address, self.http.port
-
-    @property
-    def url(self) -> str:
-        return self.http.url
-
-
-def application(
-    board: Board,
-    metrics: Metrics,
-    *,
-    token: str | None,
-    healthy_for: float,
-    commands: Commands | None = None,
-    backlog: Backlog | None = None,
-    explanations: Explanations | None = None,
-    refusals: Refusals,
-    address: str,
-) -> AsgiApp:
-    """The ASGI application of the management server, which listens on `address`."""
-    door = _Door(token, refusals)
-    workers = Workers("management", THREADS)
-    middleware: list[Any] = [_Manners(door, refusals, address)]
-    app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
-    app.set_error_serializer(_serialize)
-    app.add_error_handler(Exception, _failed)
-    app.add_route("/status.json", _StatusPage(board, door))
-    app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
-    app.add_route("/metrics", _MetricsPage(metrics, workers))
-    if commands is not None:
-        add_commands(app, commands, door, workers)
-    if backlog is not None:
-        add_backlog(app, backlog, door, workers)
-    if explanations is not None:
-        add_explain(app, explanations, door, workers)
-        add_inventory(app, explanations, door, workers)
-    return app
 
 
 class _Door:

@@ -15,11 +15,14 @@ from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
-from nodemanager.core.plan.slots import Leak
+from nodemanager.core.plan.slots import Slots
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.logline import timestamp
 
 Json = dict[str, object]
 
+CLOSED = Breaker()
+NO_SLOTS = Slots(None, None, {}, None)
 JOBS_SHOWN = 100
 """The most unsatisfiable jobs that are shown by id."""
 
@@ -63,39 +66,6 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
-    """Open when `reason` is set; `cause` and `clear` are sentences (SAFETY.md B4).
-
-    `others` are further open causes: the breaker closes when the last one is cleared.
-    """
-
-    reason: str | None = None
-    cause: str = ""
-    clear: str = ""
-    opened_at: float | None = None
-    others: tuple[Breaker, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The numbers of held slots and, where the store can tell, of all slots.
-
-    `free_in_s` is set when all are held. `held_by` counts them by what they are held for, `leaks`
-    counts the leaked ones by cause.
-    """
-
-    used: int = 0
-    total: int | None = None
-    free_in_s: float | None = None
-    held_by: Mapping[str, int] = field(default_factory=dict)
-    leaks: tuple[Leak, ...] = ()
-
-    @property
-    def free(self) -> int | None:
-        return None if self.total is None else max(0, self.total - self.used)
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """The status after one cycle. Times are boottime seconds; `made_at` is the end of the cycle.
 
@@ -124,10 +94,10 @@ class Status:
     idle_times: Mapping[str, float] = field(default_factory=dict)
     polls: Mapping[str, Poll] = field(default_factory=dict)
     poll_stale_after: float | None = None
-    breaker: Breaker = Breaker()
+    breaker: Breaker = CLOSED
     lease_held: bool = True
     holder: str = ""
-    slots: Slots = Slots()
+    slots: Slots = NO_SLOTS
     records: Mapping[str, int] = field(default_factory=dict)
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -240,12 +210,13 @@ class Status:
         }
 
     def _slots(self) -> Json:
-        slots = self.slots
+        slots, total = self.slots, self.slots.total
+        used = slots_used(slots)
         return {
-            "used": slots.used,
-            "free": slots.free,
-            "total": slots.total,
-            "free_in_s": _rounded(slots.free_in_s),
+            "used": used,
+            "free": None if total is None else max(0, total - used),
+            "total": total,
+            "free_in_s": _rounded(slots.earliest_free_s) if slots.free == 0 else None,
             "held_by": dict(slots.held_by),
             "leaked": {
                 "count": sum(leak.count for leak in slots.leaks),
@@ -262,19 +233,24 @@ class Status:
         }
 
     def _breaker(self, with_names: bool, now: float) -> Json:
-        breaker = self.breaker
-        shown: Json = {"open": breaker.reason is not None, **_part(breaker, with_names, now)}
-        shown["others"] = [_part(other, with_names, now) for other in breaker.others]
-        return shown
+        parts = [_part(part, with_names, now) for part in self.breaker.parts]
+        first, *others = parts or [{"reason": None}]
+        return {"open": self.breaker.is_open, **first, "others": others}
 
 
-def _part(breaker: Breaker, with_names: bool, now: float) -> Json:
-    """One cause of an open breaker."""
-    shown: Json = {"reason": breaker.reason}
-    if breaker.reason is not None:
-        shown["open_s"] = _age(breaker.opened_at, now)
-        if with_names:
-            shown |= {"cause": breaker.cause, "clear": breaker.clear}
+def slots_used(slots: Slots) -> int:
+    return sum(slots.held_by.values())
+
+
+def _part(part: Breaker, with_names: bool, now: float) -> Json:
+    """One cause of an open breaker; its sentences contain names (SAFETY.md B4)."""
+    assert part.cause is not None
+    shown: Json = {"reason": part.cause.value, "open_s": _age(part.opened_at, now)}
+    if with_names:
+        counts = ", ".join(f"{name} {count}" for name, count in part.detail.items())
+        cause = part.cause.value.replace("_", " ")
+        shown["cause"] = f"{cause}: {counts}" if counts else cause
+        shown["clear"] = HOW_TO_CLEAR[part.cause]
     return shown
 
 

@@ -123,7 +123,7 @@ def test_at_a_time_it_is_the_decision_before_it(journal: Path) -> None:
 
 @pytest.mark.socket
 def test_a_running_daemon_answers_first(journal: Path, server: ManagementServer) -> None:
-    given = config(journal.parent, server.address[1])
+    given = config(journal.parent, server.port)
     shown = json.loads(printed(id_in(journal), "--config", given, "--json"))
     assert shown["source"] == "daemon"
     assert shown["history"]
@@ -133,7 +133,7 @@ def test_a_running_daemon_answers_first(journal: Path, server: ManagementServer)
 def test_at_a_time_the_configured_journal_is_read_beside_the_daemon(
     journal: Path, server: ManagementServer
 ) -> None:
-    given = config(journal.parent, server.address[1])
+    given = config(journal.parent, server.port)
     args = (id_in(journal), "--config", given, "--at", "now", "--json")
     assert json.loads(printed(*args))["source"] == str(journal)
 
@@ -142,7 +142,7 @@ def test_at_a_time_the_configured_journal_is_read_beside_the_daemon(
 def test_without_a_daemon_its_journal_is_read_and_it_says_so(
     journal: Path, server: ManagementServer
 ) -> None:
-    given = config(journal.parent, server.address[1])
+    given = config(journal.parent, server.port)
     server.stop()
     result = typed(id_in(journal), "--config", given, "--json")
     assert result.exception is None
@@ -161,7 +161,7 @@ def test_without_a_daemon_its_journal_is_read_and_it_says_so(
 def test_an_unknown_id_names_what_there_is_near(
     args: tuple[str, ...], journal: Path, server: ManagementServer
 ) -> None:
-    given = config(journal.parent, server.address[1])
+    given = config(journal.parent, server.port)
     id = id_in(journal)
     error = typed(f"{id}x", "--config", given, *args).exception
     assert isinstance(error, NodeManagerError)

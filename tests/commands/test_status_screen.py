@@ -16,8 +16,9 @@ from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
-from nodemanager.core.plan.slots import Leak
-from nodemanager.web.status import Breaker, NodeCounts, Poll, Slots, Status
+from nodemanager.core.plan.slots import Leak, Slots
+from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.web.status import NodeCounts, Poll, Status
 
 NOW = 5000.0
 Read = Callable[..., list[str]]
@@ -61,9 +62,9 @@ def test_an_idle_pool_is_one_line_a_subject(read: Read) -> None:
 def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None:
     lines = read(
         slots=Slots(
-            used=9,
             total=9,
-            free_in_s=480.0,
+            free=0,
+            earliest_free_s=480.0,
             held_by={"listed_node": 3, "claim": 1, "no_node": 5},
             leaks=(
                 Leak(Reason.WITHIN_WINDOW, 3, 6720.0, 480.0),
@@ -85,7 +86,7 @@ def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None
 def test_what_the_next_poll_judges_anew_waits_for_no_window(read: Read) -> None:
     """O12."""
     lines = read(
-        slots=Slots(used=1, total=9, leaks=(Leak(Reason.CHANGED_SINCE_LISTING, 1, 9.0, None),))
+        slots=Slots(9, 8, {"no_node": 1}, None, (Leak(Reason.CHANGED_SINCE_LISTING, 1, 9.0, None),))
     )
     assert any("judged anew at the next poll" in one for one in lines)
     assert not any("no window frees it" in one for one in lines)
@@ -124,16 +125,15 @@ def test_polls_stand_beside_the_age_at_which_they_are_stale(read: Read) -> None:
 
 def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Read) -> None:
     breaker = Breaker(
-        "writes_fail",
-        "writes fail: count 3",
-        "closes when a probe write succeeds",
-        NOW - 60.0,
-        others=(Breaker("false_clean", "false clean: lives 1", "closes by reset", NOW - 30.0),),
+        Cause.WRITES_FAIL,
+        opened_at=NOW - 60.0,
+        detail={"count": 3},
+        others=(Breaker(Cause.FALSE_CLEAN, opened_at=NOW - 30.0, detail={"lives": 1}),),
     )
     lines = read(breaker=breaker)
     assert line(lines, "breaker") == "OPEN for 1m 00s writes fail: count 3"
     shown = "\n".join(lines)
-    for words in ("closes when a probe", "OPEN for 30s  false clean: lives 1", "closes by reset"):
+    for words in ("closes when a probe", "OPEN for 30s  false clean: lives 1", "closes when each"):
         assert words in shown
     without = "\n".join(read(breaker=breaker, token=False))
     assert "OPEN for 1m 00s  writes_fail" in without

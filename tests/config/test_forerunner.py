@@ -23,7 +23,7 @@ def test_the_ec2_example_loads_with_its_meaning() -> None:
     assert config.records.provider == "arvados"
     assert config.arvados.host is not None
     assert config.arvados.host.url == "https://zzzzz.example.org"
-    assert [(s.name, s.instance_type, s.preemptible) for s in config.sizes] == [
+    assert [(s.name, s.cloud_id, s.preemptible) for s in config.sizes] == [
         ("m4.large", "m4.large", None),
         ("m4.large.spot", "m4.large", True),
     ]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.config import generate, load
+from doc.generate import options as generate
+from doc.generate.samples import SAMPLES
+from nodemanager.config import load
 from nodemanager.config.options import Option
-from nodemanager.config.samples import SAMPLES
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS
 
 ETC = generate.ROOT / "etc"

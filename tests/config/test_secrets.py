@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.config import Secret, diff, load, show
+from nodemanager.config import diff, load, show
+from nodemanager.config.values import Secret
 from nodemanager.errors import ConfigError
 from tests.config.conftest import Read, Refused
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.config import Endpoint, Listen, kinds, load
+from nodemanager.config import kinds, load
+from nodemanager.config.values import Endpoint, Listen
 from nodemanager.errors import ConfigError
 from tests.config.conftest import Read, Refused
 
@@ -233,7 +234,7 @@ def test_a_wrong_value_of_a_size_is_told_with_the_size_s_name(refused: Refused) 
 def test_a_size_says_what_it_replaces(read: Read) -> None:
     """Memory and scratch space in MB, as the forerunner's files give them (N3)."""
     (size,) = read("[Size big]\ncores = 4\nram = 8192\nscratch = 100000\nprice = .5\n").sizes
-    assert (size.instance_type, size.cores, size.ram_mb, size.scratch_mb) == (
+    assert (size.cloud_id, size.cores, size.ram_mb, size.scratch_mb) == (
         "big",
         4,
         8192,

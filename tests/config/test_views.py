@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nodemanager.config import Change, Row, diff, located, reloaded, show
+from nodemanager.config import diff, located, reloaded, show
 from nodemanager.config.sections import SECTIONS
+from nodemanager.config.views import Change, Row
 from tests.config.conftest import Read, Refused
 
 ACCEPTED = {

@@ -155,17 +155,13 @@ class MemoryJournal:
             (one for one in self._intents if one.intent.key == key and one.ended is None), None
         )
 
-    def pre_images(
-        self, *, record: str | None = None, incarnation: str | None = None, since: float = 0.0
-    ) -> tuple[PreImage, ...]:
+    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
         self._call("pre_images")
         images = [known.image for known in reversed(self._intents) if known.image is not None]
         return tuple(
             image
             for image in images
-            if record in (None, image.record.uuid)
-            and incarnation in (None, image.incarnation)
-            and image.taken_at >= since
+            if record in (None, image.record.uuid) and image.taken_at >= since
         )
 
     # What must outlive the process.

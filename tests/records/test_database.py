@@ -184,16 +184,21 @@ def test_a_full_disk_is_a_failure_that_changes_nothing(path):
     store.close()
 
 
+def over_http(store, uuid):
+    shown = store.resource.get(uuid)
+    return wire.read(shown, version=shown["etag"], when=wire.parse_stamp)
+
+
 def test_the_same_row_means_the_same_over_http_and_in_sql(path):
     store = open_store(f"sqlite:///{path}")
     record = store.create(claim())
     said = {"ping_secret": record.ping_secret, "worker_state": "idle", "instance_id": "i-1"}
     store.resource.ping(Ping(record.uuid, said, "10.0.0.1"))
-    assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
+    assert over_http(store, record.uuid) == store.read(record.uuid)
     told = {"ping_secret": record.ping_secret, "slurm_state": "alloc"}
     store.resource.update(record.uuid, {"info": told})
     assert store.read(record.uuid).derived_state is WorkerState.BUSY
-    assert wire.parse(store.resource.get(record.uuid)) == store.read(record.uuid)
+    assert over_http(store, record.uuid) == store.read(record.uuid)
     store.close()
 
 

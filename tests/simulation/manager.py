@@ -20,7 +20,7 @@ from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.log import INFO, Logger
-from nodemanager.state import Fact, Mismatch, RememberedBacklog, RememberedIdentity
+from nodemanager.state import Fact, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Mailbox, Process, SimTimer
 
@@ -48,10 +48,6 @@ class Facts:
             self.facts.pop(name, None)
         else:
             self.facts[name] = value
-
-    def check_identity(self, kind: str, seen: str) -> Mismatch | None:
-        known = self.facts.setdefault(kind, seen)
-        return None if known == seen else Mismatch(kind, str(known), seen)
 
 
 class SimLog(Logger):

@@ -15,12 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodemanager import __version__, log
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome
-from nodemanager.core.plan.slots import Leak
+from nodemanager.core.plan.slots import Leak, Slots
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, Breaker, NodeCounts, Poll, Slots, Status
+from nodemanager.web.status import Board, NodeCounts, Poll, Status
 from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
@@ -123,9 +124,10 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         polls={"cloud": Poll(started_at=manager.clock.boottime() - 5, items=9)},
         poll_stale_after=10.0,
         slots=Slots(
-            used=3,
             total=64,
+            free=61,
             held_by={"no_node": 3},
+            earliest_free_s=1200.0,
             leaks=(Leak(Reason.WITHIN_WINDOW, 2, 6000.0, 1200.0), Leak(Reason.HELD, 1, None, None)),
         ),
         records={"in_use": 3},
@@ -210,9 +212,9 @@ def test_the_gauge_of_leaked_slots_forgets_a_cause_that_is_gone(manager: Manager
             "nodemanager_slots_leaked", {"cause": cause}
         )
 
-    manager.cycle(slots=Slots(used=2, leaks=(Leak(Reason.WITHIN_WINDOW, 2, 1.0, 1.0),)))
+    manager.cycle(slots=Slots(None, None, {}, 1.0, (Leak(Reason.WITHIN_WINDOW, 2, 1.0, 1.0),)))
     assert leaked("within_window") == 2
-    manager.cycle(slots=Slots(used=1, leaks=(Leak(Reason.HELD, 1, 1.0, None),)))
+    manager.cycle(slots=Slots(None, None, {}, None, (Leak(Reason.HELD, 1, 1.0, None),)))
     assert (leaked("within_window"), leaked("held")) == (0, 1)
 
 
@@ -225,11 +227,10 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         held=("name-of-hold",),
         read_only="name-of-trouble",
         breaker=Breaker(
-            Reason.COLLAPSED,
-            "name-of-cause",
-            "name-of-cure",
+            Cause.CLOUD_COLLAPSED,
             opened_at=0.0,
-            others=(Breaker("writes_fail", "name-of-other", "name-of-cure", opened_at=1.0),),
+            detail={"name-of-cause": 1},
+            others=(Breaker(Cause.WRITES_FAIL, opened_at=1.0, detail={"name-of-other": 1}),),
         ),
     )
     answer = manager.get("/status.json")
@@ -237,7 +238,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
     assert "name-of" not in answer.text
     assert answer.json()["breaker"] == {
         "open": True,
-        "reason": "collapsed",
+        "reason": "cloud_collapsed",
         "open_s": manager.clock.boottime(),
         "others": [{"reason": "writes_fail", "open_s": manager.clock.boottime() - 1.0}],
     }
@@ -245,9 +246,9 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
     told = manager.get("/status.json", WITH_TOKEN).json()
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
     assert told["lease"] == {"held": True, "holder": "name-of-host"}
-    assert told["breaker"]["cause"] == "name-of-cause"
-    assert told["breaker"]["clear"] == "name-of-cure"
-    assert told["breaker"]["others"][0]["cause"] == "name-of-other"
+    assert told["breaker"]["cause"] == "cloud collapsed: name-of-cause 1"
+    assert told["breaker"]["clear"].startswith("closes when the lost nodes are listed again")
+    assert told["breaker"]["others"][0]["cause"] == "writes fail: name-of-other 1"
     assert told["holds"] == {"count": 1, "ids": ["name-of-hold"]}
     assert told["read_only"] == "name-of-trouble"
 
@@ -330,7 +331,9 @@ def test_every_answer_is_guarded_and_only_get_is_served(
 def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager) -> None:
     """X11: a body behind it would be taken for the next request's answer."""
     manager.cycle()
-    with socket.create_connection(manager.server.address, timeout=5) as client:
+    with socket.create_connection(
+        (manager.server.address, manager.server.port), timeout=5
+    ) as client:
         client.sendall(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         client.sendall(b"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         heads = client.makefile("rb").read().split(b"HTTP/1.1 ")[1:]
@@ -393,11 +396,11 @@ def test_a_taken_port_names_the_address_and_the_option(manager: Manager) -> None
         ManagementServer(
             manager.board,
             manager.metrics,
-            listen=manager.server.address,
+            listen=(manager.server.address, manager.server.port),
             token=None,
             healthy_for=1,
         ).start()
-    assert f"127.0.0.1 port {manager.server.address[1]}" in str(refused.value)
+    assert f"127.0.0.1 port {manager.server.port}" in str(refused.value)
     assert "[Manage] port" in str(refused.value)
 
 
@@ -434,9 +437,9 @@ def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
     manager.metrics.heard(Event.RECORD_CLEANED, INFO, {"reason": Reason.STALE_SLOT})
     manager.cycle(
         nodes=NodeCounts(busy=3, wish=5),
-        slots=Slots(used=3, total=64),
+        slots=Slots(64, 61, {"listed_node": 3}, None),
         records={"in_use": 3, "stale": 1},
-        breaker=Breaker(Reason.COLLAPSED),
+        breaker=Breaker(Cause.CLOUD_COLLAPSED),
     )
     manager.cycle(nodes=NodeCounts(busy=2), records={"in_use": 4})
     answer = manager.get("/metrics")
@@ -488,6 +491,6 @@ def test_readers_never_see_half_a_picture(manager: Manager) -> None:
 
 
 def test_a_client_that_says_nothing_keeps_nobody_from_the_health_answer(manager: Manager) -> None:
-    with socket.create_connection(manager.server.address) as silent:
+    with socket.create_connection((manager.server.address, manager.server.port)) as silent:
         assert manager.get("/_health/ping", WITH_TOKEN).status_code == 200
         assert silent.fileno() > 0

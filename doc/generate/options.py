@@ -1,6 +1,6 @@
 """The generator of doc/options.rst and etc/*.cfg from the declarations.
 
-`python -m nodemanager.config.generate` writes them; `--check` exits 1 when one is out of date.
+`python -m doc.generate.options` writes them; `--check` exits 1 when one is out of date.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from doc.generate.samples import SAMPLES, SHOWN, Hint, Part, Sample
 from nodemanager.config.options import Derived, Option, Section
-from nodemanager.config.samples import SAMPLES, SHOWN, Hint, Part, Sample
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ WIDTH = 88
 PAGE_WIDTH = 95
 
 _PAGE = """\
-.. Made by python -m nodemanager.config.generate from the declarations; don't edit it.
+.. Made by python -m doc.generate.options from the declarations; don't edit it.
 
 Every option
 ============
@@ -101,7 +101,7 @@ def _shown(part: Part, name: str, value: str | Hint) -> list[str]:
         option = _declared(part.section).option(name)
         if option is None:
             raise KeyError(f"[{part.section}] {name}")
-        text = f"{option.help} ({option.kind.doc}; {option.default_doc})"
+        text = f"{option.help} ({option.kind.doc}; {_default(option)})"
         default = "" if isinstance(option.default, Derived) else option.default or ""
     if isinstance(value, Hint):
         written = default if value is SHOWN else value.value
@@ -136,10 +136,18 @@ def _wrapped(text: str) -> str:
     return words.fill(" ".join(text.split()))
 
 
+def _default(option: Option) -> str:
+    if option.default is None:
+        return "required"
+    if isinstance(option.default, Derived):
+        return f"default: {option.default.doc}"
+    return f"default {option.default}" if option.default else "default: blank"
+
+
 def _rst_default(option: Option) -> str:
     if isinstance(option.default, str) and option.default:
         return f"default ``{option.default}``"
-    return option.default_doc
+    return _default(option)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nodemanager.config.passthrough import (
+from doc.generate.passthrough import (
     EC2_CREATE,
     EC2_CREDENTIALS,
     EC2_LIST,
