@@ -14,13 +14,8 @@ from alembic.script import ScriptDirectory
 from nodemanager.errors import StartError
 
 
-def bring_up_to_date(
-    connection: sa.Connection, migrations: Path, metadata: sa.MetaData, name: str
-) -> None:
-    """Make the tables of a new database, or run the revisions that an older one lacks.
-
-    It runs in the connection's transaction. `metadata` is the schema after the last revision in
-    `migrations`.
+def bring_up_to_date(connection: sa.Connection, migrations: Path, name: str) -> None:
+    """Run the revisions in `migrations` that the database lacks, in the connection's transaction.
 
     `name` is the database's name in messages. Raises StartError for a schema newer than any
     revision there, and leaves it unchanged.
@@ -33,15 +28,11 @@ def bring_up_to_date(
     scripts = ScriptDirectory.from_config(config)
     known = {script.revision for script in scripts.walk_revisions()}
     head = scripts.get_current_head()
-    context = MigrationContext.configure(connection)
-    current = context.get_current_revision()
-    if current is None:
-        metadata.create_all(connection, checkfirst=False)
-        context.stamp(scripts, "head")
-    elif current not in known:
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current is not None and current not in known:
         raise StartError(
             f"{name} has schema {current}, but the newest that this program knows is {head}:"
             " upgrade nodemanager"
         )
-    elif current != head:
+    if current != head:
         command.upgrade(config, "head")

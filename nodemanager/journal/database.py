@@ -20,7 +20,6 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nodemanager.errors import JournalError, StartError
-from nodemanager.journal.schema import metadata
 from nodemanager.revisions import bring_up_to_date
 
 BUSY_S = 2.0
@@ -113,7 +112,7 @@ class JournalFile:
             self._use_log(engine)
             with engine.begin() as connection:
                 folder = Path(__file__).parent / "migrations"
-                bring_up_to_date(connection, folder, metadata, f"the journal {self.path}")
+                bring_up_to_date(connection, folder, f"the journal {self.path}")
                 self._check_owner(connection, now)
             found = os.stat(self.path)
         except BaseException:

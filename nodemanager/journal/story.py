@@ -13,6 +13,8 @@ from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, Told, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 
+TOLD_SINCE = "0002"
+"""The first schema with logged events."""
 AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
 
@@ -40,7 +42,7 @@ class Story:
     def news(self) -> Iterator[Told]:
         """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
         names nothing."""
-        with opened(self.path) as connection, told_as_damage(self.path):
+        with opened(self.path, needs=TOLD_SINCE) as connection, told_as_damage(self.path):
             newest = connection.execute("SELECT max(id) FROM told").fetchone()[0] or 0
             if self._seen is None and self._id is not None:
                 self._id = _meant(connection, self._id)
@@ -67,7 +69,7 @@ class Story:
 
 def names_in(path: Path) -> frozenset[str]:
     """All names of records and nodes, for the completion of a typed word."""
-    with opened(path) as connection, told_as_damage(path):
+    with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
         found = {name for one in _things(connection) for name in (*one.names(), one.slot)}
     return frozenset(str(name) for name in found - {None})
 

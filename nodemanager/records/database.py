@@ -21,7 +21,6 @@ from nodemanager import log
 from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
-from nodemanager.records.schema import metadata
 from nodemanager.revisions import bring_up_to_date
 
 _log = log.get(__name__)
@@ -176,7 +175,7 @@ class Database:
 
     def _migrate(self, connection: sa.Connection) -> None:
         folder = Path(__file__).parent / "migrations"
-        bring_up_to_date(connection, folder, metadata, f"the registry's database {self.shown}")
+        bring_up_to_date(connection, folder, f"the registry's database {self.shown}")
 
 
 def _checked(url: str) -> sa.URL:
