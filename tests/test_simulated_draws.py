@@ -355,23 +355,24 @@ def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work
 
 
 @pytest.mark.parametrize(
-    ("size", "found"),
+    ("size", "alike", "found"),
     [
-        pytest.param(SMALL, True, id="the-size-that-they-want"),
-        pytest.param(LARGE, False, id="a-larger-one"),
-        pytest.param(SPOT, False, id="a-preemptible-one"),
+        pytest.param(SMALL, 2, True, id="one-for-each-of-the-size-that-they-want"),
+        pytest.param(SMALL, 3, False, id="one-too-many-of-that-size"),
+        pytest.param(LARGE, 2, False, id="a-larger-one"),
+        pytest.param(SPOT, 2, False, id="a-preemptible-one"),
     ],
 )
 def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
-    size: Size, found: bool
+    size: Size, alike: int, found: bool
 ) -> None:
-    """WORK, U12: a job for any node waits as it says idle, and begins on it before it is sent."""
+    """WORK, U12: two jobs wait as it says idle, and one begins on it before the destroy is sent."""
     late = LateDestroy(Reason.IDLE_BEYOND_DEMAND, Reason.IDLE_BEYOND_DEMAND)
     world, begun, node = late.world, late.begun, late.node
     pool = world.managers[late.by].pool
-    pool.settings = replace(pool.settings, max_nodes=1, sizes=(SMALL, LARGE, SPOT))
+    pool.settings = replace(pool.settings, max_nodes=4, sizes=(SMALL, LARGE, SPOT))
     node.tags = replace(node.tags, size=size.name)
-    late.work.polls[late.by].append(Poll(begun + 11.0, wanted=1, living=1))
+    late.work.polls[late.by].append(Poll(begun + 11.0, wanted=2, living=3, alike=alike))
     at_work = SimpleNamespace(
         busy_since=begun + 16.0,
         heard_at=begun + 12.0,

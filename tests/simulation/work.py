@@ -28,11 +28,16 @@ CARRIED_OUT_S = 60.0
 
 @dataclass(frozen=True)
 class Poll:
-    """A demand poll, from its start: how many jobs waited, and how many nodes could run them."""
+    """A demand poll, from its start: how many jobs waited, and how many nodes could run them.
+
+    `alike` are the nodes of the size that these jobs want, living or ended so lately that the
+    manager may still take them for idle ones.
+    """
 
     started: float
     wanted: int
     living: int
+    alike: int
 
 
 class Work:
@@ -49,7 +54,14 @@ class Work:
         counted = {pool.name, None} if self.world.shape.traits.broad else {pool.name}
         # Untagged ones count against max_nodes where they are listed (D11).
         living = sum(one.tags.pool in counted for one in self.world.cloud.living())
-        self.polls[manager.name].append(Poll(self.world.engine.now, pool.wanted, living))
+        now, stale_after = self.world.engine.now, pool.settings.node_stale_after
+        alike = sum(
+            (one.ended_at is None or now - one.ended_at <= stale_after)
+            and one.tags.pool in (pool.name, None)
+            and self._is_wanted_size(one, manager)
+            for one in self.world.cloud.instances.values()
+        )
+        self.polls[manager.name].append(Poll(now, pool.wanted, living, alike))
 
     def _destroyed(self, one: Instance, by: str) -> None:
         machine, sent_at = one.machine, self.world.weather.sent_at
@@ -90,12 +102,13 @@ class Work:
         if reason is not Reason.IDLE_BEYOND_DEMAND or not before:
             return
         # So much waited that no node of its size was one too many.
-        full = before[-1].wanted >= most and before[-1].living <= most
-        if full and self._is_for(one, manager):
+        poll = before[-1]
+        full = poll.wanted >= min(poll.alike, most) and poll.living <= most
+        if full and self._is_wanted_size(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
 
-    def _is_for(self, one: Instance, manager: Manager) -> bool:
-        """Whether what waits wants nodes of its size (U11, U12).
+    def _is_wanted_size(self, one: Instance, manager: Manager) -> bool:
+        """Whether the jobs that wait want nodes of its size (U11, U12).
 
         A job of one core wants the cheapest size that is not preemptible, also where a larger node
         is idle. A scheduler may still give it that one, in the gap.
