@@ -222,3 +222,24 @@ def test_without_the_lease_nothing_is_written(leaking: Leaking) -> None:
     assert rig.store.calls["clean"] == 0
     assert "no_lease" in rig.reasons("record.keep", record=record.uuid)
     assert len(rig.lines("lease.lost")) == 1
+
+
+def test_stamps_that_contradict_each_other_are_told_and_free_nothing_t1(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    long_ago = rig.store.now() - 10 * HOUR
+    record = rig.store.add_leaked(7, quiet_for=5 * HOUR, modified_at=long_ago)
+    rig.start()
+    rig.turn(60)
+    assert len(rig.lines("clock.doubted", source="records")) == 1
+    assert rig.reasons("record.keep", record=record.uuid)[-1] == "within_window"
+    rig.turn(HOUR)
+    assert len(rig.lines("clock.doubted")) == 1
+    assert rig.store.rows[record.uuid].slot_number == 7
+
+
+def test_stamps_in_their_order_are_not_doubted_t1(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    rig.store.add_leaked(7, quiet_for=5 * HOUR)
+    rig.start()
+    rig.turn(120)
+    assert not rig.lines("clock.doubted")

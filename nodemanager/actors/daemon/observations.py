@@ -103,6 +103,7 @@ class Observations:
             wall_ahead = context.clock.wall() - context.clock.boottime()
             context.journal_writer.save_clock(clock, wall_ahead)
         context.take(fact)
+        context.event_log.clock_read(before.clock, context.history.clock)
         if listing.complete:
             self._writes.forget_own_cleans(listing)
             books = context.books

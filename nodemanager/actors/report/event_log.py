@@ -14,6 +14,7 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.plan import BootOrder, Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker, Cause
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
@@ -112,6 +113,12 @@ class EventLog:
             if problem not in before:
                 self._log.event(Event.LIST_ITEM, level=WARNING, source=source, problem=problem)
         self._malformed[source] = problems
+
+    def clock_read(self, before: StoreClock | None, after: StoreClock | None) -> None:
+        """Log that no stamp from before this poll tells an age any more."""
+        since = float("-inf") if before is None else before.known_since
+        if after is not None and after.known_since > since:
+            self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="records")
 
     # Decisions.
 

@@ -356,6 +356,11 @@ class Event(Told):
     LIST_PARTIAL = "list.partial", "A poll got an incomplete answer; what it lacks may still exist."
     LIST_SUSPECT = "list.suspect", "A listing is complete but not trusted."
     LIST_ITEM = "list.item_malformed", "An item of a listing is malformed; all it concerns is kept."
+    CLOCK_DOUBTED = (
+        "clock.doubted",
+        "The store's clock was wrong at a time that nobody measured: earlier stamps tell no age, "
+        "and every quiet time counts from now (T1).",
+    )
     NODE_PAIRED = "node.paired", "A cloud node is paired with its record."
     NODE_UNPAIRED = "node.unpaired", "A cloud node has no record, or lost it."
     NODE_KEEP = "node.keep", "A node is left alone."
