@@ -323,7 +323,7 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
     if too_new is None and not before:
         return future
     for record in listing.items:
-        stamp = _newest_stamp(record)
+        stamp = newest_stamp(record)
         seen = before.get(record.uuid) if before else None
         if seen is not None and seen.version == record.version and seen.stamp == stamp:
             future[record.uuid] = seen
@@ -336,7 +336,7 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
 
 def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
     """Whether one of the record's stamps is in the future once known jumps are subtracted."""
-    stamps = (record.modified_at, record.last_ping_at, _newest_stamp(record))
+    stamps = (record.modified_at, record.last_ping_at, newest_stamp(record))
     return any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)
 
 
@@ -495,7 +495,8 @@ def records_explained(history: History, uuids: Iterable[str]) -> History:
     return changed(history, known_records=history.known_records.without(uuids))
 
 
-def _newest_stamp(record: Record) -> float:
+def newest_stamp(record: Record) -> float:
+    """The newest stamp of a record (modified_at, ping, claim), epoch seconds; 0 without any."""
     newest = record.modified_at or 0.0
     if record.last_ping_at is not None and record.last_ping_at > newest:
         newest = record.last_ping_at

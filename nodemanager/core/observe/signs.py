@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Record, RecordState, WorkerState
-from nodemanager.core.observe.history import History
+from nodemanager.core.observe.history import History, newest_stamp
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -17,15 +17,8 @@ def window_of(record: Record, settings: Settings) -> float:
 
 
 def newest_sign(record: Record) -> float | None:
-    """The newest stamp (modified_at, ping, claim), epoch seconds; None without modified_at (C3)."""
-    if record.modified_at is None:
-        return None
-    newest = record.modified_at
-    if record.last_ping_at is not None and record.last_ping_at > newest:
-        newest = record.last_ping_at
-    if record.claim is not None and record.claim.at > newest:
-        newest = record.claim.at
-    return newest
+    """The newest stamp of a record, epoch seconds; None where nothing says when it was written."""
+    return None if record.modified_at is None else newest_stamp(record)
 
 
 def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
