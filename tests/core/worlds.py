@@ -94,7 +94,8 @@ def records(draw: st.DrawFn, uuid: str) -> Record:
         ip_address="10.0.0.1" if holds and pinged else None,
         first_ping_at=at - 500.0 if holds and pinged else None,
         last_ping_at=at if holds and pinged else None,
-        modified_at=draw(st.sampled_from([at, at, at, at - 400.0, None])),
+        # Seldom the stamps contradict each other: then no age is believed (T1).
+        modified_at=draw(st.sampled_from([*[at] * 12, at - 400.0, None])),
         worker_state=draw(st.sampled_from([None, *WorkerState])),
         instance_id=draw(st.sampled_from([f"i-{uuid}", None, "x0"])) if holds else None,
         pool=draw(st.sampled_from(POOLS)),

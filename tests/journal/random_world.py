@@ -101,7 +101,7 @@ class RandomWorld:
     def appear(self) -> None:
         self.number += 1
         uuid, dice = f"r-{self.number}", self.dice
-        quiet = dice.choice([1.0, 4000.0, 7199.9, 9000.0]) * dice.random()
+        quiet = dice.choice([1.0, 4000.0, 9000.0, 90_000.0]) * dice.random()
         at = EPOCH + self.now - quiet
         if dice.random() < 0.15:
             self.records[uuid] = cleaned(uuid, at=at)
@@ -140,7 +140,7 @@ class RandomWorld:
                 self.records[uuid] = replace(
                     one,
                     last_ping_at=at,
-                    modified_at=dice.choice([at, one.modified_at]),
+                    modified_at=dice.choice([at] * 31 + [one.modified_at]),
                     version=f"{one.version}+",
                     worker_state=dice.choice(STATES),
                 )
