@@ -795,7 +795,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B3",
         "a clock set back during a reboot puts the breaker's times ahead",
-        (instead(durable.breaker_from, "max(0.0, wall - data['wall'])", "wall - data['wall']"),),
+        (instead(durable.breaker_from, "moved_by(data, boot_id, boottime)", "0.0"),),
         seed=230000591,
     ),
     Mutant(

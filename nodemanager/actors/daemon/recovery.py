@@ -69,7 +69,7 @@ class Recovery:
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
         self._expect()
-        self._boot_failures.load()
+        self._boot_failures.load(loaded.loops)
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
