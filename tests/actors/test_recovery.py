@@ -567,16 +567,20 @@ def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig
     assert len(rig.nodes) == 1
 
 
+@pytest.mark.parametrize("step", [-HOUR, 0.0, HOUR])
 def test_a_node_that_a_former_run_created_is_told_to_its_claim_though_its_tags_are_lost_p1a(
-    make_rig: MakeRig,
+    make_rig: MakeRig, step: float
 ) -> None:
-    """P1a: it is the node that the create answered, and the journal has the answer."""
+    """P1a: it is the node that the create answered, and the journal has the answer; whatever our
+    wall clock shows since."""
     rig = make_rig(min_nodes=1, max_nodes=1)
     rig.fleet.mute = True
     rig.start()
     created = until(rig, "node.created", within=120)
     assert rig.store.rows[created["record"]].claim.node_id is None
     rig.cloud.change(created["node"], tags=NO_TAGS)
+    rig.kill()
+    step_our_wall_alone(rig, step)
     restart(rig)
     rig.turn(90)
     assert rig.store.rows[created["record"]].claim.node_id == created["node"]

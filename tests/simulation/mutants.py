@@ -726,7 +726,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R4",
         "what a create was answered is forgotten with the run",
-        (instead(Recovery._expect, "expected_again(answers, frozenset(ends_of(ended)))", "{}"),),
+        (instead(Recovery._expect, "expected_again(answers, gone, waiting, now, settings)", "{}"),),
         by=("U8",),
         seed=150002028,
     ),
