@@ -227,9 +227,9 @@ class Journal(Protocol):
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         """The ledger of leftovers, in the order of entry and release (D4).
 
-        Times are converted to this boot's CLOCK_BOOTTIME. An entry that was never tried is given
-        as WAITING, since the journal does not keep whether its node is gone. `released` includes
-        the entries that are released already.
+        Times are those of the boot that wrote them, because a restart sets each anew. An entry that
+        was never tried is given as WAITING, since the journal does not keep whether its node is
+        gone. `released` includes the entries that are released already.
         """
         ...
 

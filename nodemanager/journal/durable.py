@@ -210,17 +210,15 @@ def drop_hold(connection: sa.Connection, id: str) -> bool:
     return connection.execute(sa.delete(holds).where(holds.c.id == id)).rowcount > 0
 
 
-def all_leftovers(
-    connection: sa.Connection, *, released: bool, boottime: float, wall: float
-) -> tuple[Entry, ...]:
+def all_leftovers(connection: sa.Connection, *, released: bool) -> tuple[Entry, ...]:
     table = leftovers.c
     query = sa.select(leftovers).order_by(table.added_at, table.node, table.order, table.id)
     if not released:
         query = query.where(table.released_at.is_(None))
-    return tuple(_entry(row, boottime - wall) for row in connection.execute(query))
+    return tuple(_entry(row) for row in connection.execute(query))
 
 
-def _entry(row: sa.Row[Any], by_s: float) -> Entry:
+def _entry(row: sa.Row[Any]) -> Entry:
     leftover = Leftover(LeftoverKind(row.kind), row.id, row.node, row.tagged)
     if row.released_at is not None:
         state = LedgerState.RELEASED
@@ -228,12 +226,10 @@ def _entry(row: sa.Row[Any], by_s: float) -> Entry:
         state = LedgerState.FAILED
     else:
         state = LedgerState.RELEASING if row.attempts else LedgerState.WAITING
-    return Entry(leftover, state, row.not_before + by_s, row.attempts, row.error)
+    return Entry(leftover, state, row.not_before, row.attempts, row.error)
 
 
-def put_leftovers(
-    connection: sa.Connection, entries: Sequence[Entry], *, boottime: float, wall: float
-) -> None:
+def put_leftovers(connection: sa.Connection, entries: Sequence[Entry], wall: float) -> None:
     """Write entries; a known one keeps its time of entry."""
     for entry in entries:
         leftover = entry.leftover
@@ -243,7 +239,7 @@ def put_leftovers(
             "node": leftover.node_id,
             "order": leftover.order,
             "attempts": entry.attempts,
-            "not_before": entry.not_before + wall - boottime,
+            "not_before": entry.not_before,
             "error": None if entry.last_error is None else redact.text(entry.last_error),
             "released_at": wall if entry.state is LedgerState.RELEASED else None,
             "tagged": leftover.tagged,

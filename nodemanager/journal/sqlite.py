@@ -170,16 +170,12 @@ class SqliteJournal:
             return durable.drop_hold(connection, id)
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
-        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._reading() as connection:
-            return durable.all_leftovers(
-                connection, released=released, boottime=boottime, wall=wall
-            )
+            return durable.all_leftovers(connection, released=released)
 
     def save_leftovers(self, entries: Sequence[Entry]) -> None:
-        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._writing() as connection:
-            durable.put_leftovers(connection, entries, boottime=boottime, wall=wall)
+            durable.put_leftovers(connection, entries, self._clock.wall())
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         with self._writing() as connection:

@@ -227,9 +227,8 @@ class MemoryJournal:
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         self._call("leftovers")
-        by_s = self.clock.boottime() - self.clock.wall()
         wanted = [
-            (added_at, replace(entry, not_before=entry.not_before + by_s))
+            (added_at, entry)
             for added_at, entry in self._leftovers.values()
             if released or entry.state is not LedgerState.RELEASED
         ]
@@ -242,11 +241,9 @@ class MemoryJournal:
 
     def save_leftovers(self, entries: Sequence[Entry]) -> None:
         now = self._call("save_leftovers")
-        by_s = self.clock.wall() - self.clock.boottime()
         for entry in entries:
             added_at, _ = self._leftovers.get(entry.leftover.key, (now, entry))
-            moved = replace(entry, not_before=entry.not_before + by_s)
-            self._leftovers[entry.leftover.key] = added_at, moved
+            self._leftovers[entry.leftover.key] = added_at, entry
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         self._call("forget_leftovers")
