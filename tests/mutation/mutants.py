@@ -108,7 +108,7 @@ MUTANTS = (
         "core/observe/history.py",
         "is_first=newest is None)\n",
         "is_first=newest is None) and history.clock\n",
-        "tests/core/test_store_clock.py::"
+        "tests/core/observe/test_store_clock.py::"
         "test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3",
     ),
     TextMutant(
@@ -117,7 +117,7 @@ MUTANTS = (
         "core/observe/contradictions.py",
         "if is_first or stamp > clock.peak",
         "if stamp > clock.peak",
-        "tests/core/test_store_clock.py::"
+        "tests/core/observe/test_store_clock.py::"
         "test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r4",
     ),
     TextMutant(
