@@ -17,6 +17,7 @@ from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover, Record
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.boot_loops import Loops
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.event import Told
 
@@ -177,7 +178,8 @@ class Journal(Protocol):
     def breaker(self) -> Breaker | None:
         """The breaker as last saved, its times converted to this boot's CLOCK_BOOTTIME.
 
-        A breaker that this program can't read completely is given as open.
+        After a reboot they are as old as they were when it was saved. A breaker that this program
+        can't read completely is given as open.
         """
         ...
 
@@ -195,11 +197,20 @@ class Journal(Protocol):
     def late_writes(self) -> Late:
         """The writes to records that may still take effect; times are this boot's CLOCK_BOOTTIME.
 
-        After a reboot all these times are the current time.
+        After a reboot they are as old as they were when they were saved.
         """
         ...
 
     def save_late_writes(self, late: Late) -> None: ...
+
+    def boot_loops(self) -> Loops:
+        """The streaks of failed boots as last saved, their rests by this boot's CLOCK_BOOTTIME.
+
+        After a reboot our wall clock tells what is left of a rest, at most what was left before.
+        """
+        ...
+
+    def save_boot_loops(self, loops: Loops) -> None: ...
 
     def holds(self) -> tuple[Hold, ...]:
         """All holds, oldest first."""
@@ -216,9 +227,9 @@ class Journal(Protocol):
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         """The ledger of leftovers, in the order of entry and release (D4).
 
-        Times are converted to this boot's CLOCK_BOOTTIME. An entry that was never tried is given
-        as WAITING, since the journal does not keep whether its node is gone. `released` includes
-        the entries that are released already.
+        Times are those of the boot that wrote them, because a restart sets each anew. An entry that
+        was never tried is given as WAITING, since the journal does not keep whether its node is
+        gone. `released` includes the entries that are released already.
         """
         ...
 

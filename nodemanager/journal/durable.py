@@ -19,6 +19,7 @@ from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind, Record
 from nodemanager.core.observe.store_clock import StoreClock, after_boot
 from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.journal.api import (
     PARKED_AFTER,
@@ -50,6 +51,7 @@ _WITH_PRE_IMAGE = sa.select(intents, pre_images.c.body).outerjoin(
 BREAKER = "breaker"
 CLOCK = "store_clock"
 LATE = "late_writes"
+LOOPS = "boot_loops"
 
 
 def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
@@ -208,17 +210,15 @@ def drop_hold(connection: sa.Connection, id: str) -> bool:
     return connection.execute(sa.delete(holds).where(holds.c.id == id)).rowcount > 0
 
 
-def all_leftovers(
-    connection: sa.Connection, *, released: bool, boottime: float, wall: float
-) -> tuple[Entry, ...]:
+def all_leftovers(connection: sa.Connection, *, released: bool) -> tuple[Entry, ...]:
     table = leftovers.c
     query = sa.select(leftovers).order_by(table.added_at, table.node, table.order, table.id)
     if not released:
         query = query.where(table.released_at.is_(None))
-    return tuple(_entry(row, boottime - wall) for row in connection.execute(query))
+    return tuple(_entry(row) for row in connection.execute(query))
 
 
-def _entry(row: sa.Row[Any], by_s: float) -> Entry:
+def _entry(row: sa.Row[Any]) -> Entry:
     leftover = Leftover(LeftoverKind(row.kind), row.id, row.node, row.tagged)
     if row.released_at is not None:
         state = LedgerState.RELEASED
@@ -226,12 +226,10 @@ def _entry(row: sa.Row[Any], by_s: float) -> Entry:
         state = LedgerState.FAILED
     else:
         state = LedgerState.RELEASING if row.attempts else LedgerState.WAITING
-    return Entry(leftover, state, row.not_before + by_s, row.attempts, row.error)
+    return Entry(leftover, state, row.not_before, row.attempts, row.error)
 
 
-def put_leftovers(
-    connection: sa.Connection, entries: Sequence[Entry], *, boottime: float, wall: float
-) -> None:
+def put_leftovers(connection: sa.Connection, entries: Sequence[Entry], wall: float) -> None:
     """Write entries; a known one keeps its time of entry."""
     for entry in entries:
         leftover = entry.leftover
@@ -241,7 +239,7 @@ def put_leftovers(
             "node": leftover.node_id,
             "order": leftover.order,
             "attempts": entry.attempts,
-            "not_before": entry.not_before + wall - boottime,
+            "not_before": entry.not_before,
             "error": None if entry.last_error is None else redact.text(entry.last_error),
             "released_at": wall if entry.state is LedgerState.RELEASED else None,
             "tagged": leftover.tagged,
@@ -271,29 +269,41 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
     connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
-def breaker_data(breaker: Breaker, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
-    """The breaker, with the boot and the clocks that its times refer to."""
+def moved_by(
+    data: Mapping[str, Any], boot_id: str, boottime: float, passed_s: float = 0.0
+) -> float:
+    """Seconds to add to the CLOCK_BOOTTIME times in `data` for the clock of this boot.
+
+    Nobody knows how long ago another boot kept `data`, because the wall clock may have been set
+    since. So a time is as old now as it was then, and as far ahead: no wait ends too early, and
+    none lasts longer than its own length. Only where a wait may end early `passed_s` is the time
+    since then by the wall clock.
+    """
+    if boot_id and data["boot_id"] == boot_id:
+        return 0.0
+    kept_at: float = data["boottime"]
+    return boottime - passed_s - kept_at
+
+
+def breaker_data(breaker: Breaker, boot_id: str, boottime: float) -> dict[str, Any]:
+    """The breaker, with the boot and the clock that its times refer to."""
     return {
         "breaker": codec_of(Breaker).encode(breaker),
         "boot_id": boot_id,
         "boottime": boottime,
-        "wall": wall,
     }
 
 
-def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Breaker:
+def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Breaker:
     """The breaker with its times converted to this boot's clock.
 
-    Between the two boots the wall clock may have been set back. No kept time is then later than
-    now; otherwise the breaker would wait for answers from the future. A breaker that can't be read
-    completely comes from a newer program: it is open until an operator resets it.
+    A breaker that can't be read completely comes from a newer program: it is open until an operator
+    resets it.
     """
     breaker: Breaker
     try:
         breaker, unknown = known_part(Breaker, data["breaker"])
-        if not boot_id or data["boot_id"] != boot_id:
-            passed_s = max(0.0, wall - data["wall"])
-            breaker = _moved(breaker, boottime - passed_s - data["boottime"])
+        breaker = _moved(breaker, moved_by(data, boot_id, boottime))
     except (ValueError, KeyError, TypeError, AttributeError):
         breaker, unknown = Breaker(), ("breaker",)
     if not unknown:
@@ -334,27 +344,56 @@ def last_told(connection: sa.Connection, events: Collection[str], about: str) ->
 
 
 def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
-    """The store's clock relative to this boot's clock."""
+    """The store's clock relative to this boot's clock, by our wall clock until it is read."""
     clock: StoreClock = decoded(StoreClock, data["clock"])
     if boot_id and data["boot_id"] == boot_id:
         return clock
-    return after_boot(clock, (data["boottime"] - data["wall"]) - (boottime - wall))
+    return after_boot(clock, -moved_by(data, boot_id, boottime, wall - data["wall"]))
 
 
-def late_data(late: Late, boot_id: str) -> dict[str, Any]:
-    """The late writes, with the boot that their times refer to."""
-    return {"boot_id": boot_id, "writes": _LATE.encode(late)}
+def late_data(late: Late, boot_id: str, boottime: float) -> dict[str, Any]:
+    """The late writes, with the boot and the clock that their times refer to."""
+    return {"boot_id": boot_id, "boottime": boottime, "writes": _LATE.encode(late)}
 
 
 def late_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Late:
-    """The late writes; after a reboot with the current time, since CLOCK_BOOTTIME starts anew."""
+    """The late writes with their times converted to this boot's clock."""
     late: Late = decoded(Mapping[str, LateWrite], data["writes"])
-    if boot_id and data["boot_id"] == boot_id:
-        return late
+    by_s = moved_by(data, boot_id, boottime)
     return {
-        uuid: LateWrite(boottime, None if one.clean_at is None else boottime)
+        uuid: LateWrite(one.at + by_s, None if one.clean_at is None else one.clean_at + by_s)
         for uuid, one in late.items()
     }
+
+
+def loops_data(loops: Loops, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
+    """The streaks of failed boots, with the boot and the clocks that their times refer to."""
+    return {
+        "loops": codec_of(Loops).encode(loops),
+        "boot_id": boot_id,
+        "boottime": boottime,
+        "wall": wall,
+    }
+
+
+def loops_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Loops:
+    """The streaks with their times converted to this boot's clock; none where another version of
+    this program wrote them.
+
+    After a reboot our wall clock tells how much of a rest is over. Where it was set ahead the rest
+    ends early, which costs the price of one more node and frees nothing.
+    """
+    try:
+        loops: Loops = decoded(Loops, data["loops"])
+        by_s = moved_by(data, boot_id, boottime, max(0.0, wall - data["wall"]))
+    except (ValueError, KeyError):
+        return NONE
+    sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
+    return Loops(sizes, _streak_moved(loops.pool, by_s))
+
+
+def _streak_moved(streak: Streak, by_s: float) -> Streak:
+    return replace(streak, until=streak.until + by_s) if streak.rests else streak
 
 
 def _moved(breaker: Breaker, by_s: float) -> Breaker:

@@ -19,6 +19,7 @@ from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
@@ -116,12 +117,10 @@ class SqliteJournal:
         data = self.recall(durable.BREAKER)
         if data is None:
             return None
-        clock = self._clock
-        return durable.breaker_from(data, self._boot_id, clock.boottime(), clock.wall())
+        return durable.breaker_from(data, self._boot_id, self._clock.boottime())
 
     def save_breaker(self, breaker: Breaker) -> None:
-        clock = self._clock
-        data = durable.breaker_data(breaker, self._boot_id, clock.boottime(), clock.wall())
+        data = durable.breaker_data(breaker, self._boot_id, self._clock.boottime())
         self.remember(durable.BREAKER, data)
 
     def store_clock(self) -> StoreClock | None:
@@ -143,7 +142,20 @@ class SqliteJournal:
         return durable.late_from(data, self._boot_id, self._clock.boottime())
 
     def save_late_writes(self, late: Late) -> None:
-        self.remember(durable.LATE, durable.late_data(late, self._boot_id))
+        data = durable.late_data(late, self._boot_id, self._clock.boottime())
+        self.remember(durable.LATE, data)
+
+    def boot_loops(self) -> Loops:
+        data = self.recall(durable.LOOPS)
+        if data is None:
+            return NONE
+        clock = self._clock
+        return durable.loops_from(data, self._boot_id, clock.boottime(), clock.wall())
+
+    def save_boot_loops(self, loops: Loops) -> None:
+        clock = self._clock
+        data = durable.loops_data(loops, self._boot_id, clock.boottime(), clock.wall())
+        self.remember(durable.LOOPS, data)
 
     def holds(self) -> tuple[Hold, ...]:
         with self._reading() as connection:
@@ -158,16 +170,12 @@ class SqliteJournal:
             return durable.drop_hold(connection, id)
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
-        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._reading() as connection:
-            return durable.all_leftovers(
-                connection, released=released, boottime=boottime, wall=wall
-            )
+            return durable.all_leftovers(connection, released=released)
 
     def save_leftovers(self, entries: Sequence[Entry]) -> None:
-        boottime, wall = self._clock.boottime(), self._clock.wall()
         with self._writing() as connection:
-            durable.put_leftovers(connection, entries, boottime=boottime, wall=wall)
+            durable.put_leftovers(connection, entries, self._clock.wall())
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         with self._writing() as connection:

@@ -65,6 +65,27 @@ def test_a_restart_goes_on_with_the_rest_and_a_reset_ends_it(make_rig: MakeRig) 
     assert rig.cloud.calls["create"] >= boots + 2
 
 
+@pytest.mark.parametrize("step", [-20 * HOUR, 20 * HOUR])
+def test_a_rest_ends_in_its_time_however_our_wall_clock_stepped_over_a_restart(
+    make_rig: MakeRig, step: float
+) -> None:
+    rig = mute(make_rig)
+    rig.start()
+    rig.turn(12 * HOUR)
+    rig.turn_until("boots.rest", within=12 * HOUR)
+    told = rig.lines("boots.rest")[-1]
+    rig.turn(told["retry_s"] - HOUR)
+    rig.kill()
+    boots = rig.cloud.calls["create"]
+    rig.clock.step_wall(step)
+    rig.store.skew -= step
+    rig.start()
+    rig.turn(HOUR - 300)
+    assert rig.cloud.calls["create"] == boots
+    rig.turn(900)
+    assert rig.cloud.calls["create"] > boots
+
+
 def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: MakeRig) -> None:
     """Its clean waits for so long that its claim expires meanwhile."""
     rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, poll_time=120)

@@ -232,7 +232,7 @@ def test_what_may_be_late_is_known_over_another_boot(fenced_rig: FencedRig) -> N
     journal = rig.journal
     assert isinstance(journal, MemoryJournal)
     record = rig.store.add_cleaned(quiet_for=10 * HOUR)
-    journal.save_late_writes({record.uuid: LateWrite(-1e9)})
+    journal.save_late_writes({record.uuid: LateWrite(rig.clock.boottime())})
     journal.boot_id = "boot-2"
     rig.jobs = (Job("a"),)
     rig.start()

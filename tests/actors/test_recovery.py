@@ -87,6 +87,12 @@ def killed(rig: Rig, within: float = 600) -> None:
     rig.store.down = False
 
 
+def step_our_wall_alone(rig: Rig, step: float) -> None:
+    """The simple store's clock is our wall clock and its skew."""
+    rig.clock.step_wall(step)
+    rig.store.skew -= step
+
+
 # Destroys.
 
 
@@ -561,16 +567,20 @@ def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig
     assert len(rig.nodes) == 1
 
 
+@pytest.mark.parametrize("step", [-HOUR, 0.0, HOUR])
 def test_a_node_that_a_former_run_created_is_told_to_its_claim_though_its_tags_are_lost_p1a(
-    make_rig: MakeRig,
+    make_rig: MakeRig, step: float
 ) -> None:
-    """P1a: it is the node that the create answered, and the journal has the answer."""
+    """P1a: it is the node that the create answered, and the journal has the answer; whatever our
+    wall clock shows since."""
     rig = make_rig(min_nodes=1, max_nodes=1)
     rig.fleet.mute = True
     rig.start()
     created = until(rig, "node.created", within=120)
     assert rig.store.rows[created["record"]].claim.node_id is None
     rig.cloud.change(created["node"], tags=NO_TAGS)
+    rig.kill()
+    step_our_wall_alone(rig, step)
     restart(rig)
     rig.turn(90)
     assert rig.store.rows[created["record"]].claim.node_id == created["node"]
@@ -651,6 +661,28 @@ def test_the_breaker_is_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
     assert opened is not None
     assert again is not None
     assert (again.generation, again.ids) == (opened.generation, opened.ids)
+
+
+def test_a_breaker_stays_open_as_long_though_our_wall_clock_stepped_before_a_boot_b3(
+    make_rig: MakeRig,
+) -> None:
+    """A1, B3: a lost node may be younger than visible_after, and a denial of it is then no news."""
+    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean", visible_after=600)
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    machines = dict(rig.cloud.machines)
+    rig.cloud.machines.clear()
+    until(rig, "breaker.opened", within=120)
+    rig.kill()
+    step_our_wall_alone(rig, HOUR)
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.boot_id = "boot-2"
+    restart(rig)
+    rig.turn(400)
+    assert rig.summary()["breaker"] != "closed"
+    rig.cloud.machines.update(machines)
+    until(rig, "breaker.closed", within=120)
 
 
 def test_holds_are_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
@@ -777,12 +809,6 @@ def test_a_step_of_the_stores_clock_over_a_restart_makes_no_record_stale(
     rig.turn(1200)
     assert rig.store.rows[record.uuid].slot_number is not None
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
-
-
-def step_our_wall_alone(rig: Rig, step: float) -> None:
-    """The simple store's clock is our wall clock and its skew."""
-    rig.clock.step_wall(step)
-    rig.store.skew -= step
 
 
 def test_a_step_over_a_boot_is_seen_though_our_wall_clock_stepped_as_far_before_it(

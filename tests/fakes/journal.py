@@ -17,6 +17,7 @@ from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
@@ -62,6 +63,7 @@ class MemoryJournal:
     _breaker: Mapping[str, Any] | None = None
     _store_clock: Mapping[str, Any] | None = None
     _late: Mapping[str, Any] | None = None
+    _loops: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[Key, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
@@ -170,14 +172,11 @@ class MemoryJournal:
         self._call("breaker")
         if self._breaker is None:
             return None
-        clock = self.clock
-        kept = self._breaker
-        return durable.breaker_from(kept, self.boot_id, clock.boottime(), clock.wall())
+        return durable.breaker_from(self._breaker, self.boot_id, self.clock.boottime())
 
     def save_breaker(self, breaker: Breaker) -> None:
         self._call("save_breaker")
-        ours = self.clock
-        self._breaker = durable.breaker_data(breaker, self.boot_id, ours.boottime(), ours.wall())
+        self._breaker = durable.breaker_data(breaker, self.boot_id, self.clock.boottime())
 
     def store_clock(self) -> StoreClock | None:
         self._call("store_clock")
@@ -200,7 +199,19 @@ class MemoryJournal:
 
     def save_late_writes(self, late: Late) -> None:
         self._call("save_late_writes")
-        self._late = durable.late_data(late, self.boot_id)
+        self._late = durable.late_data(late, self.boot_id, self.clock.boottime())
+
+    def boot_loops(self) -> Loops:
+        self._call("boot_loops")
+        if self._loops is None:
+            return NONE
+        clock = self.clock
+        return durable.loops_from(self._loops, self.boot_id, clock.boottime(), clock.wall())
+
+    def save_boot_loops(self, loops: Loops) -> None:
+        self._call("save_boot_loops")
+        ours = self.clock
+        self._loops = durable.loops_data(loops, self.boot_id, ours.boottime(), ours.wall())
 
     def holds(self) -> tuple[Hold, ...]:
         self._call("holds")
@@ -216,9 +227,8 @@ class MemoryJournal:
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         self._call("leftovers")
-        by_s = self.clock.boottime() - self.clock.wall()
         wanted = [
-            (added_at, replace(entry, not_before=entry.not_before + by_s))
+            (added_at, entry)
             for added_at, entry in self._leftovers.values()
             if released or entry.state is not LedgerState.RELEASED
         ]
@@ -231,11 +241,9 @@ class MemoryJournal:
 
     def save_leftovers(self, entries: Sequence[Entry]) -> None:
         now = self._call("save_leftovers")
-        by_s = self.clock.wall() - self.clock.boottime()
         for entry in entries:
             added_at, _ = self._leftovers.get(entry.leftover.key, (now, entry))
-            moved = replace(entry, not_before=entry.not_before + by_s)
-            self._leftovers[entry.leftover.key] = added_at, moved
+            self._leftovers[entry.leftover.key] = added_at, entry
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         self._call("forget_leftovers")

@@ -524,7 +524,7 @@ MUTANTS = (
         "B5",
         "a size's rest does not grow",
         "core/safety/boot_loops.py",
-        "first_s * 2.0 ** min(rests - 1, 32)",
+        "first_s * 2.0 ** min(self.rests, 32)",
         "first_s",
         "tests/core/safety/test_boot_loops.py::test_each_rest_is_twice_as_long_up_to_a_day",
     ),

@@ -726,7 +726,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R4",
         "what a create was answered is forgotten with the run",
-        (instead(Recovery._expect, "expected_again(answers, frozenset(ends_of(ended)))", "{}"),),
+        (instead(Recovery._expect, "expected_again(answers, gone, waiting, now, settings)", "{}"),),
         by=("U8",),
         seed=150002028,
     ),
@@ -795,7 +795,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B3",
         "a clock set back during a reboot puts the breaker's times ahead",
-        (instead(durable.breaker_from, "max(0.0, wall - data['wall'])", "wall - data['wall']"),),
+        (instead(durable.breaker_from, "moved_by(data, boot_id, boottime)", "0.0"),),
         seed=230000591,
     ),
     Mutant(

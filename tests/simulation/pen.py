@@ -21,7 +21,14 @@ from tests.simulation.engine import Killed, SimClock
 WRITES = frozenset(
     {
         *("intend", "conclude", "commit", "recovery_failed", "save_breaker", "save_store_clock"),
-        *("save_late_writes", "hold", "release", "save_leftovers", "forget_leftovers"),
+        *(
+            "save_late_writes",
+            "save_boot_loops",
+            "hold",
+            "release",
+            "save_leftovers",
+            "forget_leftovers",
+        ),
         *("remember", "decided", "retry"),
     }
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.report.journal_writer import LOOPS
 from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
@@ -13,7 +12,6 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
-from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.log import WARNING
 
 
@@ -106,32 +104,11 @@ class BootFailures:
         )
 
     def _take(self, loops: Loops) -> None:
-        self._know(loops)
-        clock = self._context.clock
-        on_wall = _moved(loops, clock.wall() - clock.boottime())
-        self._context.journal_writer.keep(LOOPS, codec_of(Loops).encode(on_wall))
-
-    def _know(self, loops: Loops) -> None:
         books = self._context.books
         self._context.books = replace(books, limits=replace(books.limits, loops=loops))
+        self._context.journal_writer.save_loops(loops)
 
-    def load(self) -> None:
-        """Take the streaks of a former run, if this run has none; the journal is loaded already."""
-        clock = self._context.clock
-        try:
-            loops: Loops = decoded(Loops, self._context.journal_writer.kept(LOOPS) or {})
-        except ValueError:
-            return
-        if self._loops == NONE:
-            here, now = _moved(loops, clock.boottime() - clock.wall()), self._context.now
-            self._know(boot_loops.kept(here, now, self._context.settings.boot_fail_after))
-
-
-def _moved(loops: Loops, by_s: float) -> Loops:
-    """The streaks with their times moved to another clock."""
-    sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
-    return Loops(sizes, _streak_moved(loops.pool, by_s))
-
-
-def _streak_moved(streak: Streak, by_s: float) -> Streak:
-    return replace(streak, until=streak.until + by_s) if streak.rests else streak
+    def load(self, loops: Loops) -> None:
+        """Take the streaks of a former run, if this run has none."""
+        if self._loops == NONE != loops:
+            self._take(loops)

@@ -15,8 +15,9 @@ from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
-from nodemanager.core.execute.books import expected_again
+from nodemanager.core.execute.books import expected_again, waiting_claims
 from nodemanager.core.model.facts import BreakerSet, StoreClockKept
+from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
 
@@ -46,6 +47,8 @@ class Recovery:
         self._invariants = invariants
         self._backlog = backlog
         self._marks = marks
+        self._owes_nodes = False
+        """Whether the nodes of a former run's creates are still to be expected."""
 
     def load(self) -> None:
         """Load what a former run left, if the journal can be read."""
@@ -68,8 +71,8 @@ class Recovery:
             context.fold(StoreClockKept(loaded.clock, now))
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
-        self._expect()
-        self._boot_failures.load()
+        self._owes_nodes = True
+        self._boot_failures.load(loaded.loops)
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
@@ -78,18 +81,18 @@ class Recovery:
     def _expect(self) -> None:
         """Expect the nodes that the newest creates returned: no listing may show them yet."""
         context = self._context
-        now, wall = context.now, context.clock.wall()
-        ended = context.journal_writer.concluded(wall - context.settings.boot_fail_after)
-        if any(at > wall for _, at in answers_of_creates(ended)):
-            # Our clock was set back, so the ends of these lives may have earlier times: read all.
+        now, wall, settings = context.now, context.clock.wall(), context.settings
+        waiting = waiting_claims(context.history, now)
+        ended = context.journal_writer.concluded(wall - settings.boot_fail_after)
+        created = {life_key(one.record, one.incarnation) for one, _ in answers_of_creates(ended)}
+        if waiting.keys() - created or any(at > wall for _, at in answers_of_creates(ended)):
+            # Our clock may have been set, and the times of creates and ends with it: read all.
             ended = context.journal_writer.concluded(0.0)
-        answers = (
-            (one, min(now, now - (wall - at)))
-            for one, at in answers_of_creates(ended)
-            if wall - at <= context.settings.boot_fail_after
-        )
-        expected = expected_again(answers, frozenset(ends_of(ended)))
+        answers = ((one, now - (wall - at)) for one, at in answers_of_creates(ended))
+        gone = frozenset(ends_of(ended))
+        expected = expected_again(answers, gone, waiting, now, settings)
         context.books = replace(context.books, expected={**expected, **context.books.expected})
+        self._owes_nodes = False
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.
@@ -110,6 +113,8 @@ class Recovery:
         history = context.history
         if history.cloud is None or history.records is None or self._identities.read_only:
             return
+        if self._owes_nodes:
+            self._expect()
         if context.stopping is None and context.applies:
             context.runner.resume(context.now)
             context.runner.news(context.now)

@@ -21,6 +21,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import FreedLife, Leftover, Outcome
 from nodemanager.core.observe.store_clock import StoreClock, is_news
 from nodemanager.core.replay.fold import Decision, Start
+from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (
@@ -39,8 +40,6 @@ from nodemanager.log import WARNING, Logger
 GIVEN_BACK = "given_back"
 """By its key, when each freed life got its record back (U8), in epoch seconds."""
 MARKS = "operator_marks"
-LOOPS = "boot_loops"
-"""The streaks of failed boots (B5)."""
 BACKLOG_RUN = "backlog_run"
 """An operator's backlog plan and its progress (S5)."""
 
@@ -59,6 +58,7 @@ class Loaded:
     leftovers: tuple[Entry, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     marks: Marks = NO_MARKS
+    loops: Loops = NONE
 
 
 class JournalWriter:
@@ -74,11 +74,12 @@ class JournalWriter:
         self.to_prove = ToProve()
         self._breaker: Breaker | None = None
         self._late: Late = {}
+        self._loops = NONE
         self._clock: StoreClock | None = None
         self._wall_ahead = 0.0
         self._holds: dict[str, Hold] = {}
         self._leftovers: dict[Key, Entry] = {}
-        self._values: dict[str, Any] = {GIVEN_BACK: {}, LOOPS: None, BACKLOG_RUN: None}
+        self._values: dict[str, Any] = {GIVEN_BACK: {}, BACKLOG_RUN: None}
         """The values that `keep` was given, by name."""
         self._called_off: dict[Key, Leftover] = {}
         self._marks = NO_MARKS
@@ -103,6 +104,7 @@ class JournalWriter:
                 _kept("leftovers", journal.leftovers),
                 {name: _kept(name, partial(journal.recall, name)) for name in self._values},
                 _kept(MARKS, lambda: _marks_from(journal.recall(MARKS))),
+                _kept("boot loops", journal.boot_loops),
             )
             grounds = _kept("destroys", lambda: self._destroys_behind(loaded.intents))
         except JournalError as error:
@@ -112,6 +114,8 @@ class JournalWriter:
         self._marks = loaded.marks
         self._breaker = loaded.breaker
         self._late = loaded.late
+        if self._loops == NONE:
+            self._loops = loaded.loops
         given_back = {**(loaded.values[GIVEN_BACK] or {}), **self._values[GIVEN_BACK]}
         known = {name: self._values[name] or value for name, value in loaded.values.items()}
         self._values = {**known, GIVEN_BACK: given_back}
@@ -270,6 +274,12 @@ class JournalWriter:
             self._journal.save_late_writes(late)
         except JournalError as error:
             self._failed(error)
+
+    def save_loops(self, loops: Loops) -> None:
+        """Write the streaks of failed boots (B5)."""
+        self._loops = loops
+        if self._loaded:
+            self._write_or_owe(lambda: self._journal.save_boot_loops(loops))
 
     def hold(self, hold: Hold) -> bool:
         """Write a hold; whether it is on the disk."""
@@ -445,6 +455,7 @@ class JournalWriter:
         if self._breaker is not None:
             self._journal.save_breaker(self._breaker)
         self._journal.save_late_writes(self._late)
+        self._journal.save_boot_loops(self._loops)
         # The next reading is then written, even if it is no news.
         self._clock = None
         for hold in self._holds.values():

@@ -303,17 +303,45 @@ def still_expected(
 
 
 def expected_again(
-    answers: Iterable[tuple[NodeExpected, float]], ended: Collection[str]
+    answers: Iterable[tuple[NodeExpected, float]],
+    ended: Collection[str],
+    waiting: Mapping[str, float],
+    now: float,
+    settings: Settings,
 ) -> Mapping[str, Expected]:
     """By record uuid, the nodes that the creates of a former run were answered with (P1a, P4).
 
-    `answers` has each with its CLOCK_BOOTTIME. `ended` are the keys of lives and the ids of nodes
-    that our own actions ended since: these are left out.
+    `answers` has each with its CLOCK_BOOTTIME as our wall clock tells it, which may have been set
+    since: where a claim still waits for its node (`waiting_claims`), the node is not older than the
+    claim, and is expected however old the answer seems. `ended` are the keys of lives and the ids
+    of nodes that our own actions ended since: these are left out.
     """
+    expected = {}
+    for one, since in answers:
+        life = life_key(one.record, one.incarnation)
+        if one.node_id in ended or life in ended:
+            continue
+        since = min(now, max(since, waiting.get(life, since)))
+        if life in waiting or now - since <= settings.boot_fail_after:
+            expected[one.record] = Expected(one.node_id, one.size, since, one.incarnation)
+    return expected
+
+
+def waiting_claims(history: History, now: float) -> Mapping[str, float]:
+    """When each life that waits for its first ping was claimed, CLOCK_BOOTTIME, never too early.
+
+    By the life's key. Until the store's clock was read, that is now.
+    """
+    if history.records is None:
+        return {}
+    clock = history.clock
+    if clock is not None and clock.by_wall:
+        clock = None
     return {
-        one.record: Expected(one.node_id, one.size, since, one.incarnation)
-        for one, since in answers
-        if one.node_id not in ended and life_key(one.record, one.incarnation) not in ended
+        life_key(one.uuid, one.incarnation): now
+        - (0.0 if clock is None else max(0.0, clock.age(one.claim.at, now)))
+        for one in history.records.items
+        if one.claim is not None and waits_for_first_ping(one)
     }
 
 

@@ -36,19 +36,8 @@ class Streak:
 
     def rested(self, at: float, first_s: float) -> Streak:
         """The streak with a rest that begins at `at`; the first rest lasts `first_s` seconds."""
-        rests = self.rests + 1
-        return replace(self, rests=rests, until=at + _rest_s(rests, first_s))
-
-    def kept(self, at: float, first_s: float) -> Streak:
-        """The streak of a former run, whose rest ends no later than one that begins at `at`."""
-        if not self.rests:
-            return self
-        return replace(self, until=min(self.until, at + _rest_s(self.rests, first_s)))
-
-
-def _rest_s(rests: int, first_s: float) -> float:
-    """The length in seconds of the `rests`th rest, counted from 1."""
-    return min(LONGEST_REST_S, first_s * 2.0 ** min(rests - 1, 32))
+        rest_s = min(LONGEST_REST_S, first_s * 2.0 ** min(self.rests, 32))
+        return replace(self, rests=self.rests + 1, until=at + rest_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +96,6 @@ def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
     if not loops.probing:
         return loops
     return replace(loops, pool=loops.pool.rested(at, boot_fail_after))
-
-
-def kept(loops: Loops, at: float, boot_fail_after: float) -> Loops:
-    """The loops of a former run, with no rest longer than it was when it began.
-
-    The journal has a rest's end by our wall clock, which may have been set back since.
-    """
-    sizes = {name: streak.kept(at, boot_fail_after) for name, streak in loops.sizes.items()}
-    return Loops(sizes, loops.pool.kept(at, boot_fail_after))
 
 
 def after_first_ping(loops: Loops, size: str | None) -> Loops:

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import still_expected
+from nodemanager.core.execute.books import (
+    NodeExpected,
+    expected_again,
+    still_expected,
+    waiting_claims,
+)
 from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
@@ -861,3 +866,31 @@ def test_a_created_node_that_is_listed_or_pings_is_not_remembered_for_its_id_d13
     made.ping("r1")
     again(made)
     assert not kept(made, one)
+
+
+@pytest.mark.parametrize(
+    ("by_wall", "age"),
+    [
+        pytest.param(-90.0, 0.0, id="set-back"),
+        pytest.param(90.0, 90.0, id="right"),
+        pytest.param(90_000.0, None, id="set-ahead"),
+    ],
+)
+def test_a_node_that_a_former_run_created_is_never_older_than_its_waiting_claim_p1a(
+    by_wall: float, age: float | None
+) -> None:
+    """Our wall clock may have been set since; the store's clock tells the age of the claim."""
+    made, _ = unheard(instance_id=None)
+    answer = NodeExpected("r1", "r1-life1", "small", "i-r1")
+    answers = [(answer, made.now - by_wall)]
+    waiting = waiting_claims(made.history, made.now)
+    claimed = made.history.records.items[0].claim
+    assert list(waiting) == ["r1/r1-life1"]
+    claim_s = made.history.clock.age(claimed.at, made.now)
+    found = expected_again(answers, (), waiting, made.now, made.settings)
+    assert made.now - found["r1"].since == pytest.approx(claim_s if age is None else age)
+    assert not expected_again(answers, {"i-r1"}, waiting, made.now, made.settings)
+    left = expected_again(answers, (), {}, made.now, made.settings)
+    assert bool(left) == (by_wall < made.settings.boot_fail_after)
+    unread = replace(made.history, clock=None)
+    assert waiting_claims(unread, made.now) == {"r1/r1-life1": made.now}

@@ -14,7 +14,6 @@ from nodemanager.core.safety.boot_loops import (
     LONGEST_REST_S,
     NONE,
     Loops,
-    Streak,
     after_failure,
     after_probe,
 )
@@ -54,22 +53,6 @@ def test_each_rest_is_twice_as_long_up_to_a_day() -> None:
 def test_boots_from_before_a_rest_do_not_make_it_longer() -> None:
     five = failed(NONE, "small", 5)
     assert failed(five, "small", 3, at=60.0).sizes["small"].until == FIRST_S
-
-
-def test_no_rest_that_was_kept_is_longer_than_rests_of_its_number_are() -> None:
-    """Where our clock was set back meanwhile; it is kept by that clock over a reboot."""
-    twice = failed(failed(NONE, "small", 5), "small", 1, at=FIRST_S)
-    late = replace(twice, sizes={"small": replace(twice.sizes["small"], until=90_000.0)})
-    kept = boot_loops.kept(late, 100.0, FIRST_S)
-    assert kept.resting_until("small", 100.0) == 100.0 + 2 * FIRST_S
-    probing = replace(failed(NONE, "small", 10), pool=Streak(10, 1, 90_000.0))
-    assert boot_loops.kept(probing, 100.0, FIRST_S).pool.until == 100.0 + FIRST_S
-
-
-def test_a_rest_that_was_kept_goes_on_as_long_as_it_would_have() -> None:
-    ten = failed(NONE, "small", 10)
-    assert boot_loops.kept(ten, FIRST_S - 60.0, FIRST_S) == ten
-    assert boot_loops.kept(NONE, 100.0, FIRST_S) == NONE
 
 
 def test_a_first_ping_ends_the_streak_of_its_size_and_the_pools() -> None:
