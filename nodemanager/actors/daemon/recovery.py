@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
@@ -9,16 +10,23 @@ from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.intents import answers_of_creates, ends_of, may_be_under_way
+from nodemanager.actors.daemon.intents import (
+    answers_of_creates,
+    ends_of,
+    may_be_under_way,
+    sent_destroys,
+)
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again
+from nodemanager.core.execute.recent import with_late_destroy
 from nodemanager.core.model.facts import BreakerSet, StoreClockKept
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
+from nodemanager.journal.api import OpenIntent
 
 
 class Recovery:
@@ -69,6 +77,7 @@ class Recovery:
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
         self._expect()
+        self._await_late_destroys(loaded.intents)
         self._boot_failures.load()
         self._backlog.load()
         self._false_cleans.load()
@@ -90,6 +99,15 @@ class Recovery:
         )
         expected = expected_again(answers, frozenset(ends_of(ended)))
         context.books = replace(context.books, expected={**expected, **context.books.expected})
+
+    def _await_late_destroys(self, left: Iterable[OpenIntent]) -> None:
+        """Give no node work again that a former run's destroy may still hit (D12)."""
+        context = self._context
+        now, wall, waits_s = context.now, context.clock.wall(), context.settings.action_timeout
+        ended = context.journal_writer.concluded(wall - waits_s)
+        for node_id, at in sent_destroys(ended, left):
+            since = now if at is None else min(now, now - (wall - at))
+            context.recent = with_late_destroy(context.recent, node_id, since + waits_s)
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.

@@ -71,6 +71,7 @@ class Snapshots:
             gone=recent.gone,
             drains=dict(marks.drains),
             drain_orders=books.drains.orders,
+            late_destroys=frozenset(recent.late_destroys),
             kills=dict(marks.kills),
             by_hand=dict(marks.by_hand),
             paused=marks.paused,
