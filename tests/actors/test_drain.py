@@ -11,7 +11,7 @@ from nodemanager.core.model.world import Guarantee, Job, WorkerState
 from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.errors import BadRequest, CloudError, Conflict, StoreError
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig, restart
+from tests.actors.rig import Rig, restart, until
 from tests.actors.test_operators import Operator
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 
@@ -81,9 +81,12 @@ def test_a_restart_tells_it_anew_and_believes_only_the_answer_to_that(make_rig: 
     assert rig.nodes == []
 
 
-def destroyed_without_an_answer(make_rig: MakeRig, *, denied: bool = True) -> tuple[Rig, str]:
+def destroyed_without_an_answer(
+    make_rig: MakeRig, *, denied: bool = True, freed: bool = False
+) -> tuple[Rig, str]:
     """A drained node whose destroy gets no answer. Demand wants it again, and the cloud denies it
-    once although it lives, or shows it alive until `action_timeout`."""
+    once although it lives, or shows it alive until `action_timeout`. It is `freed` if the cloud
+    denies it until its record was cleaned, too."""
     cloud = FakeCloud(TickingClock(), visible_after=0.0)
     rig = make_rig(cloud=cloud, min_nodes=0, action_timeout=900.0)
     rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
@@ -93,10 +96,15 @@ def destroyed_without_an_answer(make_rig: MakeRig, *, denied: bool = True) -> tu
     rig.cloud.always("create", fail(BadRequest("not now")))
     if denied:
         rig.cloud.on("ask", *[fail(CloudError("503"))] * 5, answer(lambda node: None))
+    if freed:
+        rig.may_violate = True
+        rig.cloud.on("ask", answer(lambda node: None))
+        rig.cloud.always("find_by_record", answer(lambda nodes: ()))
     rig.start()
     rig.turn_until("node.shutdown_failed", within=300)
     rig.jobs = (Job("j"),)
     rig.turn_until("node.gone" if denied else "flight.expired", within=1800)
+    rig.cloud.always("find_by_record", None)
     return rig, machine.node.id
 
 
@@ -111,6 +119,19 @@ def test_a_node_that_a_late_destroy_may_hit_is_given_no_work_again(
     rig.turn(300)
     assert actions(rig) == ["drain", "resume"]
     assert [one.id for one in rig.nodes] == [node]
+
+
+def test_a_life_given_back_is_given_no_work_while_a_late_destroy_may_hit_it_u8(
+    make_rig: MakeRig,
+) -> None:
+    rig, node = destroyed_without_an_answer(make_rig, freed=True)
+    until(rig, "record.restored", within=600)
+    rig.turn(300)
+    assert node in rig.fleet.drained
+    assert actions(rig) == ["drain"]
+    rig.turn(900)
+    assert actions(rig) == ["drain", "resume"]
+    assert rig.fleet.drained == {}
 
 
 def test_a_restart_remembers_which_node_a_late_destroy_may_hit_r4(make_rig: MakeRig) -> None:
