@@ -14,6 +14,7 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until
 from tests.actors.test_operators import Operator
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 
@@ -142,6 +143,22 @@ def test_a_restart_remembers_which_node_a_late_destroy_may_hit_r4(make_rig: Make
     assert actions(rig) == []
     assert node in rig.fleet.drained
     rig.turn(500)
+    assert actions(rig) == ["resume"]
+
+
+def test_a_run_on_a_new_journal_gives_no_work_by_a_former_runs_order_at_first_r1(
+    make_rig: MakeRig,
+) -> None:
+    """The lost journal may have had a destroy that still takes effect."""
+    rig, node = destroyed_without_an_answer(make_rig)
+    rig.turn(60)
+    rig.kill()
+    rig.journal = MemoryJournal(rig.clock)
+    restart(rig)
+    rig.turn(800)
+    assert actions(rig) == []
+    assert node in rig.fleet.drained
+    rig.turn(300)
     assert actions(rig) == ["resume"]
 
 

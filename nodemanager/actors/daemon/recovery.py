@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
@@ -26,7 +25,6 @@ from nodemanager.core.execute.recent import with_late_destroy
 from nodemanager.core.model.facts import BreakerSet, StoreClockKept
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
-from nodemanager.journal.api import OpenIntent
 
 
 class Recovery:
@@ -77,7 +75,7 @@ class Recovery:
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
         self._expect()
-        self._await_late_destroys(loaded.intents)
+        self._await_late_destroys(loaded)
         self._boot_failures.load()
         self._backlog.load()
         self._false_cleans.load()
@@ -100,14 +98,19 @@ class Recovery:
         expected = expected_again(answers, frozenset(ends_of(ended)))
         context.books = replace(context.books, expected={**expected, **context.books.expected})
 
-    def _await_late_destroys(self, left: Iterable[OpenIntent]) -> None:
-        """Give no node work again that a former run's destroy may still hit (D12)."""
+    def _await_late_destroys(self, loaded: Loaded) -> None:
+        """Give no node work again that a former run's destroy may still hit (D12).
+
+        A journal without the store's clock is a new one: the former run's may be lost.
+        """
         context = self._context
         now, wall, waits_s = context.now, context.clock.wall(), context.settings.action_timeout
         ended = context.journal_writer.concluded(wall - waits_s)
-        for node_id, at in sent_destroys(ended, left):
+        for node_id, at in sent_destroys(ended, loaded.intents):
             since = now if at is None else min(now, now - (wall - at))
             context.recent = with_late_destroy(context.recent, node_id, since + waits_s)
+        if loaded.clock is None:
+            context.recent = replace(context.recent, unknown_destroys=now + waits_s)
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.

@@ -72,6 +72,7 @@ class Snapshots:
             drains=dict(marks.drains),
             drain_orders=books.drains.orders,
             late_destroys=frozenset(recent.late_destroys),
+            unknown_destroys=context.now <= recent.unknown_destroys,
             kills=dict(marks.kills),
             by_hand=dict(marks.by_hand),
             paused=marks.paused,

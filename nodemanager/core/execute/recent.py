@@ -33,7 +33,8 @@ class Recent:
     `doubtful` has size and end of each set-up that may have claimed a record. `cleaned_at` and
     `destroyed_at` count for the caps. `touched`, `gone` and `skipped` are as in Snapshot. `claims`
     are ours that stand, by record uuid. `late_destroys` has by node id until when a destroy that
-    was sent may still take effect (D12).
+    was sent may still take effect; until `unknown_destroys` there may be others, which a journal
+    that was lost had (D12).
     """
 
     landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Recent:
     skipped: Mapping[str, float] = field(default_factory=dict)
     claims: Mapping[str, OwnClaim] = field(default_factory=dict)
     late_destroys: Mapping[str, float] = field(default_factory=dict)
+    unknown_destroys: float = NEVER
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """The landed set-ups by record uuid, except that of the record `without`."""
@@ -83,6 +85,7 @@ def still_recent(recent: Recent, history: History, now: float) -> Recent:
         gone={id: at for id, at in recent.gone.items() if at >= shown},
         skipped={uuid: at for uuid, at in recent.skipped.items() if uuid in history.heard},
         claims=claims,
+        unknown_destroys=recent.unknown_destroys,
         late_destroys={id: until for id, until in recent.late_destroys.items() if now <= until},
     )
 

@@ -92,6 +92,18 @@ def test_one_that_a_destroy_may_still_hit_is_not_told_to_take_work() -> None:
     assert orders(made) == [False]
 
 
+@pytest.mark.parametrize(
+    ("ours", "resumes"),
+    [pytest.param(True, [False], id="ours"), pytest.param(False, [], id="a-former-runs")],
+)
+def test_where_destroys_are_unknown_no_order_of_a_former_run_is_taken_back_r1(
+    ours: bool, resumes: list[bool]
+) -> None:
+    made = told(hooked(min_nodes=1), ours=ours)
+    made.plan(unknown_destroys=True)
+    assert orders(made) == resumes
+
+
 def test_an_operator_who_calls_a_drain_off_waits_for_a_late_destroy_too_o1() -> None:
     made = hooked(min_nodes=1)
     made.flags["drains"] = {NODE: Mark("ann", EPOCH + START, "", incarnation_of("r1"))}
