@@ -127,7 +127,7 @@ class RecordStore(Protocol):
         ...
 
     def restore(self, record: Record, before: Record) -> Record:
-        """Restore a freed record to what it was, with its secret (U8).
+        """Restore a freed record to what it was, with its secret and its drain order (U8, D12).
 
         `record` is its current state; `before` is the pre-image of its clean. Raises Conflict
         unless it still has `record.version`, StoreRefused where it holds anything, and SlotTaken

@@ -298,7 +298,8 @@ def values_of(connection: sa.Connection, before: Record) -> dict[str, Any]:
         "ip_address": None if borne else before.ip_address,
         "first_ping_at": _nanoseconds(before.first_ping_at),
         "last_ping_at": _nanoseconds(before.last_ping_at),
-        "drain": None,
+        # A destroy that was sent for a drained node may still take effect: no job may begin (D12).
+        "drain": before.drain,
         "properties": dict(before.properties),
         "info": {**before.info, wire.PING_SECRET: before.ping_secret},
     }

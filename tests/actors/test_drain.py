@@ -9,11 +9,12 @@ import pytest
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import Guarantee, Job, WorkerState
 from nodemanager.core.operate.commands import Command, Verb
-from nodemanager.errors import Conflict, StoreError
+from nodemanager.errors import BadRequest, CloudError, Conflict, StoreError
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, restart, until
 from tests.actors.test_operators import Operator
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
+from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
+from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
 
@@ -79,6 +80,86 @@ def test_a_restart_tells_it_anew_and_believes_only_the_answer_to_that(make_rig: 
     assert second not in (None, first)
     rig.turn(120)
     assert rig.nodes == []
+
+
+def destroyed_without_an_answer(
+    make_rig: MakeRig, *, denied: bool = True, freed: bool = False
+) -> tuple[Rig, str]:
+    """A drained node whose destroy gets no answer. Demand wants it again, and the cloud denies it
+    once although it lives, or shows it alive until `action_timeout`. It is `freed` if the cloud
+    denies it until its record was cleaned, too."""
+    cloud = FakeCloud(TickingClock(), visible_after=0.0)
+    rig = make_rig(cloud=cloud, min_nodes=0, action_timeout=900.0)
+    rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
+    rig.jobs = ()
+    rig.cloud.on("destroy", fail(CloudError("timed out")))
+    rig.cloud.always("create", fail(BadRequest("not now")))
+    if denied:
+        rig.cloud.on("ask", *[fail(CloudError("503"))] * 5, answer(lambda node: None))
+    if freed:
+        rig.may_violate = True
+        rig.cloud.on("ask", answer(lambda node: None))
+        rig.cloud.always("find_by_record", answer(lambda nodes: ()))
+    rig.start()
+    rig.turn_until("node.shutdown_failed", within=300)
+    rig.jobs = (Job("j"),)
+    rig.turn_until("node.gone" if denied else "flight.expired", within=1800)
+    rig.cloud.always("find_by_record", None)
+    return rig, machine.node.id
+
+
+@pytest.mark.parametrize("denied", [True, False])
+def test_a_node_that_a_late_destroy_may_hit_is_given_no_work_again(
+    make_rig: MakeRig, denied: bool
+) -> None:
+    rig, node = destroyed_without_an_answer(make_rig, denied=denied)
+    rig.turn(800)
+    assert actions(rig) == ["drain"]
+    assert node in rig.fleet.drained
+    rig.turn(300)
+    assert actions(rig) == ["drain", "resume"]
+    assert [one.id for one in rig.nodes] == [node]
+
+
+def test_a_life_given_back_is_given_no_work_while_a_late_destroy_may_hit_it_u8(
+    make_rig: MakeRig,
+) -> None:
+    rig, node = destroyed_without_an_answer(make_rig, freed=True)
+    until(rig, "record.restored", within=600)
+    rig.turn(300)
+    assert node in rig.fleet.drained
+    assert actions(rig) == ["drain"]
+    rig.turn(900)
+    assert actions(rig) == ["drain", "resume"]
+    assert rig.fleet.drained == {}
+
+
+def test_a_restart_remembers_which_node_a_late_destroy_may_hit_r4(make_rig: MakeRig) -> None:
+    rig, node = destroyed_without_an_answer(make_rig)
+    rig.turn(60)
+    restart(rig)
+    rig.turn(600)
+    assert actions(rig) == []
+    assert node in rig.fleet.drained
+    rig.turn(500)
+    assert actions(rig) == ["resume"]
+
+
+def test_a_run_on_a_new_journal_gives_no_work_by_a_former_runs_order_at_first_r1(
+    make_rig: MakeRig,
+) -> None:
+    """The lost journal may have had a destroy that still takes effect."""
+    rig, node = destroyed_without_an_answer(make_rig)
+    rig.turn(60)
+    rig.kill()
+    rig.journal = MemoryJournal(rig.clock)
+    restart(rig)
+    rig.turn(800)
+    assert actions(rig) == []
+    assert node in rig.fleet.drained
+    rig.turn(300)
+    assert actions(rig) == ["resume"]
 
 
 @pytest.mark.parametrize("error", [StoreError("503"), Conflict("told otherwise")])

@@ -41,6 +41,15 @@ def test_an_order_moves_neither_version_nor_modified_at_and_a_write_at_that_vers
 
 
 @cas_stores
+def test_a_life_given_back_is_told_as_it_was_before_u8(backend):
+    """A destroy that was sent for the drained node may still take effect."""
+    draining = backend.store.drain(pinged(backend), on=True)
+    again = backend.store.restore(backend.store.clean(draining, "after_shutdown"), draining)
+    assert again.drain == draining.drain
+    assert told(backend, again) == (True, draining.drain)
+
+
+@cas_stores
 def test_each_order_has_a_number_of_its_own(backend):
     record = pinged(backend)
     numbers = []

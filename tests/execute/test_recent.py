@@ -18,9 +18,10 @@ from nodemanager.core.execute.recent import (
     after_gone,
     still_recent,
 )
+from nodemanager.core.execute.shutdown import Asking, Destroying, Looking
 from nodemanager.core.execute.workflow import About, Action, Answered, End, Ended, Key, Seen
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Guarantee
+from nodemanager.core.model.world import Guarantee, WorkerState
 from nodemanager.core.plan.snapshot import Flight
 from tests.core.build import world
 
@@ -55,7 +56,7 @@ def test_a_clean_counts_from_its_fence_on_and_its_end_adds_nothing_c10() -> None
     recent = after_fence(Recent(), 5.0)
     key, about = Key(Action.CLEAN, "r1"), About(record="r1")
     done = End(key, up.state, about, 1.0, Ended("cleaned"))
-    assert after_end(recent, done, 25.0).cleaned_at == (5.0,)
+    assert after_end(recent, done, 25.0, at_work.settings).cleaned_at == (5.0,)
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,40 @@ def test_a_claim_of_ours_counts_while_a_listing_shows_what_was_before_it_c8_u6()
     assert kept.by_record(None) == {"r1": Flight("setup", now, "another")}
     assert still_recent(kept, history, now + 501.0).claims.keys() == {"r2"}
     assert still_recent(after_freed(recent, "r1"), history, now).touched == {}
+
+
+def ended_shutdown(state: type[Asking | Destroying | Looking], outcome: str | None) -> End:
+    made = world()
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1")
+    for _ in range(4):
+        made.advance(30.0)
+        made.ping("r1", WorkerState.IDLE)
+        made.round()
+    order = made.shutdown_order("i-r1")
+    at = Asking(order, 1.0) if state is Asking else state(order)
+    ended = None if outcome is None else Ended(outcome)
+    return End(Key(Action.SHUTDOWN, "i-r1"), at, About("r1", "i-r1"), 1.0, ended)
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "is_late"),
+    [
+        pytest.param(Asking, "gone", True, id="denied"),
+        pytest.param(Asking, "expired", True, id="given-up"),
+        pytest.param(Asking, None, True, id="parked"),
+        pytest.param(Destroying, "expired", True, id="never-answered"),
+        pytest.param(Destroying, "failed", False, id="refused"),
+        pytest.param(Looking, None, False, id="never-sent"),
+    ],
+)
+def test_a_destroy_that_was_sent_may_take_effect_until_action_timeout_later_d12(
+    state: type[Asking | Destroying | Looking], outcome: str | None, is_late: bool
+) -> None:
+    made = world(action_timeout=900.0)
+    made.round()
+    recent = after_end(Recent(), ended_shutdown(state, outcome), 25.0, made.settings)
+    assert recent.late_destroys == ({"i-r1": 925.0} if is_late else {})
+    history = made.snapshot().history
+    assert still_recent(recent, history, 925.0).late_destroys == recent.late_destroys
+    assert still_recent(recent, history, 926.0).late_destroys == {}

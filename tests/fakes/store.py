@@ -320,7 +320,6 @@ class FakeStore(Scripted):
         self.late.pop((row.uuid, before.ping_secret), None)
         kept = ("uuid", "version", "modified_at")
         fields = {name: getattr(before, name) for name in Record.__slots__ if name not in kept}
-        fields["drain"] = None
         if any(other.ip_address == before.ip_address for other in others):
             fields["ip_address"] = None
         return self.write(row.uuid, **fields)

@@ -236,7 +236,7 @@ class Registry:
             "ip_address": None if taken else before.ip_address,
             "first_ping_at": _nanoseconds(before.first_ping_at),
             "last_ping_at": _nanoseconds(before.last_ping_at),
-            "drain": None,
+            "drain": before.drain,
             "properties": dict(before.properties),
             "info": {**before.info, wire.PING_SECRET: before.ping_secret},
         }

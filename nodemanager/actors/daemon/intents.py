@@ -131,6 +131,22 @@ def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:
                 continue
 
 
+def sent_destroys(
+    ended: Iterable[Concluded], left: Iterable[OpenIntent]
+) -> Iterator[tuple[str, float | None]]:
+    """The nodes whose destroy was sent and that nobody waits for any more, and since when (epoch
+    seconds); None for a parked one."""
+    for one in ended:
+        intent = one.intent
+        is_refused = one.outcome == Outcome.FAILED.value
+        if intent.kind is IntentKind.DESTROY and intent.node is not None and not is_refused:
+            yield intent.node, one.concluded_at
+    for parked in left:
+        intent = parked.intent
+        if intent.kind is IntentKind.DESTROY and intent.node is not None and parked.parked:
+            yield intent.node, None
+
+
 def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, float]]:
     """The shutdowns that ended in gone, and when (epoch seconds)."""
     for one in ended:

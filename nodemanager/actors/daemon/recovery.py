@@ -9,13 +9,19 @@ from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.intents import answers_of_creates, ends_of, may_be_under_way
+from nodemanager.actors.daemon.intents import (
+    answers_of_creates,
+    ends_of,
+    may_be_under_way,
+    sent_destroys,
+)
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims
+from nodemanager.core.execute.recent import with_late_destroy
 from nodemanager.core.model.facts import BreakerSet, StoreClockKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
@@ -72,6 +78,7 @@ class Recovery:
         self._writes.load(loaded.late, may_be_under_way(loaded.intents))
         self._marks.load(loaded.marks)
         self._owes_nodes = True
+        self._await_late_destroys(loaded)
         self._boot_failures.load(loaded.loops)
         self._backlog.load()
         self._false_cleans.load()
@@ -93,6 +100,20 @@ class Recovery:
         expected = expected_again(answers, gone, waiting, now, settings)
         context.books = replace(context.books, expected={**expected, **context.books.expected})
         self._owes_nodes = False
+
+    def _await_late_destroys(self, loaded: Loaded) -> None:
+        """Give no node work again that a former run's destroy may still hit (D12).
+
+        A journal without the store's clock is a new one: the former run's may be lost.
+        """
+        context = self._context
+        now, wall, waits_s = context.now, context.clock.wall(), context.settings.action_timeout
+        ended = context.journal_writer.concluded(wall - waits_s)
+        for node_id, at in sent_destroys(ended, loaded.intents):
+            since = now if at is None else min(now, now - (wall - at))
+            context.recent = with_late_destroy(context.recent, node_id, since + waits_s)
+        if loaded.clock is None:
+            context.recent = replace(context.recent, unknown_destroys=now + waits_s)
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.

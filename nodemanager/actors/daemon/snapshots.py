@@ -71,6 +71,8 @@ class Snapshots:
             gone=recent.gone,
             drains=dict(marks.drains),
             drain_orders=books.drains.orders,
+            late_destroys=frozenset(recent.late_destroys),
+            unknown_destroys=context.now <= recent.unknown_destroys,
             kills=dict(marks.kills),
             by_hand=dict(marks.by_hand),
             paused=marks.paused,

@@ -157,7 +157,7 @@ class WorkflowShell:
     def ended(self, end: End) -> None:
         """Note that a workflow ended, and tell the parts that keep books on it."""
         context = self._context
-        context.recent = after_end(context.recent, end, context.now)
+        context.recent = after_end(context.recent, end, context.now, context.settings)
         for part in (self._boot_failures, self._invariants, self._backlog, self._operators):
             part.ended(end)
 

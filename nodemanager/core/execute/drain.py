@@ -58,7 +58,8 @@ def drain_orders(
 
     A node is told to drain where only that keeps it from its shutdown, or where an operator drains
     it. Only orders of this run count as told: a late write of a former run may still take back the
-    order that it gave. A node that is wanted again is told so, whoever drained it.
+    order that it gave. A node that is wanted again is told so, whoever drained it, but not while a
+    destroy that was sent may still hit it.
     """
     # An open breaker forbids destroying a node, not giving it work again.
     if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
@@ -69,12 +70,18 @@ def drain_orders(
         if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
             continue
         if node_id not in unwanted:
-            if record.drain is not None:
+            if record.drain is not None and not _may_be_hit(node_id, record, snapshot):
                 yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
         elif record.uuid not in told and not snapshot.breaker.is_open:
             drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
             if drains and can_drain(record, settings):
                 yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
+
+
+def _may_be_hit(node_id: str, record: Record, snapshot: Snapshot) -> bool:
+    """Whether a destroy that was sent for the drained node may still take effect."""
+    is_ours = record.uuid in snapshot.drain_orders
+    return node_id in snapshot.late_destroys or (snapshot.unknown_destroys and not is_ours)
 
 
 def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:

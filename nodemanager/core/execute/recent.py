@@ -11,7 +11,7 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import Outcome, Record
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.plan.snapshot import Flight
 
@@ -32,7 +32,9 @@ class Recent:
     `landed` are set-ups that count as a future node, by record uuid, with when they ended;
     `doubtful` has size and end of each set-up that may have claimed a record. `cleaned_at` and
     `destroyed_at` count for the caps. `touched`, `gone` and `skipped` are as in Snapshot. `claims`
-    are ours that stand, by record uuid.
+    are ours that stand, by record uuid. `late_destroys` has by node id until when a destroy that
+    was sent may still take effect; until `unknown_destroys` there may be others, which a journal
+    that was lost had (D12).
     """
 
     landed: Mapping[str, tuple[Flight, float]] = field(default_factory=dict)
@@ -43,6 +45,8 @@ class Recent:
     gone: Mapping[str, float] = field(default_factory=dict)
     skipped: Mapping[str, float] = field(default_factory=dict)
     claims: Mapping[str, OwnClaim] = field(default_factory=dict)
+    late_destroys: Mapping[str, float] = field(default_factory=dict)
+    unknown_destroys: float = NEVER
 
     def by_record(self, without: str | None) -> dict[str, Flight]:
         """The landed set-ups by record uuid, except that of the record `without`."""
@@ -81,6 +85,8 @@ def still_recent(recent: Recent, history: History, now: float) -> Recent:
         gone={id: at for id, at in recent.gone.items() if at >= shown},
         skipped={uuid: at for uuid, at in recent.skipped.items() if uuid in history.heard},
         claims=claims,
+        unknown_destroys=recent.unknown_destroys,
+        late_destroys={id: until for id, until in recent.late_destroys.items() if now <= until},
     )
 
 
@@ -124,7 +130,16 @@ def after_fence(recent: Recent, now: float) -> Recent:
     return replace(recent, cleaned_at=(*recent.cleaned_at, now))
 
 
-def after_end(recent: Recent, end: End, now: float) -> Recent:
+def with_late_destroy(recent: Recent, node_id: str, until: float) -> Recent:
+    """With a destroy that was sent, and that nobody waits for any more.
+
+    The node may live although the cloud denied it (A1), or although the wait was given up (C8).
+    """
+    until = max(until, recent.late_destroys.get(node_id, until))
+    return replace(recent, late_destroys={**recent.late_destroys, node_id: until})
+
+
+def after_end(recent: Recent, end: End, now: float, settings: Settings) -> Recent:
     """With the end of a workflow, which no listing that began before it shows."""
     about, action, since = end.about, end.key.action, end.since
     if since is None and action is not Action.CLEAN:
@@ -133,6 +148,8 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
     if action is not Action.DRAIN:
         ids = (id for id in (about.record, about.node) if id is not None)
         recent = replace(recent, touched={**recent.touched, **dict.fromkeys(ids, now)})
+    if action is Action.SHUTDOWN and end.state.is_written and not _is_refused(end):
+        return with_late_destroy(recent, end.key.id, now + settings.action_timeout)
     if action is Action.CLEAN:
         return _after_clean(recent, end, now)
     if action is Action.PRUNE:
@@ -144,6 +161,10 @@ def after_end(recent: Recent, end: End, now: float) -> Recent:
         flight = Flight("setup", since, end.order.claim.incarnation)
         return _landed(recent, about.record, flight, now)
     return recent
+
+
+def _is_refused(end: End) -> bool:
+    return end.ended is not None and end.ended.name == Outcome.FAILED.value
 
 
 def _after_clean(recent: Recent, end: End, now: float) -> Recent:

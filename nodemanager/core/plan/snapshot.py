@@ -118,6 +118,11 @@ class Snapshot:
     """By node id: nodes to be shut down once idle (O1)."""
     drain_orders: Mapping[str, str] = field(default_factory=dict)
     """By record uuid: the numbers of the drain orders that this run gave and that stand (D12)."""
+    late_destroys: frozenset[str] = frozenset()
+    """By node id: destroys that were sent, that nobody waits for any more, and that may still take
+    effect (D12)."""
+    unknown_destroys: bool = False
+    """Whether there may be others, of a former run whose journal was lost."""
     kills: Mapping[str, Mark] = field(default_factory=dict)
     """By node id: nodes to be shut down now (O2)."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)

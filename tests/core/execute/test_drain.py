@@ -80,6 +80,41 @@ def test_one_that_is_wanted_again_is_told_to_take_work_and_serves_demand() -> No
     assert made.booted == []
 
 
+def test_one_that_a_destroy_may_still_hit_is_not_told_to_take_work() -> None:
+    """The destroy was sent because no job could begin on the node; nothing calls it back."""
+    made = told(hooked())
+    says(made, WorkerState.IDLE, drained=ORDER)
+    made.flags |= {"demand": (Job("j"),), "slots": 8, "late_destroys": frozenset({NODE})}
+    made.plan()
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.NEEDED), [])
+    made.flags["late_destroys"] = frozenset()
+    made.plan()
+    assert orders(made) == [False]
+
+
+@pytest.mark.parametrize(
+    ("ours", "resumes"),
+    [pytest.param(True, [False], id="ours"), pytest.param(False, [], id="a-former-runs")],
+)
+def test_where_destroys_are_unknown_no_order_of_a_former_run_is_taken_back_r1(
+    ours: bool, resumes: list[bool]
+) -> None:
+    made = told(hooked(min_nodes=1), ours=ours)
+    made.plan(unknown_destroys=True)
+    assert orders(made) == resumes
+
+
+def test_an_operator_who_calls_a_drain_off_waits_for_a_late_destroy_too_o1() -> None:
+    made = hooked(min_nodes=1)
+    made.flags["drains"] = {NODE: Mark("ann", EPOCH + START, "", incarnation_of("r1"))}
+    told(made)
+    says(made, WorkerState.IDLE, drained=ORDER)
+    assert of_node(made) == (Kind.SHUTDOWN, Reason.DRAINED)
+    made.flags |= {"drains": {}, "late_destroys": frozenset({NODE})}
+    made.plan()
+    assert orders(made) == []
+
+
 @pytest.mark.parametrize(
     ("standing", "drained"),
     [
