@@ -115,6 +115,23 @@ def test_a_lost_journal_fails_once_under_its_writer_and_begins_anew(sqlite: bool
         desk.close()
 
 
+@pytest.mark.parametrize("sqlite", [False, True])
+def test_a_writer_hears_of_a_lost_journal_though_the_world_reads_it_first(sqlite: bool) -> None:
+    desk = paper(sqlite=sqlite)
+    try:
+        pen = desk.pen("m-1")
+        pen.hold(HOLD)
+        assert desk.whole().holds() == (HOLD,)
+        desk.lose()
+        assert desk.whole().holds() == ()
+        with pytest.raises(JournalError, match="moved or removed"):
+            pen.holds()
+        pen.hold(HOLD)
+        assert desk.whole().holds() == (HOLD,)
+    finally:
+        desk.close()
+
+
 def shown(kinds: Mapping[str, tuple[float, float]], seed: int = 3, **more: Any) -> World:
     """The world of that seed with those faults alone, each at its time and for so long."""
     there: list[World] = []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.mutation import SEEDS
-from tests.simulation.run import run
-from tests.simulation.scenario import Storm
+from tests.simulation.run import play, run
+from tests.simulation.scenario import Storm, draw
 from tests.simulation.shrink import shrink, told
 
 pytestmark = pytest.mark.slow
@@ -88,6 +90,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
         pytest.param(320000163, "WORK", id="a-slow-destroy-of-a-node-that-was-denied-and-resumed"),
         pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
+        pytest.param(320000267, "PROOF", id="a-journal-lost-while-its-writer-was-paused"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
@@ -132,6 +135,27 @@ def test_a_node_whose_tags_an_operator_took_goes_only_by_what_the_manager_had_be
         "an operator deletes a record",
     )
     assert run(seed, storm=Storm(kinds, breaks="A5", count=10)).violations == []
+
+
+def test_a_node_without_tags_that_shares_its_address_with_another_keeps_no_place_for_ever() -> None:
+    """P6: each of their pings takes the address from the other's record, and is its first again."""
+    kinds = (
+        "an operator takes a node's tags",
+        "an operator edits a record",
+        "store writes fail",
+        "store replies lost",
+        "manager killed at a call",
+    )
+    scenario = draw(155, Storm(kinds, breaks="A5", count=16))
+    shape = scenario.shape
+    # The nodes name no instance: without their tags nothing pairs them.
+    shape = replace(
+        shape,
+        habits=replace(shape.habits, tells_instance=False),
+        traits=replace(shape.traits, ids_unique=False),
+        pools=tuple((replace(pool, ids_unique=False), poll_s) for pool, poll_s in shape.pools),
+    )
+    assert play(replace(scenario, shape=shape)).violations == []
 
 
 def test_one_seed_replays_one_run_exactly() -> None:

@@ -60,6 +60,7 @@ class Paper:
             self._folder = tempfile.TemporaryDirectory(prefix="nodemanager-", dir=place)
         self._kept = MemoryJournal(clock, keeps_entries=False)
         self._pens: list[Pen] = []
+        self._reader: SqliteJournal | None = None
         self.lost = 0
         self.clockless: Told = lambda writer: None
         """Told of a writer that finds no store's clock in it."""
@@ -75,27 +76,41 @@ class Paper:
         boot = str(self._clock.booted_at)
         self._kept.boot_id = boot
         if self._folder is not None:
-            path = Path(self._folder.name) / "journal.db"
-            file = SqliteJournal(path, pool=self._pool, clock=self._clock, boot_id=boot)
-            made = Pen(self, writer, file)
+            made = Pen(self, writer, self._opened(Path(self._folder.name), boot))
         else:
             made = Pen(self, writer, None)
         self._pens.append(made)
         return made
+
+    def _opened(self, folder: Path, boot: str) -> SqliteJournal:
+        path = folder / "journal.db"
+        return SqliteJournal(path, pool=self._pool, clock=self._clock, boot_id=boot)
 
     @property
     def kept(self) -> MemoryJournal:
         return self._kept
 
     def whole(self) -> Journal:
-        """The journal itself, also while its disk fails."""
-        return self._pens[-1].journal if self._pens else self._kept
+        """The journal itself, also while its disk fails; empty where nobody began a new one.
+
+        The world reads a file by itself: a writer's own is told of a loss once, and the writer
+        must hear that.
+        """
+        if self._folder is None:
+            return self._kept
+        folder = Path(self._folder.name)
+        if self._reader is None and not (folder / "journal.db").exists():
+            return MemoryJournal(self._clock, keeps_entries=False)
+        if self._reader is None:
+            self._reader = self._opened(folder, str(self._clock.booted_at))
+        return self._reader
 
     def lose(self) -> None:
         """It is gone, and whoever writes begins a new one."""
         self.lost += 1
         if self._folder is not None:
             folder = Path(self._folder.name)
+            self._put_down()
             for file in list(folder.glob("journal.db*")):
                 file.rename(folder / f"lost-{self.lost}-{file.name}")
             return
@@ -109,7 +124,13 @@ class Paper:
     def heal(self) -> None:
         self.fault = healthy
 
+    def _put_down(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
     def close(self) -> None:
+        self._put_down()
         for pen in self._pens:
             pen.journal.close()
         if self._folder is not None:

@@ -13,7 +13,7 @@ from nodemanager.core.model.world import Job, Listed, Record, Tags
 from nodemanager.core.operate.commands import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.errors import JournalError, NodeManagerError
+from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -62,12 +62,7 @@ class Pool:
     def held(self) -> list[str]:
         """What is held by name: in its journal, or where that was lost, in its manager's mind."""
         known = self.manager.holds if self.manager is not None else frozenset()
-        try:
-            holds = self.journal.whole().holds()
-        except JournalError:
-            # It was lost since it was last used: it says so once, and is written anew.
-            holds = self.journal.whole().holds()
-        return sorted(known | {hold.id for hold in holds})
+        return sorted(known | {hold.id for hold in self.journal.whole().holds()})
 
 
 @dataclass(frozen=True)

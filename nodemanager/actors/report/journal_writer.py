@@ -324,7 +324,11 @@ class JournalWriter:
         """The intents that ended since then (epoch seconds), oldest first; none if unreadable."""
         try:
             return self._journal.concluded(since=since)
-        except (JournalError, ValueError):
+        except ValueError:
+            return ()
+        except JournalError as error:
+            # A lost file is told only once: what is known must go into the new one.
+            self._failed(error)
             return ()
 
     # The ledger of leftovers (D4).

@@ -34,6 +34,8 @@ class Heard:
     before_at: float = float("-inf")
     """When the newest ping came that earlier listings showed of this life, CLOCK_BOOTTIME. A late
     listing may show the record as it was before that ping."""
+    pinged_since: float | None = None
+    """The end of the listing that first showed a ping of this life, CLOCK_BOOTTIME (P6)."""
 
 
 def heard_again(
@@ -57,14 +59,19 @@ def heard_again(
         # There is no new ping, but a fence or a renewed claim restarts the silence.
         return replace(before, answered_s=answered_s, claimed_at=_claimed_at(record))
     before_at = came_at(before, clock) if before is not None else float("-inf")
+    since = None if stamp is None else at
+    if since is not None and before is not None and before.pinged_since is not None:
+        since = before.pinged_since
     if record.worker_state is not IDLE or not answers:
         busy_since = _busy_since(before, record)
         claimed_at = _claimed_at(record) if stamp is None else None
-        return Heard(incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at)
-    if before is None or before.idle_since is None:
-        return Heard(incarnation, stamp, answered_s, at, 1, at, before_at=before_at)
-    idle, since = before.idle + 1, before.idle_since
-    return Heard(incarnation, stamp, answered_s, at, idle, since, before_at=before_at)
+        return Heard(
+            incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at, since
+        )
+    idle, idle_since = 1, at
+    if before is not None and before.idle_since is not None:
+        idle, idle_since = before.idle + 1, before.idle_since
+    return Heard(incarnation, stamp, answered_s, at, idle, idle_since, None, None, before_at, since)
 
 
 def came_at(heard: Heard, clock: StoreClock | None) -> float:

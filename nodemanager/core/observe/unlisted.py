@@ -185,14 +185,23 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
     if clock is None or last is None:
         return False
     heard_s = clock.age(last, now) + 2 * clock.error_s
-    old_s = -1.0 if first is None else clock.age(first, now)
-    if old_s < 0.0:
-        # Without a first ping, which somebody removed, or with one that is ahead of a clock that
-        # was set back, the absence itself must have lasted.
-        old_s = now - since
+    # The first ping may be missing, because somebody removed it, or ahead of a clock that was set
+    # back. Or each ping is the first again, because another node takes the record's address. The
+    # node is at least as old as the first ping of its life that this run saw.
+    old_s = _pinged_for(record, snapshot.history, now)
+    if first is not None:
+        old_s = max(old_s, clock.age(first, now))
     if old_s <= settings.visible_after:
         return False
     return heard_s < now - since and heard_s <= settings.node_stale_after
+
+
+def _pinged_for(record: Record, history: History, now: float) -> float:
+    """Seconds since this run first saw a ping of the record's life."""
+    heard = history.heard.get(record.uuid)
+    if heard is None or heard.incarnation != record.incarnation or heard.pinged_since is None:
+        return 0.0
+    return now - heard.pinged_since
 
 
 def _verdict(

@@ -22,7 +22,7 @@ from nodemanager.core.observe.history import explained
 from nodemanager.core.plan.snapshot import Expected, Flight
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Cause
-from tests.core.build import World, deny, in_vain, node, pinging_round, world
+from tests.core.build import World, claim, deny, in_vain, node, pinging_round, world
 
 
 def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
@@ -54,6 +54,45 @@ def test_one_whose_first_ping_somebody_took_away_is_asked_for_too_a5():
     made.plan()
     assert made.last is not None
     assert made.last.ask == ("i-r1",)
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_one_whose_every_ping_dates_its_first_anew_is_asked_for_too_p6(claimed: bool):
+    """On Arvados two nodes with one address take it from each other's record, ping by ping."""
+    made = world(max_nodes=1, min_nodes=0, visible_after=300.0)
+    made.add_record("r1", claimed=claimed)
+    began, asked_after = made.now, list[float]()
+    for _ in range(20):
+        made.ping("r1")
+        made.change("r1", first_ping_at=made.store_now)
+        made.poll()
+        made.advance(30.0)
+        made.plan()
+        assert made.last is not None
+        if made.last.ask:
+            asked_after.append(made.now - began)
+    assert asked_after
+    assert 300.0 < asked_after[0] < 340.0
+    made.answer({"i-r1": None})
+    pinging_round(made)
+    assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
+
+
+def test_another_life_of_the_record_is_as_young_as_its_own_first_ping_p6():
+    made = world(max_nodes=1, min_nodes=0, visible_after=300.0)
+    made.add_record("r1")
+    pinging_round(made, 10)
+    other = claim("r1", at=made.store_now, life=2)
+    made.change("r1", claim=other, first_ping_at=None, last_ping_at=None)
+    made.poll()
+    for _ in range(4):
+        made.advance(60.0)
+        made.ping("r1")
+        made.change("r1", first_ping_at=made.store_now)
+        made.poll()
+        made.plan()
+        assert made.last is not None
+        assert made.last.ask == ()
 
 
 def test_one_listing_is_too_few():
