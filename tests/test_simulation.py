@@ -133,6 +133,21 @@ def test_a_node_whose_tags_an_operator_took_goes_only_by_what_the_manager_had_be
     assert run(seed, storm=Storm(kinds, breaks="A5", count=10)).violations == []
 
 
+def test_a_claim_whose_pings_an_operator_took_counts_once_a_listing_shows_them_gone() -> None:
+    kinds = (
+        "a node dies unseen",
+        "an operator edits a record",
+        "an operator edits a record",
+        "an operator takes a node's tags",
+        "an operator deletes a record",
+        "creates happen twice",
+        "manager's machine reboots",
+        "the store's clock steps",
+        "cloud list truncated for good",
+    )
+    assert run(312000080, storm=Storm(kinds, breaks="A5", count=14)).violations == []
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 
