@@ -589,7 +589,8 @@ class NodeRules:
         truth = self.cleans.truth
         ordered_at = truth.set_up_at(manager.name, before.uuid, self.world.weather.sent_at)
         window = truth.bound_by(manager.name, ordered_at).node_stale_after
-        if age <= window - EXACT_S - self.world.clock_lies:
+        lies = self.world.clock_lies + self.world.measured.slow_s(manager.pool, since)
+        if age <= window - EXACT_S - lies:
             self._wrong("U2", manager, f"reuses {before.uuid}, written {age:.0f} s ago by {by}")
 
 
