@@ -156,6 +156,19 @@ def test_a_node_without_tags_that_shares_its_address_with_another_keeps_no_place
         pools=tuple((replace(pool, ids_unique=False), poll_s) for pool, poll_s in shape.pools),
     )
     assert play(replace(scenario, shape=shape)).violations == []
+def test_a_claim_whose_pings_an_operator_took_counts_once_a_listing_shows_them_gone() -> None:
+    kinds = (
+        "a node dies unseen",
+        "an operator edits a record",
+        "an operator edits a record",
+        "an operator takes a node's tags",
+        "an operator deletes a record",
+        "creates happen twice",
+        "manager's machine reboots",
+        "the store's clock steps",
+        "cloud list truncated for good",
+    )
+    assert run(312000080, storm=Storm(kinds, breaks="A5", count=14)).violations == []
 
 
 def test_one_seed_replays_one_run_exactly() -> None:

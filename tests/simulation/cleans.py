@@ -249,9 +249,14 @@ class CleanRules:
         pinged_at = self.pings.get((record.uuid, record.last_ping_at))
         if not said or pinged_at is None or ordered.in_vain:
             return None
-        age = ordered.at - pinged_at
-        fresh = age <= ordered.settings.node_stale_after - EXACT_S - self.world.clock_lies
+        age, lies = ordered.at - pinged_at, self._lies(ordered.manager, pinged_at)
+        fresh = age <= ordered.settings.node_stale_after - EXACT_S - lies
         return f"its node said {record.worker_state} {age:.0f} s ago" if fresh else None
+
+    def _lies(self, manager: Manager, stamped_at: float) -> float:
+        """Seconds by which what was stamped at that time may look too old to that manager (A3)."""
+        world = self.world
+        return world.clock_lies + world.measured.slow_s(manager.pool, stamped_at)
 
     def c3(self, ordered: Ordered) -> str | None:
         return None if ordered.never_pinged or ordered.in_vain else self._too_early(ordered)
@@ -276,7 +281,7 @@ class CleanRules:
         if since is None:
             return None
         quiet = ordered.at - since
-        enough = quiet > ordered.window - EXACT_S - self.world.clock_lies
+        enough = quiet > ordered.window - EXACT_S - self._lies(ordered.manager, since)
         return None if enough else f"quiet for {quiet:.1f} s, its window is {ordered.window:.0f} s"
 
     def c4(self, ordered: Ordered) -> str | None:
@@ -446,10 +451,11 @@ class CleanRules:
         if told_at is not None and told_at > ordered.at + ORDER_LIVES_S + EXACT_S:
             # Also where it had stood still: this it could see.
             wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
-        quiet = now - self.newest_sign.get(uuid, 0.0)
+        newest = self.newest_sign.get(uuid, 0.0)
+        quiet = now - newest
         if ordered.in_vain or self._ping_hung(manager, read.record, uuid):
             quiet = float("inf")
-        if quiet <= ordered.window - EXACT_S - world.clock_lies:
+        if quiet <= ordered.window - EXACT_S - self._lies(manager, newest):
             rule = "C21" if ordered.never_pinged else "C3"
             hand = ordered.order.hand
             if hand is None or rule not in hand.forced:
@@ -507,7 +513,7 @@ class CleanRules:
         if first is None:
             return
         since, limit = tagged.at - first, ordered.settings.visible_after
-        if since <= limit - EXACT_S - self.world.clock_lies:
+        if since <= limit - EXACT_S - self._lies(ordered.manager, first):
             wrong("C11", f"denied {since:.0f} s after its first ping, {limit:.0f} s are needed")
 
     def _after_shutdown(

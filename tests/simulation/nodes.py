@@ -564,7 +564,7 @@ class NodeRules:
             if one.claim is not None
             and one.claim.pool == pool
             and one.last_ping_at is None
-            and (one.uuid == after.uuid or _is_shown(one, listed.get(one.uuid)))
+            and (one.uuid == after.uuid or _is_shown_waiting(one, listed.get(one.uuid)))
         ]
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
@@ -589,10 +589,16 @@ class NodeRules:
         truth = self.cleans.truth
         ordered_at = truth.set_up_at(manager.name, before.uuid, self.world.weather.sent_at)
         window = truth.bound_by(manager.name, ordered_at).node_stale_after
-        if age <= window - EXACT_S - self.world.clock_lies:
+        lies = self.world.clock_lies + self.world.measured.slow_s(manager.pool, since)
+        if age <= window - EXACT_S - lies:
             self._wrong("U2", manager, f"reuses {before.uuid}, written {age:.0f} s ago by {by}")
 
 
-def _is_shown(record: Record, listed: Record | None) -> bool:
-    """Whether a listing showed the record in its present life."""
-    return listed is not None and listed.incarnation == record.incarnation
+def _is_shown_waiting(record: Record, listed: Record | None) -> bool:
+    """Whether a listing showed the record in its present life, and unpinged.
+
+    An operator may take the pings of a record after that (A5), and nobody told of it by then.
+    """
+    if listed is None or listed.incarnation != record.incarnation:
+        return False
+    return listed.last_ping_at is None

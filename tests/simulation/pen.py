@@ -64,6 +64,8 @@ class Paper:
         self.lost = 0
         self.clockless: Told = lambda writer: None
         """Told of a writer that finds no store's clock in it."""
+        self.clock_kept: Told = lambda writer: None
+        """Told of a writer whose newest reading of the store's clock is in it."""
         self.fault: Fault = healthy
         self.before: Strike | None = None
         """Asked before each write whether its writer is killed now; `after`, after it."""
@@ -105,6 +107,11 @@ class Paper:
             self._reader = self._opened(folder, str(self._clock.booted_at))
         return self._reader
 
+    def takes_writes_of(self, writer: str) -> bool:
+        """Whether nothing keeps that writer from writing, and its newest call succeeded."""
+        works = self.fault is healthy and self.before is None and self.after is None
+        return works and all(one.failure is None for one in self._pens if one.writer == writer)
+
     def lose(self) -> None:
         """It is gone, and whoever writes begins a new one."""
         self.lost += 1
@@ -142,7 +149,7 @@ class Pen:
 
     def __init__(self, paper: Paper, writer: str, file: SqliteJournal | None) -> None:
         self._paper = paper
-        self._writer = writer
+        self.writer = writer
         self._file = file
         self._failed: str | None = None
 
@@ -177,11 +184,13 @@ class Pen:
             raise JournalError(why)
         self._failed = None
         writes = name in (DEEDS if paper.deeds_alone else WRITES)
-        if writes and paper.before is not None and paper.before(self._writer):
+        if writes and paper.before is not None and paper.before(self.writer):
             raise Killed
         result = getattr(self.journal, name)(*given, **more)
         if name == "store_clock" and result is None:
-            paper.clockless(self._writer)
-        if writes and paper.after is not None and paper.after(self._writer):
+            paper.clockless(self.writer)
+        elif name == "save_store_clock":
+            paper.clock_kept(self.writer)
+        if writes and paper.after is not None and paper.after(self.writer):
             raise Killed
         return result

@@ -245,7 +245,7 @@ class Truth:
         lives = max((self._lives(made, manager, at) for at in {ordered_at, *later}), key=len)
         # One that was denied, or came too late, is nobody's to count; nor is one whose fresh ping
         # a clock that is measured minutes wrong makes look old.
-        countable = not world.broken.keys() & {"A1", "A2", "A3"}
+        countable = not world.broken.keys() & {"A1", "A2"} and not world.is_excused(which="A3")
         if len(lives) > settings.max_nodes and countable:
             world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
         prices = {one.name: one.price or 0.0 for one in settings.sizes}
@@ -266,6 +266,7 @@ class Truth:
             if one is made
             or (
                 not one.twin
+                and not self.world.is_excused(one.id, one.tags.record, which="A3")
                 and one.tags.pool == made.tags.pool
                 and self.ordered_at.get(one.id, ("", 0.0))[1] <= ordered_at
                 and self._is_evident(one, manager, ordered_at)

@@ -20,6 +20,7 @@ from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
 from tests.simulation.engine import Engine, SimClock
 from tests.simulation.machine import Habits, Machine, Moods
 from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Manager
+from tests.simulation.measured import Measured
 from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
 from tests.simulation.weather import Weather, cloud_line, store_line
@@ -156,6 +157,7 @@ class World:
         self.clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
         self.weather.answered.append(self._clock_read)
+        self.measured = Measured(self)
         self._addresses = 0
         self._random = self.engine.random("world")
         self._secrets = self.engine.random("secrets")
@@ -175,6 +177,7 @@ class World:
 
     def step_store_clock(self, step: float) -> None:
         self.registry.clock_error += step
+        self.measured.stepped()
         self.clock_lies += STEP_READ_S
         before = self.clock_steps[-1] if self.clock_steps else None
         self.clock_steps.append((self.engine.now, step))
@@ -376,6 +379,13 @@ class World:
             self.broken[which] = self.engine.now
             self.note(f"!! {which} is broken: {why}")
         self._broken_for.setdefault(which, set()).update(about or (EVERYONE,))
+
+    def keep_assumption(self, which: str, *about: str) -> None:
+        """It holds again for these nodes and records."""
+        left = self._broken_for.get(which, set())
+        left.difference_update(about)
+        if not left:
+            self.broken.pop(which, None)
 
     def is_excused(self, *names: str | None, which: str | None = None) -> bool:
         """Whether an assumption, or that one, is broken for one of these nodes and records."""
