@@ -91,6 +91,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(320000163, "WORK", id="a-slow-destroy-of-a-node-that-was-denied-and-resumed"),
         pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
         pytest.param(320000267, "PROOF", id="a-journal-lost-while-its-writer-was-paused"),
+        pytest.param(320000532, "PROGRESS", id="a-refused-creates-claim-served-behind-a-backlog"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -196,9 +196,12 @@ def wanted(world: World, pool: Pool) -> tuple[int, int]:
 
 
 def lacking(world: World, pool: Pool, seen: Ward) -> int:
-    """How many nodes should be created, and can be; never too many."""
+    """How many nodes should be created, and can be; never too many.
+
+    `seen` has those bereft records that the pool may still take a node to be of.
+    """
     settings = pool.settings
-    waiting = sum(_is_waiting(one) for one in seen.bereft)
+    waiting = sum(_is_unpinged_claim(one) for one in seen.bereft)
     up = len(seen.patients) - len(seen.of(Health.ENDING)) - len(seen.strays)
     up += seen.others + waiting
     # Any that may yet take work, or that the manager may still take for such.
@@ -206,7 +209,10 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     low, _ = wanted(world, pool)
     lacks = max(low - (up - len(at_work)), settings.min_nodes - up)
     existing = len(seen.patients) + seen.others + seen.estranged + len(seen.bereft)
-    room = min(settings.max_nodes - existing, seen.free_slots, _affordable(pool, existing))
+    ours = [one for one in world.registry.records() if one.pool == pool.name]
+    claims = sum(_is_unpinged_claim(one) for one in ours)
+    room = min(settings.max_nodes - existing, settings.max_nodes - claims)
+    room = min(room, seen.free_slots, _affordable(pool, existing))
     return max(0, min(lacks, room))
 
 
@@ -230,7 +236,7 @@ def surplus(world: World, pool: Pool, seen: Ward) -> int:
     return max(0, min(max(idle - high, over), serving - settings.min_nodes))
 
 
-def _is_waiting(record: Record) -> bool:
-    """A claim whose node may yet come: it counts as one (U6)."""
+def _is_unpinged_claim(record: Record) -> bool:
+    """It is one of those that never exceed max_nodes until they are cleaned (U6)."""
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     return record.claim is not None and not pinged

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nodemanager.core.model.world import Record
 from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
 from nodemanager.journal.api import IntentKind
 from tests.simulation import health
@@ -42,8 +44,16 @@ class Progress:
         self._left_open: dict[str, set[str | None]] = {}
         """By pool, those whose destroy stands open in the journal as the calm begins: it was sent,
         or the run that wrote it down was killed before; nobody can tell which (R1)."""
+        self._written: dict[str, float] = {}
+        """By record, when anyone wrote it last."""
+        world.registry.changed.append(self._changed)
         world.cloud.books.ended.append(self._ended)
         world.weather.sent.append(self._sent)
+
+    def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        record = after or before
+        if record is not None:
+            self._written[record.uuid] = self.world.engine.now
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "cloud.destroy" and self.calm.begun is None:
@@ -75,7 +85,8 @@ class Progress:
             yield from self._restored(pool, bounds)
 
     def _wanted(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
-        count = health.lacking(self.world, pool, seen)
+        counted = tuple(one for one in seen.bereft if self._counts(one, pool, bounds))
+        count = health.lacking(self.world, pool, replace(seen, bereft=counted))
         if count:
             failed = self._failed[pool.name]
             rest = 0.0
@@ -93,6 +104,25 @@ class Progress:
             what = f"{pool.name} gets one of {count} nodes that it lacks"
             key = f"wanted {pool.name} {len(seen.patients)}"
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
+
+    def _counts(self, record: Record, pool: Pool, bounds: Bounds) -> bool:
+        """Whether the pool may still take a node to be of the record, or to come of it.
+
+        No longer once its window is past, the cloud has denied the node (D13), and its absence is
+        settled: it may wait much longer for its clean, and serves nobody meanwhile (U9, C10).
+        """
+        settings, claim = pool.settings, record.claim
+        window = settings.node_stale_after
+        if claim is not None and record.first_ping_at is record.last_ping_at is None:
+            window = settings.window_of(claim)
+        until = max(
+            self._written.get(record.uuid, 0.0) + window,
+            self.calm.since(pool) + settings.boot_fail_after,
+            self._ended_at.get(pool.name, 0.0) + settings.action_timeout,
+        )
+        # A wrong measure of the clock makes ages too small by as much (T1).
+        until += bounds.settled + bounds.polls + bounds.clock + 2 * self.world.clock_lies
+        return self.world.engine.now <= until
 
     def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = health.surplus(self.world, pool, seen)

@@ -22,7 +22,12 @@ from nodemanager.core.observe.history import Asked, History
 from nodemanager.core.observe.nodes_by_record import is_anothers, may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.queries import may_ask
-from nodemanager.core.observe.signs import silent_for, waits_for_first_ping
+from nodemanager.core.observe.signs import (
+    quiet_for,
+    silent_for,
+    waits_for_first_ping,
+    window_of,
+)
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -307,6 +312,30 @@ def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
         since = max(since, born_at + settings.visible_after)
     settled_at = since + settings.settle
     return absence.last_at >= settled_at and history.records.started_at >= settled_at
+
+
+def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether no node will come of the unpinged claim any more (A1, A2, C21).
+
+    Its window is past, its node's absence is settled (C5), and the cloud, asked after that window
+    by all there is to ask by, has no node of it. Without an answer nothing is decided (D13).
+    """
+    history, now = snapshot.history, snapshot.now
+    clock = history.clock
+    if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
+        return False
+    quiet_s = quiet_for(record, clock, snapshot)
+    past_s = 0.0 if quiet_s is None else quiet_s - window_of(record, settings)
+    if not settings.may_authorise or not is_missed(record, snapshot, settings):
+        return False
+    known_as = (_id_of(record, snapshot),)
+    for key in _keys(record, snapshot):
+        answer = history.asked.get(key)
+        if answer is None or answer.is_past or now - answer.said_at >= past_s:
+            return False
+        if any(not one.is_absent and may_be_of(one, record, known_as) for one in answer.nodes):
+            return False
+    return True
 
 
 def heard_ago(

@@ -17,7 +17,7 @@ from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.signs import quiet_for
-from nodemanager.core.observe.unlisted import Unlisted, heard_ago, is_missed
+from nodemanager.core.observe.unlisted import Unlisted, heard_ago, is_missed, is_spent
 from nodemanager.core.plan.snapshot import Snapshot
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
@@ -33,10 +33,10 @@ def pending_claims(
 ) -> set[str]:
     """The uuids of records that stand for future nodes (U6, P4).
 
-    Either the record is claimed for a node that was neither listed nor heard yet; or its node was
-    heard, is not listed, and its absence is not settled. A listing that lacks such a node may be
-    short, so another node beside it would be one too many. The second also applies to a node that
-    was created just now, once it was heard.
+    Either the record is claimed for a node that was neither listed nor heard yet, and that may
+    still come; or its node was heard, is not listed, and its absence is not settled. A listing
+    that lacks such a node may be short, so another node beside it would be one too many. The second
+    also applies to a node that was created just now, once it was heard.
     """
     history = snapshot.history
     # Most records have a listed node, so they are not pending: one pass leaves them out.
@@ -65,7 +65,11 @@ def pending_claims(
         for uuid, flight in snapshot.record_flights.items()
         if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
     )
-    pending.update(record.uuid for record in records if _is_unpinged_claim(record, settings))
+    pending.update(
+        record.uuid
+        for record in records
+        if _is_unpinged_claim(record, settings) and not is_spent(record, snapshot, settings)
+    )
     if records:
         pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
@@ -77,10 +81,11 @@ def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
     return any(incarnation is None or life in (None, incarnation) for life in lives)
 
 
-def count_listed_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
-    """How many unpinged claims have a listed node: each counts until it is cleaned (U6).
+def count_other_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
+    """How many unpinged claims are not pending: each counts as a claim until it is cleaned (U6).
 
-    The listed node counts against max_nodes itself, but no longer once it is gone.
+    Either its node is listed, and counts against max_nodes itself until it is gone; or no node will
+    come of the claim any more.
     """
     return sum(
         _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
@@ -201,7 +206,7 @@ class Supply:
         pending = pending_claims(self.records, snapshot, settings, pairs, unlisted)
         self.snapshot = snapshot
         self.locked = count_locked(self.records, snapshot, settings)
-        self.locked += count_listed_claims(self.records, pending, settings)
+        self.locked += count_other_claims(self.records, pending, settings)
         self.sizes = Sizes(settings.sizes)
         self.views = views
         self.spare: defaultdict[str, int] = defaultdict(int)

@@ -615,6 +615,73 @@ def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
     assert made.booted == []
 
 
+def denied_claim(rounds: int, how: str = "denied", **settings: Any) -> World:
+    """A claim on hold, which no node came of; the cloud is asked for it each round, and answers.
+
+    Its window is 1020 s, and a round comes every 60 s: the 19th is the first past it.
+    """
+    made = world(**{"max_nodes": 2, "min_nodes": 1, "boot_fail_after": 600.0, **settings})
+    made.flags |= {"demand": (), "holds": frozenset({"r1"})}
+    made.add_record("r1", pinged=False)
+    born = replace(made.add_node("r1"), id="i-late")
+    made.nodes.clear()
+    for number in range(rounds):
+        made.nodes = [born] if how == "listed-since" and number == 20 else []
+        made.store_step = 100.0 if how == "the-clock-stepped" and number == 24 else 0.0
+        plan = made.round()
+        made.advance(57.5)
+        found = (born,) if how == "found" else ()
+        early = how == "asked-before-its-window-ended" and number > 15
+        if how != "no-answer" and not early and number < 20:
+            made.answer_tags(dict.fromkeys(plan.ask_tagged, found))
+    return made
+
+
+def test_a_claim_that_no_node_will_come_of_serves_nobody_until_it_is_cleaned_u9_c21() -> None:
+    """A hold, a breaker, the backlog or the cap kept it for hours: so long min_nodes lacked one."""
+    assert denied_claim(18).booted == []
+    made = denied_claim(20)
+    assert made.of_record("r1").reason is Reason.HELD
+    assert made.booted == ["small"]
+    assert made.last is not None
+    assert made.last.counts["nodes_booting"] == 0
+
+
+def test_nor_does_it_count_against_max_nodes_and_the_price() -> None:
+    made = denied_claim(20, max_nodes=2, min_nodes=2, max_total_price=0.25)
+    made.add_record("r2", pinged=True)
+    made.add_node("r2")
+    made.round()
+    assert made.booted == ["small"]
+
+
+def test_but_it_is_a_claim_until_it_is_cleaned_u6() -> None:
+    made = denied_claim(20, max_nodes=1)
+    assert made.booted == []
+    assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+
+
+@pytest.mark.parametrize(
+    ("how", "settings"),
+    [
+        pytest.param("no-answer", {}, id="no-answer"),
+        pytest.param("found", {}, id="the-cloud-has-it"),
+        pytest.param("listed-since", {}, id="listed-since-it-was-denied"),
+        pytest.param("asked-before-its-window-ended", {}, id="asked-before-its-window-ended"),
+        pytest.param("denied", {"may_authorise": False}, id="nothing-proves-the-adapter"),
+        pytest.param("denied", {"settle": 3000.0}, id="its-absence-is-not-settled"),
+        pytest.param("the-clock-stepped", {}, id="the-clock-just-stepped"),
+    ],
+)
+def test_without_proof_that_none_will_come_it_counts_as_a_node_to_be_d13(
+    how: str, settings: dict[str, Any]
+) -> None:
+    made = denied_claim(25, how, **settings)
+    assert made.booted == []
+    assert made.last is not None
+    assert made.last.counts["nodes_booting"] == 1
+
+
 def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6() -> None:
     """Its node failed to boot and was destroyed; the listing still shows it, the clean comes."""
     made = world(max_nodes=2)
