@@ -86,6 +86,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(280000192, "MAX", id="a-listing-from-before-the-node-was-made"),
         pytest.param(300006836, "LIVENESS", id="an-unlisted-node-whose-claim-an-operator-took"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
+        pytest.param(320000834, "D9", id="a-node-out-of-sight-since-before-another-was-down"),
         pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
     ],
 )
