@@ -243,3 +243,27 @@ def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
     made.round()
     assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
     assert made.destroyed == ([] if opens else ["i-r4"])
+
+
+@pytest.mark.parametrize(
+    "pool", [pytest.param(None, id="untagged"), pytest.param("other", id="of-another-pool")]
+)
+def test_a_node_that_becomes_ours_is_of_the_wave_in_which_it_fell_silent_d9_d11(
+    pool: str | None,
+) -> None:
+    made = pool_of(5)
+    made.flags["holds"] = frozenset({"i-r0"})
+    tags = made.nodes[4].tags
+    made.change_node("i-r4", tags=replace(tags, pool=pool))
+    began = made.now
+    while made.now < began + 12_000.0:
+        made.advance(60.0)
+        for number in range(4):
+            down = number == 0 and made.now >= began + 4000.0
+            made.ping(f"r{number}", WorkerState.DOWN if down else WorkerState.BUSY)
+        made.round()
+    assert not made.breaker.is_open
+    made.change_node("i-r4", tags=tags)
+    made.round()
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
