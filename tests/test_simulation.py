@@ -89,6 +89,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(300006836, "LIVENESS", id="an-unlisted-node-whose-claim-an-operator-took"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
         pytest.param(320000163, "WORK", id="a-slow-destroy-of-a-node-that-was-denied-and-resumed"),
+        pytest.param(320000834, "D9", id="a-node-out-of-sight-since-before-another-was-down"),
         pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
         pytest.param(320000267, "PROOF", id="a-journal-lost-while-its-writer-was-paused"),
         pytest.param(320000532, "PROGRESS", id="a-refused-creates-claim-served-behind-a-backlog"),

@@ -41,9 +41,10 @@ def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
     measures = facts.stopped(subject.node)
     if measures is None:
         return None
-    if measures["stopped_s"] < measures["settle_s"]:
-        return subject.down(Kind.KEEP, Reason.NOT_SETTLED, measures, bad=True)
-    return subject.down(Kind.SHUTDOWN, Reason.NODE_STOPPED, measures, bad=True)
+    stopped_s = measures["stopped_s"]
+    if stopped_s < measures["settle_s"]:
+        return subject.down(Kind.KEEP, Reason.NOT_SETTLED, measures, bad_s=stopped_s)
+    return subject.down(Kind.SHUTDOWN, Reason.NODE_STOPPED, measures, bad_s=stopped_s)
 
 
 def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -60,7 +61,7 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if silent_s <= limit_s or facts.clock is None:
         verdict = Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures)
         return NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=record)
-    return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad=False)
+    return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad_s=None)
 
 
 def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -161,7 +162,7 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
         "limit_s": silence.grace_s,
     }
     if past_grace:
-        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad=True)
+        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=0.0)
     return subject.view(Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures))
 
 
@@ -175,19 +176,21 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     silence = facts.silence_of(subject)
     is_stale, silent_s, limit_s = silence.is_stale, silence.silent_s, silence.window_s
     measures: dict[str, Any] = {"silent_s": silent_s, "window_s": limit_s}
+    # Half a window of silence is no reason to destroy a node, but it counts for D9: so a mass
+    # failure shows before the first destroy.
+    bad_s = silent_s - limit_s / 2
     if is_stale and silent_s > limit_s and silence.is_past_grace:
         measures["idle_s"] = silence.quiet_s
-        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad=True)
+        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=bad_s)
     if is_stale and silent_s > limit_s and silence.age_s is None:
         reason = Reason.NO_LAUNCH_TIME
     else:
-        waits = is_stale or silent_s > limit_s / 2
+        waits = is_stale or bad_s > 0
         reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
-    # Half a window of silence is no reason to destroy a node, but it counts for D9: so a mass
-    # failure shows before the first destroy.
-    bad = silent_s > limit_s / 2
-    return NodeView(subject.node, verdict, WorkerState.UNKNOWN, bad=bad, record=subject.own)
+    view = NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=subject.own)
+    view.bad_s = bad_s if bad_s > 0 else None
+    return view
 
 
 def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:

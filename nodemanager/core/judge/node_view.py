@@ -61,7 +61,8 @@ class NodeView:
     """A node's state and its verdict so far, as the demand counts it.
 
     `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
-    that it may go if demand does not want it; `bad` that it is silent, down or unpaired (D9).
+    that it may go if demand does not want it; `bad_s` for how many seconds at least it has been
+    silent, down or unpaired (D9), None if it is not.
     """
 
     node: CloudNode
@@ -69,9 +70,14 @@ class NodeView:
     state: WorkerState
     counts: bool = True
     surplus_if_idle: bool = False
-    bad: bool = False
+    bad_s: float | None = None
     record: Record | None = None
     size: str | None = None
+
+    @property
+    def bad(self) -> bool:
+        """Whether it is silent, down or unpaired (D9)."""
+        return self.bad_s is not None
 
 
 class Silence(NamedTuple):
@@ -129,17 +135,19 @@ class Subject:
     def kept(self, reason: Reason, **measures: Any) -> NodeView:
         """The view with a KEEP verdict."""
         verdict = Verdict(KEEP, reason, self.node.id, measures or None)
-        return NodeView(self.node, verdict, self.state, True, False, False, self.record)
+        return NodeView(self.node, verdict, self.state, True, False, None, self.record)
 
     def view(self, verdict: Verdict) -> NodeView:
         """The view with `verdict`, as a node that counts."""
         return NodeView(self.node, verdict, self.state, record=self.record)
 
-    def down(self, kind: Kind, reason: Reason, measures: Measured, *, bad: bool) -> NodeView:
+    def down(
+        self, kind: Kind, reason: Reason, measures: Measured, *, bad_s: float | None
+    ) -> NodeView:
         """The view of a node that is down and no longer serves."""
         verdict = Verdict(kind, reason, self.node.id, measures)
         return NodeView(
-            self.node, verdict, WorkerState.DOWN, counts=False, bad=bad, record=self.record
+            self.node, verdict, WorkerState.DOWN, counts=False, bad_s=bad_s, record=self.record
         )
 
     def outside(self, reason: Reason, **measures: Any) -> NodeView:

@@ -45,7 +45,7 @@ class NodeJudge:
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
         if seen.verdict.reason is HELD:
             # Nothing touches a held node, but its silence still counts for D9.
-            seen.bad = self._first(self._but_for_holds(subject), subject).bad
+            seen.bad_s = self._first(self._but_for_holds(subject), subject).bad_s
         # A drained node takes no more work, so that it does not count as serving.
         if node.state in DYING or (drains and of_node(drains, node) is not None):
             seen.counts = seen.surplus_if_idle = False

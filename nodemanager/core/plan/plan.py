@@ -309,8 +309,13 @@ def _after_silence(
     history = nodes_since.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
     population = len(ours) + len(left)
+    found = {
+        view.node.id: snapshot.now - view.bad_s
+        for view in ours
+        if view.bad_s is not None and view.node.id not in turned
+    }
     breaker = breakers.after_silence(
-        snapshot.breaker, history, bad, population, snapshot.now, settings
+        snapshot.breaker, history, bad, population, snapshot.now, settings, found
     )
     return _with(snapshot, history, breaker)
 

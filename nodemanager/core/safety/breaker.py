@@ -295,8 +295,13 @@ def after_silence(
     population: int,
     at: float,
     settings: Settings,
+    found: Mapping[str, float],
 ) -> Breaker:
-    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it."""
+    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it.
+
+    `found` are the bad nodes that the plan before did not find bad, with the time since when they
+    have been.
+    """
     unlisted = frozenset(history.turned) - history.present.keys()
     still = still_bad | unlisted
     if breaker.acquitted - still:
@@ -318,15 +323,32 @@ def after_silence(
             replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
         )
     window = settings.node_stale_after
-    turned = frozenset(
-        node_id
-        for node_id, since in history.turned.items()
-        if at - since <= window and node_id not in breaker.acquitted
-    )
+    since = {one: then for one, then in history.turned.items() if one not in breaker.acquitted}
+    turned = frozenset(one for one, then in since.items() if at - then <= window)
+    # A node that was out of sight for a time had turned bad before a plan found it so.
+    before = {one: then for one, then in found.items() if one in since}
+    turned = max(turned, _turned_with(before, since, window), key=len)
     if not mass_silence(len(turned), population, settings):
         return breaker
     detail = {"silent": len(turned), "nodes": population}
     return opened(breaker, Cause.MASS_SILENCE, turned, at, detail)
+
+
+def _turned_with(
+    found: Mapping[str, float], turned: Mapping[str, float], window: float
+) -> frozenset[str]:
+    """The most nodes that turned bad within one window, in which at least one of `found` did."""
+    ordered = sorted({**turned, **found}.items(), key=lambda item: item[1])
+    best: tuple[int, int] = (0, 0)
+    first, newest = 0, -1
+    for last, (node_id, since) in enumerate(ordered):
+        if node_id in found:
+            newest = last
+        while since - ordered[first][1] > window:
+            first += 1
+        if newest >= first and last + 1 - first > best[1] - best[0]:
+            best = (first, last + 1)
+    return frozenset(node_id for node_id, _ in ordered[slice(*best)])
 
 
 def mass_silence(turned: int, population: int, settings: Settings) -> bool:

@@ -212,3 +212,58 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     history = turned_bad(history, hidden, 500.0, settings, unlisted=hidden)
     history = turned_bad(history, {"i-1", "i-2"}, 510.0, settings)
     assert history.turned == {"i-1": 500.0, "i-2": 510.0}
+
+
+@pytest.mark.parametrize(
+    ("down_at", "silent_at", "opens"),
+    [
+        pytest.param(4000.0, 0.0, True, id="within-a-window-of-its-turning"),
+        pytest.param(11_000.0, 0.0, True, id="within-a-window-of-now"),
+        pytest.param(0.0, 4000.0, False, id="within-neither"),
+    ],
+)
+def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
+    down_at: float, silent_at: float, opens: bool
+) -> None:
+    """It counts as silent from half its window on, 3600 s, and a listing shows it long after."""
+    made = pool_of(5)
+    made.flags["holds"] = frozenset({"i-r0"})
+    hidden = made.nodes[4]
+    made.drop_node("i-r4")
+    began = made.now
+    while made.now < began + silent_at + 12_000.0:
+        made.advance(60.0)
+        for number in range(5):
+            if number < 4 or made.now < began + silent_at:
+                down = number == 0 and made.now >= began + down_at
+                made.ping(f"r{number}", WorkerState.DOWN if down else WorkerState.BUSY)
+        made.round()
+    assert not made.breaker.is_open
+    made.nodes.append(hidden)
+    made.round()
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert made.destroyed == ([] if opens else ["i-r4"])
+
+
+@pytest.mark.parametrize(
+    "pool", [pytest.param(None, id="untagged"), pytest.param("other", id="of-another-pool")]
+)
+def test_a_node_that_becomes_ours_is_of_the_wave_in_which_it_fell_silent_d9_d11(
+    pool: str | None,
+) -> None:
+    made = pool_of(5)
+    made.flags["holds"] = frozenset({"i-r0"})
+    tags = made.nodes[4].tags
+    made.change_node("i-r4", tags=replace(tags, pool=pool))
+    began = made.now
+    while made.now < began + 12_000.0:
+        made.advance(60.0)
+        for number in range(4):
+            down = number == 0 and made.now >= began + 4000.0
+            made.ping(f"r{number}", WorkerState.DOWN if down else WorkerState.BUSY)
+        made.round()
+    assert not made.breaker.is_open
+    made.change_node("i-r4", tags=tags)
+    made.round()
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
