@@ -87,6 +87,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(300006836, "LIVENESS", id="an-unlisted-node-whose-claim-an-operator-took"),
         pytest.param(280000226, "LIVENESS", id="a-hold-on-a-node-whose-record-pairs-with-its-twin"),
         pytest.param(310002467, "WORK", id="a-larger-node-idle-while-jobs-wait-for-small-ones"),
+        pytest.param(320002219, "C9", id="a-node-held-by-its-id-after-its-record-was-freed"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
