@@ -16,7 +16,7 @@ from nodemanager.core.model.world import (
     Record,
     WorkerState,
 )
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
 from nodemanager.from_config import settings_of
@@ -90,6 +90,25 @@ def test_a_late_ping_is_told_opens_the_breaker_and_the_record_is_given_back(
     assert rig.store.rows[before.uuid].claim == before.claim
     assert len(rig.lines("record.false_clean")) == len(rig.lines("record.restored")) == 1
     assert machine.node.id in rig.cloud.machines
+
+
+def test_a_node_held_while_its_life_was_freed_is_released_by_the_same_id_c9(
+    make_rig: MakeRig,
+) -> None:
+    """Its record was freed and no listing showed it when it was put on hold; now it is back."""
+    rig = make_rig(backlog="clean")
+    machine, before = freed_alive(rig)
+    node_id = machine.node.id
+    replies: list[Reply] = []
+    rig.turn(90)
+    rig.system.daemon.tell(Ordered(Command(Verb.HOLD, "ann", "wait", node_id), replies.append))
+    wake(rig, machine)
+    until(rig, "record.not_restored", within=300, reason="held", record=before.uuid)
+    assert "held" in rig.reasons("node.keep", node=node_id)
+    rig.system.daemon.tell(Ordered(Command(Verb.RELEASE, "ann", "", node_id), replies.append))
+    until(rig, "record.restored", within=300, record=before.uuid)
+    assert [one.result for one in replies] == [Result.DONE, Result.DONE]
+    assert node_id in rig.cloud.machines
 
 
 def test_a_ping_in_the_minute_of_the_clean_is_no_sign(make_rig: MakeRig) -> None:

@@ -115,7 +115,7 @@ def _by_id(given: str, things: Sequence[Thing], past: Sequence[Thing]) -> Named 
         return remembered[0]
     for one in past:
         if one.node == given:
-            return one.by_record
+            return one.by_node
     return Named(given, given) if remembered else None
 
 

@@ -441,8 +441,10 @@ def _boots(
     if not wants.boots:
         return ()
     assert snapshot.history.records is not None
-    # A record that was freed by mistake is kept for its node (U8).
+    # A record that was freed by mistake is kept for its node (U8), and one whose node is held (C9).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
+    freed = snapshot.history.freed.values()
+    kept |= {life.record for life in freed if life.node_id in snapshot.holds}
     reusable = sorted(
         (
             record

@@ -98,13 +98,28 @@ def test_a_dead_node_names_the_record_that_it_had_until_that_is_used_again() -> 
     made = pair_and_leak()
     made.free("r2")
     made.round()
-    for given in ("i-r2", "compute2"):
-        assert find(made, given) == LEAK
+    assert find(made, "i-r2") == Named("i-r2", "i-r2", "r2")
+    assert find(made, "compute2") == LEAK
     made.change("r2", slot_number=3, hostname="compute3", claim=made.record("r1").claim)
     made.round()
     for given in ("i-r2", "compute2"):
         assert find(made, given) == Named("i-r2", "i-r2")
     assert find(made, "compute3").record == "r2"
+
+
+@pytest.mark.parametrize("given", ["r2", "i-r2"])
+def test_an_id_names_itself_before_and_after_its_life_was_freed_and_when_it_is_back_c9(
+    given: str,
+) -> None:
+    """What is put on hold by an id is released by it, whatever became of it since."""
+    made = pair_and_leak()
+    assert find(made, given).id == given
+    made.free("r2")
+    made.round()
+    assert find(made, given).id == given
+    made.add_node("r2")
+    made.round()
+    assert find(made, given).id == given
 
 
 def test_a_hostname_is_its_present_bearers_and_not_the_dead_ones() -> None:

@@ -60,6 +60,25 @@ def test_a_record_that_something_stands_for_is_not_used_again_u1(flags: dict[str
     assert reused(made) is None
 
 
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        pytest.param("i-r1", None, id="its-node"),
+        pytest.param("i-r2", "r1", id="another-records-node"),
+    ],
+)
+def test_a_freed_record_is_not_used_again_while_its_node_is_on_hold_c9_u1(
+    held: str, expected: str | None
+) -> None:
+    """Its life could be given back no more (U8)."""
+    made = world(max_nodes=1)
+    made.add_record("r1", slot=0, quiet=9000.0)
+    made.round()
+    made.free("r1")
+    made.flags |= {"demand": (Job("j"),), "holds": frozenset({held})}
+    assert reused(made) == expected
+
+
 def test_a_record_whose_uuid_a_node_still_bears_is_not_used_again_u1() -> None:
     made = reusing()
     made.add_node("r1", state=CloudState.STOPPING)
