@@ -159,6 +159,8 @@ def test_a_node_without_tags_that_shares_its_address_with_another_keeps_no_place
         pools=tuple((replace(pool, ids_unique=False), poll_s) for pool, poll_s in shape.pools),
     )
     assert play(replace(scenario, shape=shape)).violations == []
+
+
 def test_a_claim_whose_pings_an_operator_took_counts_once_a_listing_shows_them_gone() -> None:
     kinds = (
         "a node dies unseen",
