@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nodemanager.core.judge.checks import Check, asked_by
 from nodemanager.core.judge.node_alone import ALONE
-from nodemanager.core.judge.node_any import AT_ALL, FREE_OF_HOLDS, Ask
+from nodemanager.core.judge.node_any import AT_ALL, FREE_OF_HOLDS, NOT_KILLED, Ask
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_paired import PAIRED
 from nodemanager.core.judge.node_view import DYING, NodeView, Subject
@@ -17,8 +17,8 @@ from nodemanager.core.model.world import CloudNode
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
-HELD = Reason.HELD
-"""Looked up once, because every verdict is compared with it."""
+HELD, KILLED = Reason.HELD, Reason.KILLED
+"""Looked up once, because every verdict is compared with them."""
 
 
 class NodeJudge:
@@ -43,9 +43,9 @@ class NodeJudge:
             if outside is not None:
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
-        if seen.verdict.reason is HELD:
-            # Nothing touches a held node, but its silence still counts for D9.
-            seen.bad_s = self._first(self._but_for_holds(subject), subject).bad_s
+        if seen.verdict.reason is HELD or seen.verdict.reason is KILLED:
+            # Whatever an operator orders for a node, its silence still counts for D9.
+            seen.bad_s = self._first(self._but_for_orders(subject), subject).bad_s
         # A drained node takes no more work, so that it does not count as serving.
         if node.state in DYING or (drains and of_node(drains, node) is not None):
             seen.counts = seen.surplus_if_idle = False
@@ -59,6 +59,7 @@ class NodeJudge:
                 return seen
         raise AssertionError("the last of a table has a word on everything")
 
-    def _but_for_holds(self, subject: Subject) -> tuple[Ask, ...]:
+    def _but_for_orders(self, subject: Subject) -> tuple[Ask, ...]:
         table: tuple[Check[Ask], ...] = ALONE if subject.record is None else PAIRED
-        return asked_by(self._facts, [one for one in table if one is not FREE_OF_HOLDS])
+        orders = FREE_OF_HOLDS, NOT_KILLED
+        return asked_by(self._facts, [one for one in table if one not in orders])

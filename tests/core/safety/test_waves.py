@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
@@ -13,7 +14,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
-from tests.core.build import node
+from tests.core.build import incarnation_of, node
 from tests.core.nodes import pool_of, say
 
 
@@ -44,6 +45,18 @@ def test_a_held_node_that_is_silent_is_of_the_wave_and_is_left_alone_d9() -> Non
     assert made.breaker.cause is Cause.MASS_SILENCE
     assert made.destroyed == []
     assert made.of_node("i-r0").reason is Reason.HELD
+
+
+def test_a_node_that_was_down_before_an_operator_killed_it_is_of_the_wave_d9_o2() -> None:
+    made = pool_of(5)
+    made.flags["kills"] = {"i-r0": Mark("ops", made.now, incarnation=incarnation_of("r0"))}
+    say(made, WorkerState.BUSY, {"r0"})
+    assert made.destroyed == ["i-r0"]
+    assert made.of_node("i-r0").reason is Reason.KILLED
+    made.flags["node_flights"] = {"i-r0": Flight("shutdown:bad", made.now)}
+    say(made, WorkerState.BUSY, {"r0", "r1"})
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []
 
 
 def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
