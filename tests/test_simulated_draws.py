@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodemanager.core.execute.destroy import ShutdownOrder
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import (
     Claim,
     CloudNode,
@@ -33,7 +33,7 @@ from tests.simulation.nodes import NodeRules
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
 from tests.simulation.scenario import draw
-from tests.simulation.told import Heard, Read, Told
+from tests.simulation.told import Answer, Heard, Read, Told
 from tests.simulation.truth import CREATE_BOUND_S, Truth
 from tests.simulation.work import Poll, Work
 from tests.simulation.world import World
@@ -369,6 +369,44 @@ def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work
     )
     late.node.machine = cast(Machine, at_work)
     assert ("WORK" in late.arrives()) is found
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "found"),
+    [
+        pytest.param(["kill done"], True, False, id="killed"),
+        pytest.param([], True, True, id="nobody-killed-it"),
+        pytest.param(["kill refused"], True, True, id="its-kill-was-refused"),
+        pytest.param(["kill done", "run done"], True, True, id="called-off"),
+        pytest.param(["kill done", "run refused"], True, False, id="too-late-to-call-it-off"),
+        pytest.param(["kill done"], False, True, id="killed-and-the-cloud-was-not-asked"),
+    ],
+)
+def test_an_unlisted_node_is_killed_if_an_operator_did_and_the_cloud_has_it_d13_o2(
+    said: list[str], asked: bool, found: bool
+) -> None:
+    late = LateDestroy(Reason.KILLED, Reason.KILLED)
+    world, rules, node = late.world, late.rules, late.node
+    manager, now = world.managers[late.by], world.engine.now
+    uuid = node.tags.record or ""
+    events = {"kill": Event.OPERATOR_KILL, "run": Event.OPERATOR_RUN}
+    for word in said:
+        verb, result = word.split()
+        world.logged(manager, events[verb], {"node": node.id, "result": result})
+    ears = rules.told.ears[late.by]
+    if asked:
+        shown = CloudNode(node.id, "n", CloudState.RUNNING, tags=node.tags)
+        ears.by_id[node.id] = [Answer(now, (shown,), given=True)]
+    record = Record(
+        uuid, "v", claim=Claim(manager.pool.name, "m", 1, now, "n", "life"), last_ping_at=now
+    )
+    order = ShutdownOrder(
+        node.id, "n", None, Reason.KILLED, "p", 0, now + 60.0, None, uuid, "v", "life"
+    )
+    world.violations.clear()
+    cloud, records = Heard(now, now, True, {}), Heard(now, now, True, {uuid: record})
+    rules._shutdown(manager, order, ears, cloud, records, manager.pool.settings)
+    assert [one.rule for one in world.violations] == (["D1"] if found else [])
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(320000267, "PROOF", id="a-journal-lost-while-its-writer-was-paused"),
         pytest.param(320000532, "PROGRESS", id="a-refused-creates-claim-served-behind-a-backlog"),
         pytest.param(320002219, "C9", id="a-node-held-by-its-id-after-its-record-was-freed"),
+        pytest.param(340000115, "D1", id="an-unlisted-node-whose-kill-stands"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

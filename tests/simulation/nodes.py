@@ -74,6 +74,8 @@ class NodeRules:
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.destroyed.append(self.destroyed)
+        self.kills: set[tuple[str, str]] = set()
+        """Pool and node of each kill that an operator was told is in force, and did not undo."""
         self.asked_for_pins: Counter[tuple[str, str]] = Counter()
         """By manager and node, how often it asked what the node pins."""
         world.weather.sent.append(self._sent)
@@ -119,10 +121,16 @@ class NodeRules:
             self._boots(manager, plan, records, settings)
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
-        if event is not Event.OPERATOR_BREAKER_RESET or fields.get("result") != "done":
+        if manager.mode != "apply" or fields.get("result") != "done":
             return
-        memory = self.memory[manager.name]
-        memory.acquitted |= memory.lost
+        ordered = manager.pool.name, str(fields.get("node"))
+        if event is Event.OPERATOR_KILL:
+            self.kills.add(ordered)
+        elif event is Event.OPERATOR_RUN:
+            self.kills.discard(ordered)
+        elif event is Event.OPERATOR_BREAKER_RESET:
+            memory = self.memory[manager.name]
+            memory.acquitted |= memory.lost
 
     def _remember(self, manager: Manager, cloud: Heard, records: Heard, settings: Settings) -> None:
         memory, now = self.memory[manager.name], self.world.engine.now
@@ -272,7 +280,7 @@ class NodeRules:
     ) -> None:
         now, node_id = self.world.engine.now, order.node_id
         self.memory[manager.name].ordered.setdefault(node_id, []).append((now, order))
-        node = cloud.items.get(node_id) or self._unlisted(order, ears, records, settings)
+        node = cloud.items.get(node_id) or self._unlisted(manager, order, ears, records, settings)
         if node is None:
             rule = "D13" if order.reason is Reason.BOOT_FAILED else "D1"
             self._wrong(rule, manager, f"destroys {node_id}, which is not listed")
@@ -294,16 +302,25 @@ class NodeRules:
                 self._silent(manager, order, record, ears, settings)
 
     def _unlisted(
-        self, order: ShutdownOrder, ears: Ears, records: Heard, settings: Settings
+        self,
+        manager: Manager,
+        order: ShutdownOrder,
+        ears: Ears,
+        records: Heard,
+        settings: Settings,
     ) -> CloudNode | None:
         """D13: as the cloud, asked lately, last showed one whose record nobody pings, or ever did.
 
+        An operator's kill that stands is as good a cause as its silence (O2).
         What it said before counts no more: an operator may have taken a hold off since (C9).
         """
         record = records.items.get(order.record or "")
         if record is None or record.claim is None:
             return None
-        if order.reason is not (Reason.NODE_DOWN if record.last_ping_at else Reason.BOOT_FAILED):
+        if order.reason is Reason.KILLED:
+            if (manager.pool.name, order.node_id) not in self.kills:
+                return None
+        elif order.reason is not (Reason.NODE_DOWN if record.last_ping_at else Reason.BOOT_FAILED):
             return None
         since = self.world.engine.now - settings.poll_stale_after - EXACT_S
         shown = ears.answered(order.node_id, record.uuid, since)

@@ -341,12 +341,20 @@ def of_clean(named: Named, made: Plan, snapshot: Snapshot) -> Reply | None:
 
 
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
-    """The plan's verdict on a node; a node that no listing has is expected or absent."""
+    """The plan's verdict on a node; one that neither listing nor answer has is expected or absent.
+
+    An unlisted node that the cloud has is judged as if it were listed if it is silent (D13), and
+    waits for a whole listing if it pings (P6).
+    """
     node_id = _node(named)
-    views = (view.verdict for view in made.views if view.node.id == node_id)
+    judged = (*made.views, *made.unheard)
+    views = (view.verdict for view in judged if view.node.id == node_id)
     found = not_planned(made, node_id) or next(views, None)
     if found is not None:
         return found
+    for one in made.unlisted.verdicts.values():
+        if (one.measures or {}).get("node") == node_id:
+            return keep(node_id, one.reason)
     expected = any(one.node_id == node_id for one in snapshot.expected.values())
     return keep(node_id, Reason.NODE_EXPECTED if expected else Reason.NODE_ABSENT)
 

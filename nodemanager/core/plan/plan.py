@@ -64,11 +64,12 @@ class BootOrder:
 class Plan:
     """All that one snapshot calls for.
 
-    `aborted` says why no decision may be made from it. `history` and `breaker` are what the next
-    snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of records
-    to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored` says why
-    others can't be. `lifts` are fences to lift, that no clean follows any more (C12). `prunes` are
-    records to delete, `binds` claims that lack the id of their node (P1a).
+    `aborted` says why no decision may be made from it. `views` are of listed nodes, `unheard` of
+    silent ones that no listing shows but the cloud has (D13). `history` and `breaker` are what the
+    next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
+    records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
+    says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
+    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a).
     """
 
     plan_id: str
@@ -77,6 +78,7 @@ class Plan:
     pairs: Pairs
     records: tuple[Verdict, ...] = ()
     views: tuple[NodeView, ...] = ()
+    unheard: tuple[NodeView, ...] = ()
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
@@ -157,6 +159,7 @@ def _planned(
         pairs=pairs,
         records=tuple(verdicts),
         views=tuple(views),
+        unheard=tuple(unheard),
         boots=boots,
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),

@@ -16,7 +16,7 @@ from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import RULES, Command, Reply, Result, Verb, find
 from nodemanager.core.operate.naming import Known, Named
 from nodemanager.core.plan.snapshot import Expected
-from tests.core.build import EPOCH, START, World, incarnation_of, node, world
+from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
 PAIR = Named("r1", "i-r1", "r1")
@@ -169,6 +169,49 @@ def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
     for of in (commands.of_kill, commands.of_drain):
         said = of(Named("i-r5", "i-r5"), made.last, snapshot)
         assert (said.result, said.rule) == (Result.REFUSED, "P4")
+
+
+@pytest.mark.parametrize(
+    ("held", "kills", "drains"),
+    [
+        pytest.param(False, (Result.DONE, None), (Result.DONE, None), id="free"),
+        pytest.param(True, (Result.REFUSED, "C9"), (Result.REFUSED, "C9"), id="held"),
+    ],
+)
+def test_an_unlisted_node_that_the_cloud_has_is_not_taken_for_gone(
+    held: bool, kills: tuple[Result, str | None], drains: tuple[Result, str | None]
+) -> None:
+    """D13, O1, O2: asked by id, the cloud has it, and the plan judges it as if it were listed."""
+    made = world(max_nodes=4, min_nodes=0, boot_fail_after=600.0, node_stale_after=1200.0)
+    made.add_record("r1", instance_id="i-r1")
+    born = node("r1", created_at=made.ago(0.0), held=held)
+    made.round(22)
+    made.answer({"i-r1": born})
+    made.advance(60.0)
+    made.flags["kills"] = {"i-r1": MARK}
+    plan = made.round()
+    assert plan.unlisted.unheard.keys() == {"r1"}
+    assert made.destroyed == ([] if held else ["i-r1"])
+    said = commands.of_kill(BY_NODE, plan, made.snapshot())
+    assert (said.result, said.rule) == kills
+    said = commands.of_drain(BY_NODE, plan, made.snapshot())
+    assert (said.result, said.rule) == drains
+
+
+def test_an_unlisted_node_that_pings_is_not_taken_for_gone() -> None:
+    """P6, O1, O2: asked by id, the cloud has it; a drain waits until it is listed again."""
+    made = world(max_nodes=4, min_nodes=0)
+    made.add_record("r1", instance_id="i-r1")
+    born = node("r1", created_at=made.ago(10_000.0))
+    pinging_round(made, 2)
+    made.answer({"i-r1": born})
+    made.flags["kills"] = {"i-r1": MARK}
+    pinging_round(made, 1)
+    assert made.last is not None
+    assert (made.destroyed, made.of_record("r1").reason) == ([], Reason.LISTING_SHORT)
+    said = commands.of_kill(BY_NODE, made.last, made.snapshot())
+    assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.LISTING_SHORT, "P6")
+    assert commands.of_drain(BY_NODE, made.last, made.snapshot()).result is Result.DONE
 
 
 def test_a_plan_that_was_not_taken_refuses_with_its_reason() -> None:
