@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Measured:
         world.registry.changed.append(self._changed)
         world.given.append(self._given)
         for pool in world.pools.values():
-            pool.journal.clock_kept = self._keep
+            pool.journal.clock_kept = partial(self._keep, pool)
 
     def stepped(self) -> None:
         now = self.world.engine.now
@@ -93,8 +94,9 @@ class Measured:
             known = set() if before is None else stamps_of(before)
             self._eras[-1].stamps[after.uuid] |= stamps_of(after) - known
 
-    def _keep(self, writer: str) -> None:
-        self._kept[self.world.managers[writer].pool.name] = self._read[writer]
+    def _keep(self, pool: Pool, writer: str) -> None:
+        if writer in self._read:
+            self._kept[pool.name] = self._read[writer]
 
     def _given(self, name: str, message: object) -> None:
         """A run is given a listing, with the reading of the clock that was made for it."""
@@ -111,7 +113,7 @@ class Measured:
             self._lose(pool, self._read[name])
         if pool.journal.takes_writes_of(name):
             # A run that writes nothing down all the same is not excused.
-            self._keep(name)
+            self._keep(pool, name)
 
     def _lose(self, pool: Pool, now: Reading) -> None:
         kept = self._kept.get(pool.name)
