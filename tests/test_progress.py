@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.records import wire
 from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed
@@ -253,6 +254,31 @@ def test_an_unlisted_node_with_its_claim_is_owed_its_end_d13(pinged: bool) -> No
     (one,) = health.ward(world, pool).patients
     assert one.paired
     assert not health.is_lost(world, replace(one, pinged=pinged))
+
+
+@pytest.mark.parametrize(
+    ("opened_at", "late"),
+    [pytest.param(1.0, True, id="open-all-along"), pytest.param(90.0, False, id="opened-anew")],
+)
+def test_a_breaker_owes_its_closing_from_its_newest_opening_b3(
+    world: World, opened_at: float, late: bool
+) -> None:
+    """It may close and open between two looks."""
+    calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
+    calm.awake.return_value = 0.0
+    calm.bounds.return_value.breaker.return_value = 100.0
+    latch, debts = Latch(world, truth, calm), Debts(world)
+    lost = Breaker(Cause.CLOUD_COLLAPSED, frozenset({"i-1"}), opened_at=1.0)
+    (pool,) = list(world.pools)[:1]
+    for part in (lost, replace(lost, opened_at=opened_at)):
+        latch.breakers[pool] = part
+        debts.look(latch.owed())
+        world.engine.run(world.engine.now + 60.0)
+    debts.look(latch.owed())
+    assert [one.rule for one in world.violations] == (["B3"] if late else [])
+    world.engine.run(world.engine.now + 60.0)
+    debts.look(latch.owed())
+    assert "B3" in [one.rule for one in world.violations], "it does not close either"
 
 
 @pytest.mark.parametrize(("age", "later"), [(0.0, 100.0), (40.0, 60.0), (250.0, 0.0)])

@@ -28,6 +28,8 @@ from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import Engine, Killed, SimClock
 from tests.simulation.faults import KINDS, Fault
+from tests.simulation.faults.managers import at_a_call
+from tests.simulation.faults.script import Scene
 from tests.simulation.machine import Habits, Machine, Word
 from tests.simulation.nodes import NodeRules
 from tests.simulation.pen import Paper
@@ -152,6 +154,20 @@ def test_a_manager_that_is_told_to_stop_comes_to_its_end_and_another_starts() ->
     assert first.stopping
     assert not first.alive
     assert second.started_at - first.started_at > 600.0
+
+
+def test_a_fault_that_waited_for_a_call_does_not_begin_in_the_calm() -> None:
+    """The call came in the storm's last moment, and the fault is to begin a little later."""
+    world = World("0", draw(0).shape)
+    world.start(world.pools["main"])
+    begun: list[Scene] = []
+    fault = Fault("manager paused at a call", at=0.0, lasts=60.0, number=0)
+    at_a_call(begun.append)(Scene(world, fault, world.engine.random("fault")))
+    (watcher,) = world.weather.watchers
+    watcher.act()
+    world.engine.calm = True
+    world.engine.run(world.engine.now + 1.0)
+    assert begun == []
 
 
 def test_the_boottime_of_a_rebooted_machine_counts_anew() -> None:
@@ -437,6 +453,46 @@ def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
     )
     node.machine = cast(Machine, at_work)
     assert ("WORK" in late.arrives()) is found
+
+
+@pytest.mark.parametrize(
+    ("is_answered", "found"),
+    [pytest.param(True, True, id="told"), pytest.param(False, False, id="answered-with-an-error")],
+)
+def test_a_node_with_a_drain_hook_may_be_hit_in_the_gap_if_it_can_be_told_nothing_work(
+    is_answered: bool, found: bool
+) -> None:
+    late = LateDestroy(Reason.IDLE_BEYOND_DEMAND, Reason.IDLE_BEYOND_DEMAND)
+    at = late.begun + 12.0
+    at_work = SimpleNamespace(
+        busy_since=late.begun + 16.0,
+        heard_at=at,
+        habits=Habits(),
+        drains_for=lambda _: True,
+        words={None: Word(at, at, "idle", is_answered=is_answered)},
+    )
+    late.node.machine = cast(Machine, at_work)
+    assert ("WORK" in late.arrives()) is found
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_ping_that_finds_no_free_slot_counts_and_is_told_no_order(slots: int) -> None:
+    """As the registry answers it: 422, after it wrote the ping."""
+    shape = draw(0).shape
+    habits = replace(shape.habits, drain_hook=True)
+    world = World("0", replace(shape, slots=slots, habits=habits, fenced=False))
+    world.registry.insert({"slot_number": 1}, "server", "made")
+    row = world.registry.insert({"drain": "00c0ffee"}, "server", "made")
+    record = world.registry.record(row["uuid"])
+    assert record is not None
+    node = world.cloud.start(tags=Tags(), size="s.1", name="n", by="somebody")
+    world._boot(node, f"{record.uuid}?{record.ping_secret}")
+    machine = node.machine
+    assert machine is not None
+    machine._arrive("idle", None, machine.life, world.engine.now)
+    assert machine.heard_at == world.engine.now
+    assert [word.is_answered for word in machine.words.values()] == [slots > 1]
+    assert machine.told == (None if slots == 1 else "00c0ffee")
 
 
 def test_leftovers_are_written_down_and_released() -> None:

@@ -95,6 +95,14 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(320000532, "PROGRESS", id="a-refused-creates-claim-served-behind-a-backlog"),
         pytest.param(320002219, "C9", id="a-node-held-by-its-id-after-its-record-was-freed"),
         pytest.param(340000115, "D1", id="an-unlisted-node-whose-kill-stands"),
+        pytest.param(410000032, "PROGRESS", id="seven-silent-nodes-that-go-one-by-one"),
+        pytest.param(400000291, "U8", id="killed-between-the-breaker-and-the-line"),
+        pytest.param(380000910, "PROGRESS", id="a-release-that-timed-out-and-landed"),
+        pytest.param(370003058, "PROGRESS", id="a-drained-node-that-a-destroy-did-not-end"),
+        pytest.param(360002344, "PROGRESS", id="a-node-without-a-slot-hears-no-drain-order"),
+        pytest.param(360004329, "PROOF", id="a-clean-of-a-manager-whose-lease-was-taken"),
+        pytest.param(360006399, "LIVENESS", id="a-pause-at-a-call-of-the-storms-last-moment"),
+        pytest.param(376000362, "B3", id="two-of-five-destroyed-and-off-the-list-at-once"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
@@ -175,6 +183,14 @@ def test_a_claim_whose_pings_an_operator_took_counts_once_a_listing_shows_them_g
         "cloud list truncated for good",
     )
     assert run(312000080, storm=Storm(kinds, breaks="A5", count=14)).violations == []
+
+
+def test_a_lost_journal_that_an_operators_kill_reads_first_has_the_destroy_that_a_clean_needs() -> (
+    None
+):
+    """R1, C20: the loss is told to one reader only, and the open destroy was not written again."""
+    kinds = (*("destroys slow",) * 2, *("the journal is lost",) * 3, "manager restarted by systemd")
+    assert run(330000001, storm=Storm(kinds, count=14)).violations == []
 
 
 def test_one_seed_replays_one_run_exactly() -> None:

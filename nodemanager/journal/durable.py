@@ -84,8 +84,15 @@ def _write_pre_image(connection: sa.Connection, intent_id: int, record: Record, 
         "taken_at": now,
         "body": dump(record),
     }
-    put = insert(pre_images).values(values)
-    connection.execute(put.on_conflict_do_update(index_elements=["intent"], set_=values))
+    _put(connection, pre_images, values, ["intent"])
+
+
+def _put(
+    connection: sa.Connection, table: sa.Table, row: dict[str, Any], keys: list[str], **new: float
+) -> None:
+    """Write the row, in place of the one with the same keys; `new` are only for one without."""
+    put = insert(table).values({**row, **new})
+    connection.execute(put.on_conflict_do_update(index_elements=keys, set_=row))
 
 
 def conclude(
@@ -202,8 +209,7 @@ def all_holds(connection: sa.Connection) -> tuple[Hold, ...]:
 
 def put_hold(connection: sa.Connection, hold: Hold) -> None:
     values = {"id": hold.id, "reason": hold.reason, "by": hold.by, "at": hold.at}
-    put = insert(holds).values(values)
-    connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=values))
+    _put(connection, holds, values, ["id"])
 
 
 def drop_hold(connection: sa.Connection, id: str) -> bool:
@@ -244,8 +250,7 @@ def put_leftovers(connection: sa.Connection, entries: Sequence[Entry], wall: flo
             "released_at": wall if entry.state is LedgerState.RELEASED else None,
             "tagged": leftover.tagged,
         }
-        put = insert(leftovers).values({**values, "added_at": wall})
-        connection.execute(put.on_conflict_do_update(index_elements=["kind", "id"], set_=values))
+        _put(connection, leftovers, values, ["kind", "id"], added_at=wall)
 
 
 def drop_leftovers(connection: sa.Connection, dropped: Sequence[Leftover]) -> None:
@@ -265,8 +270,7 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
         connection.execute(sa.delete(kept).where(kept.c.name == name))
         return
     values = {"name": name, "value": to_text(value), "at": now}
-    put = insert(kept).values(values)
-    connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
+    _put(connection, kept, values, ["name"])
 
 
 def moved_by(

@@ -137,15 +137,24 @@ def test_a_refusal_of_the_cloud_is_the_end_of_it(beside: Rig) -> None:
 
 
 def test_without_the_lease_no_tag_is_written_l6(beside: Rig) -> None:
-    first, _ = named(beside).values()
-    beside.lease = False
-    beside.turn(35)
-    apply(beside, order(beside, first))
+    node, _ = named(beside).values()
+    beside.cloud.on("ask", first(lambda: setattr(beside, "lease", False)))
+    apply(beside, order(beside, node))
     beside.turn(120)
     assert beside.cloud.calls["adopt"] == 0
     beside.lease = True
     finish(beside)
     assert tags_of(beside)["alices"] == Tags("pool")
+
+
+def test_without_the_lease_no_plan_is_taken_l6(beside: Rig) -> None:
+    """It would go into a journal that may be another manager's by now."""
+    node, _ = named(beside).values()
+    beside.lease = False
+    assert "lacks the pool's lease" in str(apply(beside, order(beside, node)))
+    beside.lease = True
+    beside.turn(60)
+    assert beside.cloud.calls["adopt"] == 0
 
 
 def test_an_adoption_that_a_kill_cut_off_is_gone_on_with_r2(make_rig: Any) -> None:

@@ -9,11 +9,14 @@ from unittest.mock import Mock
 from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.core.execute.unacknowledged import with_late
 from nodemanager.core.model.facts import NodesAnswered
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.log import Logger
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
@@ -58,7 +61,7 @@ def test_a_false_clean_that_a_last_look_finds_is_told_like_any_other_u8() -> Non
     made.fold(fact)
     assert made.state == after
     assert made.breaker.is_open
-    assert events == [Event.BREAKER_OPENED, Event.RECORD_FALSE_CLEAN, Event.INVARIANT_BROKEN]
+    assert events == [Event.RECORD_FALSE_CLEAN, Event.INVARIANT_BROKEN, Event.BREAKER_OPENED]
     assert len(told) == 1
 
 
@@ -79,3 +82,23 @@ def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b
     BootFailures(after).load(loaded.loops)
     rests = after.limits.loops.sizes["small"]
     assert (rests.failed, rests.rests, rests.until) == (SIZE_LOOP, 1, until)
+
+
+def test_without_the_lease_nothing_that_outlives_the_process_is_written_l6() -> None:
+    """It would replace what the manager that took the pool has written since."""
+    journal, holder = MemoryJournal(ManualClock()), ["m"]
+    writer = JournalWriter(journal, Logger("tests.context"), lambda: holder == ["m"])
+    writer.load()
+    holder.clear()
+    breaker = opened(Breaker(), Cause.INVARIANT, frozenset(), 1.0, {})
+    writer.save_breaker(breaker)
+    writer.save_late(with_late({}, "r1", 1.0))
+    writer.mend()
+    assert journal.breaker() is None
+    assert journal.late_writes() == {}
+    holder.append("m")
+    assert writer.problem is not None
+    writer.mend()
+    assert writer.problem is None
+    assert journal.breaker() == breaker
+    assert journal.late_writes().keys() == {"r1"}

@@ -76,6 +76,9 @@ def test_a_late_ping_is_told_opens_the_breaker_and_the_record_is_given_back(
     assert told["cause"] == "stale_slot"
     (opened,) = rig.lines("breaker.opened")
     assert (opened["cause"], opened["count"]) == ("false_clean", 1)
+    # A kill between the two would leave nobody who tells it: the next run inherits the breaker.
+    lines = [line["event"] for line in rig.out.fields]
+    assert lines.index("record.false_clean") < lines.index("breaker.opened")
     # The ping alone gives nothing back (U8): the cloud, asked by id, denied the node at first.
     restored = until(rig, "record.restored", within=120)
     assert restored["reason"] == "false_clean"

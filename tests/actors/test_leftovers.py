@@ -24,7 +24,7 @@ from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, until
 from tests.actors.test_recovery import killed, killed_in, restart
 from tests.fakes import FakeCloud, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
@@ -363,8 +363,9 @@ def test_without_the_lease_nothing_is_released(make_rig: MakeRig) -> None:
     """L6."""
     rig = make_rig()
     left_behind(rig)
-    rig.lease = False
     rig.start()
+    until(rig, "leftover.found", within=ROUND)
+    rig.lease = False
     rig.turn(HOUR)
     assert rig.cloud.calls["release"] == 0
     assert rig.reasons("leftover.deferred") == ["no_lease"]

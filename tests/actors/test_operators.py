@@ -17,7 +17,8 @@ from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.errors import CloudError, Throttled
+from nodemanager.errors import CloudError, StoreError, Throttled
+from nodemanager.journal.api import Hold
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -525,15 +526,63 @@ def test_a_release_names_the_hold_on_a_record_that_was_deleted(busy: Rig) -> Non
     assert operator.release(record.uuid).result is Result.DONE
 
 
-def test_before_the_first_listing_a_hold_is_taken_and_an_order_is_not(make_rig: MakeRig) -> None:
-    """L1: nobody knows yet who is unknown."""
+def test_before_the_first_listing_an_id_is_held_only_where_that_is_meant(make_rig: MakeRig) -> None:
+    """L1: nobody knows yet who is unknown, nor whether it is an id or a hostname."""
     rig = make_rig(min_nodes=0)
     rig.cloud.always("list_nodes", fail(CloudError("down")))
     rig.start()
     operator = Operator(rig)
-    assert operator.hold("i-1").result is Result.DONE
+    assert operator.hold("i-1").reason == "no_listing"
+    held = operator.hold("i-1", unlisted=True)
+    assert held.result is Result.DONE
+    assert "no listing shows" in held.text
     assert operator.kill("i-2").reason == "no_listing"
     assert operator.drain("i-2").rule == "L1"
+
+
+@pytest.mark.parametrize("missing", ["cloud", "records"])
+def test_before_the_first_listings_a_name_is_refused_and_after_them_it_is_meant(
+    make_rig: MakeRig, missing: str
+) -> None:
+    """L1, C9: what is answered "done" is held, and what is not held is not answered so."""
+    rig = make_rig(min_nodes=2, max_nodes=4, backlog="clean")
+    rig.fleet.state = WorkerState.BUSY
+    (node_id, record), (other, _) = pairs(rig)
+    assert record.hostname is not None
+    rig.cloud.always("list_nodes", fail(CloudError("down")) if missing == "cloud" else None)
+    rig.store.always("list_records", fail(StoreError("down")) if missing == "records" else None)
+    rig.start()
+    rig.turn(60)
+    operator = Operator(rig)
+    orders = (operator.hold, operator.release, operator.drain, operator.run, operator.kill)
+    for give in (*orders, operator.clean):
+        said = give(record.hostname)
+        assert (said.result, said.reason) == (Result.REFUSED, "no_listing"), give
+        assert "try again" in said.text
+    assert operator.drain(node_id).reason == "no_listing"
+    assert operator.clean(record.uuid).reason == "no_listing"
+    assert "gone" not in operator.run(node_id).text
+    rig.cloud.always("list_nodes", None)
+    rig.store.always("list_records", None)
+    rig.turn(120)
+    assert operator.hold(record.hostname).result is Result.DONE
+    rig.turn(120)
+    assert "held" in rig.reasons("node.keep", node=node_id)
+    assert "held" not in rig.reasons("node.keep", node=other)
+
+
+def test_a_hostname_is_its_records_although_that_very_text_is_on_hold(busy: Rig) -> None:
+    """C9: a hold that somebody put on a hostname as if it were an id keeps nothing."""
+    operator = Operator(busy)
+    record = next(one for one in busy.store.rows.values() if one.hostname is not None)
+    assert record.hostname is not None
+    busy.journal.hold(Hold(record.hostname, "by an older version", "bob", 1.0))
+    operator = restart(busy)
+    busy.turn(120)
+    said = operator.hold(record.hostname)
+    assert (said.result, said.record) == (Result.DONE, record.uuid)
+    assert operator.release(record.hostname).text.startswith(f"{record.hostname} is on hold no")
+    assert operator.release(record.hostname).record == record.uuid
 
 
 def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
@@ -686,8 +735,50 @@ def test_a_node_that_is_gone_is_undrained_too_late(busy: Rig) -> None:
     until(busy, "node.gone", within=600, node=node_id)
     busy.turn(60)
     said = operator.run(node_id)
-    assert said.result is Result.REFUSED
+    assert (said.result, said.reason) == (Result.REFUSED, "node_absent")
     assert "too late" in said.text
+
+
+@pytest.mark.parametrize("verb", ["drain", "kill", "run"])
+@pytest.mark.parametrize("lives", [True, False], ids=["it-lives", "it-vanished"])
+def test_no_command_calls_a_node_gone_that_just_no_listing_shows(
+    busy: Rig, lives: bool, verb: str
+) -> None:
+    """The listing may be short: we did not destroy the node, and its record is not freed."""
+    node_id, operator = node_of(busy), Operator(busy)
+    machine = busy.cloud.machines[node_id]
+    if lives:
+        machine.listed = False
+    else:
+        busy.cloud.vanish(node_id)
+    busy.turn(30)
+    said = getattr(operator, verb)(node_id)
+    assert (said.result, said.reason) == (Result.REFUSED, "node_absent")
+    assert "not listed" in said.text
+    assert "it is gone" not in said.text
+    machine.listed = True
+    busy.turn(300)
+    assert [node_id in {node.id for node in busy.nodes}, *busy.lines("node.gone")] == [lives]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same-run", "after-kill-9"])
+def test_a_node_that_we_destroyed_is_gone_although_its_record_was_not_freed(
+    busy: Rig, again: bool
+) -> None:
+    """The journal says so, long after listings lack it."""
+    node_id, operator = node_of(busy), Operator(busy)
+    busy.store.always("clean", fail(StoreError("down")))
+    operator.kill(node_id)
+    until(busy, "node.gone", within=600, node=node_id)
+    busy.cloud.vanish(node_id)
+    if again:
+        operator = restart(busy)
+    busy.turn(600)
+    assert any(one.instance_id == node_id for one in busy.records)
+    for said in (operator.drain(node_id), operator.kill(node_id)):
+        assert (said.result, said.node) == (Result.ALREADY, node_id)
+        assert "gone already" in said.text
+    assert "too late" in operator.run(node_id).text
 
 
 # What the journal tells of it.

@@ -45,6 +45,28 @@ def test_a_node_of_ours_that_the_listing_hides_makes_it_suspect_and_nothing_is_f
     until(rig, "record.cleaned", within=600, record=leaked.uuid)
 
 
+def test_all_nodes_that_the_listing_hides_are_named_ten_at_the_most(make_rig: MakeRig) -> None:
+    """The filter may be wrong for many at once, and the answers come one by one."""
+    rig = make_rig(backlog="clean", max_nodes=44, min_nodes=44)
+    machines = [rig.fleet.add_node(age=10 * HOUR)[0] for _ in range(44)]
+    ids = [machine.node.id for machine in machines]
+    rig.start()
+    rig.turn(60)
+    machines[0].listed = machines[1].listed = False
+    rig.turn(600)
+    lines = rig.lines("list.suspect")
+    assert (lines[0]["node"], lines[0]["record"]) == (ids[0], machines[0].node.tags.record)
+    assert (list(lines[-1]["unlisted"]), lines[-1]["more"]) == (ids[:2], None)
+    for machine in machines[:13]:
+        machine.listed = False
+    rig.turn(900)
+    lines = rig.lines("list.suspect")
+    assert (list(lines[-1]["unlisted"]), lines[-1]["more"]) == (ids[:10], 3)
+    assert len(lines) <= 6
+    rig.turn(900)
+    assert rig.lines("list.suspect") == lines
+
+
 def test_it_is_asked_for_ever_more_rarely(make_rig: MakeRig) -> None:
     rig = make_rig(backlog="clean")
     machine, _ = paired(rig)

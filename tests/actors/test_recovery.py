@@ -126,6 +126,30 @@ def test_killed_in_a_destroy_that_took_effect_the_slot_is_free_at_once(idle: Idl
     assert rig.journal.open_intents() == ()
 
 
+def test_nodes_whose_destroys_a_former_run_sent_may_leave_the_list_l3(make_rig: MakeRig) -> None:
+    """L3, R1: the new run's own first listing shows them yet."""
+    rig = make_rig(min_nodes=3)
+    rig.fleet.state = WorkerState.IDLE
+    rig.cloud.destroy_takes = HOUR
+    for _ in range(5):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    while rig.cloud.calls["destroy"] < 2:
+        rig.turn(1)
+    rig.turn(1)
+    rig.kill()
+    ending = [id for id, one in rig.cloud.machines.items() if one.ends_at is not None]
+    assert len(ending) == 2
+    restart(rig)
+    until(rig, "cycle.done", within=60)
+    for node_id in ending:
+        rig.cloud.vanish(node_id)
+        rig.fleet.silent.add(node_id)
+    rig.turn(300)
+    assert rig.lines("list.suspect") == []
+    assert len(rig.lines("node.gone")) == 2
+
+
 def test_killed_before_a_destroy_was_sent_the_node_lives_and_is_judged_afresh(idle: Idle) -> None:
     rig, node_id, uuid = idle()
     rig.cloud.on("destroy", killed_in(rig, lost=False))

@@ -6,13 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nodemanager.actors.messages import Beat
+import pytest
+
+from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Job, Tags
+from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import fail, first
 
+HOUR = 3600.0
 POLL_S = 30.0
 AT_ONCE = 3
 """How many set-ups are under way at once."""
@@ -102,6 +106,54 @@ def test_no_set_up_goes_on_once_a_node_is_listed_that_leaves_no_room_for_its_own
     (told,) = rig.lines("node.setup_withdrawn")
     assert told["reason"] == "at_max_nodes"
     assert rig.lines("record.cleaned", record=told["record"], reason="create_refused")
+
+
+@pytest.mark.parametrize("before", ["claim", "create"])
+def test_a_record_that_is_put_on_hold_is_neither_claimed_nor_booted_on(
+    make_rig: MakeRig, before: str
+) -> None:
+    """U10, C9: the hold comes between the boot order and the claim, or between claim and create."""
+    rig = make_rig(min_nodes=1, max_nodes=4, poll_time=POLL_S)
+    record = rig.store.add_cleaned(quiet_for=10 * HOUR)
+
+    def held() -> None:
+        hold = Command(Verb.HOLD, "ann", "disk swap", record.uuid)
+        rig.system.daemon.tell(Ordered(hold, lambda reply: None))
+        heard_by(rig.system.daemon)
+
+    if before == "claim":
+        rig.cloud.on("check_image", first(held))
+    else:
+        rig.store.on("claim", first(held))
+    rig.start()
+    rig.turn(60)
+    (told,) = rig.lines("node.setup_withdrawn")
+    assert (told["reason"], told["record"]) == ("held", record.uuid)
+    assert (rig.store.rows[record.uuid].claim is None) == (before == "claim")
+    # Another record serves demand: after a withdrawn create, once the held claim is spent (U6).
+    rig.turn(60 if before == "claim" else HOUR)
+    assert len(rig.nodes) == 1
+    assert record.uuid not in {node.tags.record for node in rig.nodes}
+
+
+def test_a_record_whose_former_node_is_put_on_hold_is_not_claimed(make_rig: MakeRig) -> None:
+    """U10, U8: its life could be given back no more."""
+    rig = make_rig(min_nodes=0, max_nodes=4, poll_time=POLL_S, backlog="clean")
+    rig.jobs = ()
+    leaked = rig.store.add_leaked(7, quiet_for=10 * HOUR, instance_id="i-leaked")
+    rig.start()
+    rig.turn_until("record.cleaned", within=600, record=leaked.uuid)
+
+    def held() -> None:
+        hold = Command(Verb.HOLD, "ann", "it burned", "i-leaked")
+        rig.system.daemon.tell(Ordered(hold, lambda reply: None))
+        heard_by(rig.system.daemon)
+
+    rig.cloud.on("check_image", first(held))
+    rig.jobs = (Job("j"),)
+    rig.turn_until("node.created", within=120)
+    assert rig.reasons("node.setup_withdrawn", record=leaked.uuid) == ["held"]
+    assert rig.store.rows[leaked.uuid].claim is None
 
 
 def test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it(

@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.actors.messages import Beat, DemandPolled
 from nodemanager.core.model.settings import ASK_AGAIN_S
-from nodemanager.core.model.world import Job, Record, Tags, WorkerState
+from nodemanager.core.model.world import Job, Outcome, Record, Tags, WorkerState
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import MakeRig
@@ -110,6 +110,29 @@ def test_no_such_node_for_a_young_node_is_not_yet_gone(make_rig: MakeRig) -> Non
     rig.turn(200)
     assert rig.lines("node.gone")
     assert rig.store.rows[record.uuid].slot_number is None
+
+
+class ForgetfulCloud(FakeCloud):
+    """A destroyed node is neither listed nor known any more, at once."""
+
+    def _destroy(self, node_id: str) -> Outcome:
+        self.vanish(node_id)
+        return Outcome.ACCEPTED
+
+
+def test_a_manager_that_destroys_two_of_five_does_not_suspect_the_listing_l3(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(cloud=ForgetfulCloud(TickingClock()), min_nodes=3, backlog="clean")
+    rig.fleet.state = WorkerState.IDLE
+    for _ in range(5):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.turn_until("record.cleaned", within=600, reason="after_shutdown")
+    rig.turn(300)
+    assert len(rig.lines("node.gone")) == 2
+    assert rig.lines("list.suspect") == []
+    assert len(rig.store.used_slots()) == 3
 
 
 def test_another_node_that_bears_the_uuid_keeps_the_record_after_a_shutdown(

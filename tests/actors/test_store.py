@@ -230,11 +230,26 @@ def test_stamps_that_contradict_each_other_are_told_and_free_nothing_t1(make_rig
     record = rig.store.add_leaked(7, quiet_for=5 * HOUR, modified_at=long_ago)
     rig.start()
     rig.turn(60)
-    assert len(rig.lines("clock.doubted", source="records")) == 1
+    (told,) = rig.lines("clock.doubted", source="records")
+    assert (list(told["doubted"]), told["more"]) == ([record.uuid], None)
     assert rig.reasons("record.keep", record=record.uuid)[-1] == "within_window"
     rig.turn(HOUR)
     assert len(rig.lines("clock.doubted")) == 1
     assert rig.store.rows[record.uuid].slot_number == 7
+
+
+def test_of_many_records_with_such_stamps_ten_are_named_t1(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, backlog="clean")
+    long_ago = rig.store.now() - 10 * HOUR
+    rig.store.add_leaked(1, quiet_for=5 * HOUR)
+    doubted = [
+        rig.store.add_leaked(slot, quiet_for=5 * HOUR, modified_at=long_ago).uuid
+        for slot in range(2, 14)
+    ]
+    rig.start()
+    rig.turn(60)
+    (told,) = rig.lines("clock.doubted")
+    assert (list(told["doubted"]), told["more"]) == (doubted[:10], 2)
 
 
 def test_stamps_in_their_order_are_not_doubted_t1(make_rig: MakeRig) -> None:

@@ -9,10 +9,11 @@ import pytest
 from nodemanager.core.model.world import Guarantee, Job, WorkerState
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import IntentKind
-from tests.actors.conftest import MakeRig
+from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_recovery import Idle, idle, killed, killed_in, restart, until
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first, lose
+from tests.fakes.script import Step
 
 HOUR = 3600.0
 __all__ = ["idle"]
@@ -65,6 +66,44 @@ def test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1(
     rig.start()
     until(rig, "record.cleaned", within=900, record=uuid)
     assert open_then == [{f"destroy:{node_id}", f"clean:{uuid}"}]
+
+
+def test_without_the_lease_no_clean_is_written_down_and_it_follows_once_the_lease_is_back_l6(
+    idle: Idle,
+) -> None:
+    """Another manager may have taken the pool, and writes its own cleans into the same journal."""
+    rig, node_id, uuid = idle()
+    rig.cloud.on("destroy", losing_the_lease(rig))
+    rig.start()
+    until(rig, "lease.lost", within=300)
+    rig.turn(200)
+    assert rig.nodes == []
+    assert [one.intent.key for one in rig.journal.open_intents()] == [f"destroy:{node_id}"]
+    rig.lease = True
+    until(rig, "record.cleaned", within=90, record=uuid, reason="after_shutdown")
+    assert rig.journal.open_intents() == ()
+
+
+def test_without_the_lease_no_outcome_is_written_down_until_it_is_back_l6(
+    leaking: Leaking,
+) -> None:
+    """The entry may be another manager's by now, which took over what this one began."""
+    rig, record = leaking()
+    rig.store.on("clean", losing_the_lease(rig))
+    rig.start()
+    until(rig, "record.cleaned", within=600, record=record.uuid)
+    assert [one.intent.key for one in rig.journal.open_intents()] == [f"clean:{record.uuid}"]
+    rig.lease = True
+    rig.turn(60)
+    assert rig.journal.open_intents() == ()
+    (ended,) = (one for one in rig.journal.concluded() if one.intent.record == record.uuid)
+    assert ended.outcome == "cleaned"
+    assert rig.lines("invariant.broken") == []
+
+
+def losing_the_lease(rig: Rig) -> Step:
+    """The lock file is removed while the call is under way."""
+    return first(lambda: setattr(rig, "lease", False))
 
 
 def test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1(idle: Idle) -> None:

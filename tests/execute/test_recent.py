@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.execute.books import FenceStands, NodeGone
-from nodemanager.core.execute.clean import Clean, Fencing, Lifting, Pausing, Standing, Unsure
+from nodemanager.core.execute.clean import (
+    Checking,
+    Clean,
+    Fencing,
+    Lifting,
+    Pausing,
+    Standing,
+    Unsure,
+)
 from nodemanager.core.execute.effects import FenceRecord, LiftFence
 from nodemanager.core.execute.recent import (
     Recent,
@@ -114,6 +122,27 @@ def test_what_ended_counts_until_both_listings_began_after_it_c8() -> None:
     assert kept.by_record("new") == {}
     assert kept.cleaned_at == (shown,)
     assert kept.touched == {"new": shown}
+
+
+def test_a_claim_counts_no_more_once_a_look_finds_it_released_u6() -> None:
+    """The release timed out and landed all the same; another life's claim still stands."""
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.settle()
+    order = replace(made.clean_order("r1"), reason=Reason.CREATE_REFUSED)
+    record = made.record("r1")
+    assert record.claim is not None
+    key, about = Key(Action.CLEAN, "r1"), About(record="r1")
+    done = End(key, Checking(order, 3), about, 1.0, Ended("cleaned"))
+    skipped = replace(done, ended=Ended("breaker_open"))
+    for life, ended, stands in (
+        (order.incarnation, done, False),
+        (order.incarnation, skipped, True),
+        ("another", done, True),
+    ):
+        claimed = replace(record, claim=replace(record.claim, incarnation=str(life)))
+        recent = after_claim(Recent(), claimed, made.now, made.settings)
+        assert ("r1" in after_end(recent, ended, made.now, made.settings).claims) is stands
 
 
 def test_a_claim_of_ours_counts_while_a_listing_shows_what_was_before_it_c8_u6() -> None:

@@ -56,7 +56,8 @@ class Tiny:
     lease: bool = True
     wanted: bool = True
     limit: str = ""
-    """What another node has reached since the order: `max_nodes` or `price`."""
+    """What another node has reached since the order, `max_nodes` or `price`; or a `hold` on the
+    claimed record."""
     late: bool = False
     """So much time has passed that a claim of the beginning is too old to send a create on."""
     renewed: bool = False
@@ -99,7 +100,8 @@ class TinySetUp:
         # A listing begun later than anything here: what it shows is what is.
         listing = Listing(items, now + 1.0, now + 1.0, complete=True)
         history = replace(self._snapshot.history, records=listing)
-        snapshot = replace(self._snapshot, now=now, history=history, lease=world.lease)
+        holds = frozenset({"r"} if world.limit == "hold" else ())
+        snapshot = replace(self._snapshot, now=now, history=history, lease=world.lease, holds=holds)
         needless = {} if world.wanted else {SMALL.name: 1}
         return Seen(
             snapshot,
@@ -136,7 +138,7 @@ class TinySetUp:
         if world.wanted:
             yield "demand ends", replace(world, wanted=False)
         if not world.limit and world.wanted:
-            for limit in ("max_nodes", "price"):
+            for limit in ("max_nodes", "price", *(("hold",) if world.claimed else ())):
                 yield f"{limit} is reached", replace(world, limit=limit)
         if not world.late:
             yield "time passes", replace(world, late=True)
@@ -158,7 +160,7 @@ class TinySetUp:
             if not before.world.wanted:
                 return "sent though nothing wants it any more (U10)"
             if before.world.limit:
-                return f"sent though {before.world.limit} leaves no room for it (U10)"
+                return f"sent though {before.world.limit} forbids it (U10)"
         if any(isinstance(one, CreateNode) for one in sent) and after.world.too_old:
             return "a create on a claim that is too old (U5)"
         if after.ended == "refused" and after.world.nodes and not before.world.nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -13,7 +13,8 @@ from nodemanager.core.execute import shutdown
 from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.core.execute.effects import AskNode, DestroyNode, Effect, LookAtNode, NodeLooked
 from nodemanager.core.execute.shutdown import ShutDown
-from nodemanager.core.execute.workflow import Seen, Step
+from nodemanager.core.execute.workflow import Failed, Seen, Step
+from nodemanager.core.model.facts import DestroySent
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import (
     CloudNode,
@@ -26,6 +27,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.history import History
+from nodemanager.errors import CloudError, Throttled
 from tests.core.build import SMALL, World, node, world
 from tests.core.nodes import pinging
 from tests.execute.drawn import differences
@@ -134,6 +136,8 @@ class TinyShutdown:
                 return "destroyed without a lease (C10)"
             if before.world.wanted:
                 return "destroyed though demand came back (D2)"
+            if "DestroySent" not in after.told:
+                return "destroyed, and a listing that lacks it looks like a collapse (L3)"
             if "pins entered" not in after.told and before.world.pins_work:
                 return "destroyed before what it pins is written down (D4)"
         for said in ("node.gone", "NodeGone"):
@@ -164,8 +168,6 @@ def _missing(made: World) -> History:
 
 
 def shutdown_error() -> Any:
-    from nodemanager.errors import CloudError
-
     return CloudError("HTTP 500")
 
 
@@ -232,6 +234,26 @@ def test_the_exploration_notices_a_guard_that_is_gone(
 ) -> None:
     monkeypatch.setattr(shutdown, guard, without)
     assert explored().wrong
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        pytest.param(Throttled("slow down"), True, id="refused"),
+        pytest.param(CloudError("timeout"), False, id="of-unknown-outcome"),
+    ],
+)
+@pytest.mark.parametrize("kind", [shutdown.Destroying, shutdown.GivenUp])
+def test_only_a_destroy_that_was_refused_explains_no_absence_l3(
+    kind: Callable[[ShutdownOrder], shutdown.State], error: CloudError, refused: bool
+) -> None:
+    tiny = TinyShutdown()
+    ((order, begun),) = tiny.begins()
+    seen = tiny.seen(begun)
+    failed = Failed(DestroyNode(order.node_id, order.not_after), error)
+    facts = ShutDown().on(kind(order), failed, seen).facts
+    withdrawn = (DestroySent(order.node_id, seen.snapshot.now, refused=True),)
+    assert facts == (withdrawn if refused else ())
 
 
 def test_a_destroy_that_the_journal_does_not_have_is_noticed(

@@ -17,6 +17,7 @@ from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
+    DestroySent,
     Fact,
     LatePinged,
     LivesFreed,
@@ -265,11 +266,17 @@ class RandomWorld:
             self.answer_tags,
             self.free,
             self.ping_late,
-            lambda: self.fold(NodesExplained(tuple(list(self.nodes)[:1]), self.now)),
+            self.destroy,
             *([self.reload] if self.dice.random() < 0.3 else []),
             *([self.close_breaker] if self.dice.random() < 0.3 else []),
             *([self.keep_clock] if self.clocks.random() < 0.05 else []),
         ]
+
+    def destroy(self) -> None:
+        """A destroy is sent, and some time refused; of another it is known that it was done."""
+        sent, *others = [*self.nodes, "i-x"]
+        self.fold(DestroySent(sent, self.now, refused=len(self.plans) % 3 == 0))
+        self.fold(NodesExplained(tuple(others[:1]), self.now))
 
     def keep_clock(self) -> None:
         """A journal that could be read only now tells of the store's clock."""

@@ -194,8 +194,8 @@ MUTANTS = (
         "R2",
         "an intent tried again keeps its first pre-image",
         "journal/durable.py",
-        'put.on_conflict_do_update(index_elements=["intent"], set_=values)',
-        'put.on_conflict_do_nothing(index_elements=["intent"])',
+        '_put(connection, pre_images, values, ["intent"])',
+        "connection.execute(insert(pre_images).values(values).on_conflict_do_nothing())",
         "tests/journal/test_contract.py::test_an_intent_tried_again_keeps_the_newest_pre_image",
     ),
     TextMutant(

@@ -294,6 +294,7 @@ class SimDriver:
         self._random = cloud.engine.random(f"driver/{manager}")
         self.visible_after = cloud.traits.visible_after
         self.takes_client_tokens = cloud.traits.client_tokens
+        self.sizes_from_file = False
         self.ids_unique = cloud.traits.ids_unique
 
     def account(self) -> str:

@@ -78,7 +78,8 @@ class Latch:
             needed = False
             for part in breaker.parts:
                 assert part.cause is not None
-                key = f"breaker {pool.name} {part.cause}"
+                # One that closed and opened anew between two looks owes from then on.
+                key = f"breaker {pool.name} {part.cause} {part.opened_at}"
                 needs, stands = self._judge(part, pool, seen)
                 within = NEVER if stands else self.calm.bounds(pool).breaker(part.cause)
                 if needs:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.world import CloudState
-from nodemanager.errors import RemoteError, StoreError
+from nodemanager.core.model.world import CloudState, Record
+from nodemanager.errors import NoFreeSlot, RemoteError, StoreError
 from tests.simulation.cloud import Instance, SimCloud
 from tests.simulation.engine import Engine
 from tests.simulation.registry import Registry, WrongSecret
@@ -49,11 +49,15 @@ class Moods:
 
 @dataclass(frozen=True)
 class Word:
-    """What a node said in a ping: when it was sent, and when it reached the store."""
+    """What a node said in a ping: when it was sent, and when it reached the store.
+
+    `is_answered` says that the answer was no error: such an answer tells no drain order.
+    """
 
     sent: float
     arrived: float
     state: str | None
+    is_answered: bool = True
 
 
 @dataclass
@@ -209,13 +213,22 @@ class Machine:
         except WrongSecret:
             self.refused += 1
             return
+        except NoFreeSlot:
+            # The store took the ping before it looked for a slot.
+            taken = self.registry.record(self.uuid)
+            assert taken is not None
+            self._heard(taken, Word(sent, self.engine.now, state, is_answered=False))
+            return
         except (StoreError, RemoteError):
             return
-        self.heard_at = self.engine.now
-        self.words[record.last_ping_at] = Word(sent, self.engine.now, state)
+        self._heard(record, Word(sent, self.engine.now, state))
         if life == self.life and self.habits.drain_hook and record.drain != self.told:
             # It carries that out, and says so at once.
             self.told = record.drain
             self._ping()
         if life == self.life:
             self.slot, self.hostname = record.slot_number, record.hostname
+
+    def _heard(self, record: Record, word: Word) -> None:
+        self.heard_at = word.arrived
+        self.words[record.last_ping_at] = word

@@ -111,8 +111,8 @@ class Measured:
                 self.world.keep_assumption("A3", *lost.uuids)
         elif is_first:
             self._lose(pool, self._read[name])
-        if pool.journal.takes_writes_of(name):
-            # A run that writes nothing down all the same is not excused.
+        if manager.lease and pool.journal.takes_writes_of(name):
+            # A run that may write and writes nothing down all the same is not excused.
             self._keep(pool, name)
 
     def _lose(self, pool: Pool, now: Reading) -> None:

@@ -17,6 +17,7 @@ from nodemanager.actors.daemon.operator_commands import CommandHandler
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor
+from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
@@ -102,6 +103,13 @@ def _but_for_the_lease(block: Block | None) -> Block | None:
     return None if block is not None and block[0] is Reason.NO_LEASE else block
 
 
+JOURNAL_WITHOUT_THE_LEASE = (
+    instead(
+        JournalAccess.problem, "self.failure if self.may_write() else NO_LEASE", "self.failure"
+    ),
+    instead(JournalAccess.does_or_owes, "not self.may_write()", "False"),
+)
+"""It backs up every other check of the lease: what is not written down is not sent."""
 _TOKENS = itertools.count()
 
 
@@ -278,7 +286,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "without the lease it cleans on",
-        (off(preconditions._leased, "not snapshot.lease"),),
+        (off(preconditions._leased, "not snapshot.lease"), *JOURNAL_WITHOUT_THE_LEASE),
         storm=Storm(("the lease is taken over", "a node dies unseen", "manager paused")),
     ),
     Mutant(
@@ -501,10 +509,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 setup._go_on,
-                "confirm_setup(order, seen)",
-                "but_for_the_lease(confirm_setup(order, seen))",
+                "confirm_setup(order, seen, record)",
+                "but_for_the_lease(confirm_setup(order, seen, record))",
                 but_for_the_lease=_but_for_the_lease,
             ),
+            *JOURNAL_WITHOUT_THE_LEASE,
         ),
         storm=USURPED,
     ),
@@ -514,10 +523,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 setup._checking,
-                "confirm_setup(order, seen)",
-                "but_for_the_lease(confirm_setup(order, seen))",
+                "confirm_setup(order, seen, order.record)",
+                "but_for_the_lease(confirm_setup(order, seen, order.record))",
                 but_for_the_lease=_but_for_the_lease,
             ),
+            *JOURNAL_WITHOUT_THE_LEASE,
         ),
         storm=USURPED,
     ),
@@ -685,7 +695,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D13",
         "a created node that no listing shows is not asked for",
-        (off(unlisted.look_for_unlisted, "overdue_s(record, snapshot, settings) > 0"),),
+        (off(unlisted._is_missing, "overdue_s(record, snapshot, settings) > 0"),),
         by=STILL,
         storm=NEVER_LISTED,
         open=(
@@ -706,7 +716,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 LeftoverBook.enter,
-                "self._scribe.enter_leftovers([ledger.entries[pin.key] for pin in pins])",
+                "self._scribe.leftovers.enter([ledger.entries[pin.key] for pin in pins])",
                 "True",
             ),
         ),
@@ -860,6 +870,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node goes once it was told to drain, before it says that it did",
         (instead(idle.doubt, "record.drain == order == record.drained", "record.drain == order"),),
         by=WORK,
+    ),
+    Mutant(
+        "D12",
+        "a node without a slot is told to drain, and never hears it",
+        (
+            off(
+                idle.can_drain,
+                "record.slot_number is not None and record.slot_number > 0",
+                "True",
+            ),
+        ),
+        by=STILL,
+        seed=360002344,
     ),
     Mutant(
         "U8",

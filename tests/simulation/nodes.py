@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Cause
@@ -179,7 +179,13 @@ class NodeRules:
             for node in heard.items.values()
             if heard.complete and node.state is CloudState.TERMINATED
         }
-        gone |= set(ears.destroys)
+        # Of a destroy that the cloud did not refuse, however long ago, whichever manager sent it.
+        gone |= {
+            node_id
+            for one in self.told.family(manager.pool.name)
+            for node_id, destroy in one.destroys.items()
+            if destroy.outcome is not Outcome.FAILED
+        }
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None

@@ -15,6 +15,7 @@ from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Sh
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.adoption import adoptable
 from nodemanager.core.model.annotations import FORCIBLE
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.backlog import Deed, Item, proposal
 from nodemanager.core.operate.backlog_run import Order
@@ -206,7 +207,17 @@ class People:
             release = Command(Verb.RELEASE, "ann", "", hold)
             self._insist(pool, release)
         for node_id in sorted(one.id for one in self.world.cloud.living()):
-            self._say(pool, "run", Verb.RUN, node_id, "go")
+            self._run_at_last(pool, node_id)
+
+    def _run_at_last(self, pool: Pool, node_id: str) -> None:
+        """A node that a destroy did not end is drained still: nobody may run it meanwhile."""
+
+        def heard(reply: Reply) -> None:
+            stands = reply.result is Result.FAILED or reply.reason is Reason.SHUTTING_DOWN
+            if stands and any(one.id == node_id for one in self.world.cloud.living()):
+                self.world.engine.after(INSIST_S, lambda: self._run_at_last(pool, node_id))
+
+        self._say(pool, "run", Verb.RUN, node_id, "go", hears=heard)
 
     def _insist(self, pool: Pool, command: Command) -> None:
         def heard(reply: Reply) -> None:

@@ -46,6 +46,8 @@ class Progress:
         or the run that wrote it down was killed before; nobody can tell which (R1)."""
         self._written: dict[str, float] = {}
         """By record, when anyone wrote it last."""
+        self._ill_at_once: dict[str, int] = {}
+        """By pool, the most that were silent or unpaired at once, since there was none."""
         world.registry.changed.append(self._changed)
         world.cloud.books.ended.append(self._ended)
         world.weather.sent.append(self._sent)
@@ -140,6 +142,10 @@ class Progress:
         silent = [one for one in known if one.health is Health.SILENT]
         unpaired = [one for one in known if one.health is Health.UNPAIRED]
         count = len(silent) + len(unpaired)
+        if count:
+            # Those that ended meanwhile had their turns before it (D9).
+            count = max(count, self._ill_at_once.get(pool.name, 0))
+        self._ill_at_once[pool.name] = count
         for one in silent:
             within = bounds.silent(count, pinged=one.pinged)
             what = f"{one.node.id} ends, which is silent for ever"

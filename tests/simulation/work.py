@@ -73,14 +73,16 @@ class Work:
             return
         if self._has_twin(one):
             return
-        if machine.drains_for(self.world.shape):
+        read, _, _ = self.told.ears[by].last_look(record or "", None, sent_at)
+        seen = read.record if read is not None else None
+        word = machine.words.get(seen.last_ping_at) if seen is not None else None
+        # While no slot is free, the store answers the pings of a node without one with an error.
+        is_answered = word is None or word.is_answered
+        if machine.drains_for(self.world.shape) and is_answered:
             self._hit(one, by, "which can be told to drain")
             return
         if machine.busy_since > sent_at:
             return
-        read, _, _ = self.told.ears[by].last_look(record or "", None, sent_at)
-        seen = read.record if read is not None else None
-        word = machine.words.get(seen.last_ping_at) if seen is not None else None
         if word is None:
             # A hung ping that wrote to its record in the end took its word away (A4).
             if not self.world.is_excused(record or ""):

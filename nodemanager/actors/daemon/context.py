@@ -59,7 +59,7 @@ class Context:
         self.clock = clock
         self.log = log
         self.event_log = EventLog(log, settings, inputs.mode)
-        self.journal_writer = JournalWriter(inputs.journal, log)
+        self.journal_writer = JournalWriter(inputs.journal, log, inputs.holds_lease)
         self.state = State(demand=None if settings.demand_polled else ())
         self.books = Books()
         self.recent = Recent()
@@ -114,12 +114,14 @@ class Context:
         if back:
             wall = self.clock.wall()
             self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)
+        # Told before the breaker is written: a run that inherits the breaker tells it no more.
         if after.generation != before.generation and after.cause in COLLAPSES:
             self.event_log.collapsed(after)
+        if stage.told:
+            self.event_log.false_cleans(stage.told)
         self._keep_breaker(after)
         self.state = stage.state
         if stage.told:
-            self.event_log.false_cleans(stage.told)
             self.decide_soon()
 
     def _keep_breaker(self, breaker: Breaker) -> None:

@@ -147,6 +147,14 @@ def sent_destroys(
             yield intent.node, None
 
 
+def open_destroys(left: Iterable[OpenIntent]) -> Iterator[str]:
+    """The nodes whose destroy was sent, or may have been, and that this run waits for."""
+    for one in left:
+        intent = one.intent
+        if intent.kind is IntentKind.DESTROY and intent.node is not None and not one.parked:
+            yield intent.node
+
+
 def shutdowns_in(ended: Iterable[Concluded]) -> Iterator[tuple[ShutdownOrder, float]]:
     """The shutdowns that ended in gone, and when (epoch seconds)."""
     for one in ended:

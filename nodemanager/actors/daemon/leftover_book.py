@@ -46,7 +46,7 @@ class LeftoverBook:
     def enter(self, pins: tuple[Leftover, ...], now: float) -> bool:
         """Enter what a node pins. It may be destroyed only if this returns True."""
         ledger = leftovers.entered(self.ledger, pins, now)
-        if not self._scribe.enter_leftovers([ledger.entries[pin.key] for pin in pins]):
+        if not self._scribe.leftovers.enter([ledger.entries[pin.key] for pin in pins]):
             return False
         for pin in pins:
             self._log.event(Event.LEFTOVER_ENTERED, **_names(pin))
@@ -67,7 +67,7 @@ class LeftoverBook:
         for leftover in dropped:
             self._log.event(Event.LEFTOVER_CALLED_OFF, **_names(leftover))
         self.ledger = ledger
-        self._scribe.call_off_leftovers(dropped)
+        self._scribe.leftovers.call_off(dropped)
 
     def ended(self, node_id: str, now: float) -> None:
         self.ledger = leftovers.ended(self.ledger, node_id, now)
@@ -87,7 +87,7 @@ class LeftoverBook:
             before = Ledger(kept)
         ledger = leftovers.found(before, seen, now, visible_after)
         new = [entry for key, entry in ledger.entries.items() if key not in before.entries]
-        if self.applies and not self._scribe.enter_leftovers(new):
+        if self.applies and not self._scribe.leftovers.enter(new):
             return False
         for entry in new:
             self._log.event(
@@ -136,7 +136,7 @@ class LeftoverBook:
             self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
         )
         self.ledger = ledger
-        self._scribe.keep_leftover(entry)
+        self._scribe.leftovers.keep(entry)
         if entry.state is LedgerState.RELEASED:
             self._log.event(Event.LEFTOVER_RELEASED, **_names(leftover), attempt=entry.attempts)
             return

@@ -81,7 +81,7 @@ class LeftoverReleases:
             self.book.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
-        if not leftovers.due(self.book.ledger, now, self._context.journal_writer.holds):
+        if not leftovers.due(self.book.ledger, now, self._context.journal_writer.orders.held):
             return Turn()
         snapshot = self._snapshots.taken(LEFTOVERS)
         for node_id in leftovers.living(self.book.ledger, snapshot):

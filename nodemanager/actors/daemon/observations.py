@@ -31,8 +31,10 @@ from nodemanager.core.model.facts import (
     RecordsSeen,
     TagsAnswered,
 )
-from nodemanager.core.model.world import CloudNode, Record
-from nodemanager.core.observe.history import store_clock_read
+from nodemanager.core.model.world import CloudNode, Listing, Record
+from nodemanager.core.observe.contradictions import contradicted
+from nodemanager.core.observe.history import History, store_clock_read
+from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.errors import Throttled
 
 
@@ -103,7 +105,7 @@ class Observations:
             wall_ahead = context.clock.wall() - context.clock.boottime()
             context.journal_writer.save_clock(clock, wall_ahead)
         context.take(fact)
-        context.event_log.clock_read(before.clock, context.history.clock)
+        self._tell_of_doubt(before, clock, listing)
         if listing.complete:
             self._writes.forget_own_cleans(listing)
             books = context.books
@@ -112,6 +114,19 @@ class Observations:
         self._writes.listed(listing)
         self._boot_failures.watch_first_pings(before, listing)
         context.decide_soon()
+
+    def _tell_of_doubt(
+        self, before: History, read: StoreClock | None, listing: Listing[Record]
+    ) -> None:
+        """Log it if the poll made the clock doubted: by what was `read`, or by the listing (T1)."""
+        after = self._context.history.clock
+        known = float("-inf") if before.clock is None else before.clock.known_since
+        if after is None or after.known_since <= known:
+            return
+        shown: list[tuple[str, float]] = []
+        if read is not None and read.known_since < after.known_since:
+            shown = contradicted(read, listing, is_first=before.records is None)
+        self._context.event_log.clock_doubted(list(dict.fromkeys(uuid for uuid, _ in shown)))
 
     def demand_polled(self, message: DemandPolled) -> None:
         """Take in the wishlist."""

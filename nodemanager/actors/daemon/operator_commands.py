@@ -98,7 +98,7 @@ class CommandHandler:
         }
         left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
         left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
-        marked = {*self.marks.drains, *self.marks.kills, *self._scribe.holds}
+        marked = {*self.marks.drains, *self.marks.kills, *self._scribe.orders.held}
         return Known(
             self._context.history,
             plan.pairs if plan is not None else NO_PAIRS,
@@ -107,12 +107,9 @@ class CommandHandler:
 
     def _found(self, said: Ordered) -> Named | None:
         """What the command names; None if nothing, and then it is answered."""
-        known = self._known()
-        found = commands.find(said.command.id or "", known)
+        found = commands.find(said.command.id or "", self._known())
         if isinstance(found, Named):
             return found
-        if found.result is Result.UNKNOWN and not known.is_complete:
-            found = commands.not_listed_yet(said.command.id or "")
         self._answer(said, found)
         return None
 
@@ -122,7 +119,7 @@ class CommandHandler:
             return None
         named = self._found(said)
         if named is not None and named.node is None:
-            self._answer(said, commands.without(named, Reason.NO_NODE))
+            self._answer(said, commands.without(named, Reason.NO_NODE, self._known()))
             return None
         return named
 
@@ -146,23 +143,19 @@ class CommandHandler:
 
     def _hold(self, said: Ordered) -> None:
         """Hold the id: nothing automatic touches it until it is released."""
-        known = self._known()
-        found = commands.find(said.command.id or "", known)
-        if isinstance(found, Reply):
-            named = Named(said.command.id or "")
-            if found.result is not Result.UNKNOWN or (
-                known.is_complete and not said.command.unlisted
-            ):
-                self._answer(said, found)
-                return
-        else:
-            named = found
-        standing = self._scribe.hold_on(named.id)
+        given = said.command.id or ""
+        found = commands.find(given, self._known())
+        is_unlisted = isinstance(found, Reply) and found.reason in commands.UNLISTED
+        if isinstance(found, Reply) and not (is_unlisted and said.command.unlisted):
+            self._answer(said, found)
+            return
+        named = Named(given) if isinstance(found, Reply) else found
+        standing = self._scribe.orders.hold_on(named.id)
         if standing is not None:
             self._already(said, named, f"{named.id} is on hold already", standing)
             return
         hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
-        if not self._scribe.hold(hold):
+        if not self._scribe.orders.hold(hold):
             self._not_written(said, named)
             return
         self._context.decide_soon()
@@ -170,21 +163,29 @@ class CommandHandler:
             f"{named.id} is on hold: nothing automatic touches it until it is released; "
             f"`nodemanager release {named.id}` ends that"
         )
+        if is_unlisted:
+            text += "; no listing shows that id, and a hostname or slot is not an id"
         self._did(said, named, text)
 
     def _release(self, said: Ordered) -> None:
         """End the hold."""
-        named = self._found(said)
-        if named is None:
+        given = said.command.id or ""
+        found = commands.find(given, self._known())
+        if isinstance(found, Reply) or found.id != given:
+            # A hold may be on what is no id: only this very text ends it.
+            found = Named(given) if self._scribe.orders.hold_on(given) is not None else found
+        if isinstance(found, Reply):
+            self._answer(said, found)
             return
-        if self._scribe.hold_on(named.id) is None:
+        named = found
+        if self._scribe.orders.hold_on(named.id) is None:
             node = self._context.history.present.get(named.node or "")
             # Its record may be deleted; a hold on it keeps the node all the same (C9).
             others = (named.node, named.record, None if node is None else node.tags.record)
-            held = next((one for one in others if one and self._scribe.hold_on(one)), None)
+            held = next((one for one in others if one and self._scribe.orders.hold_on(one)), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
             self._already(said, named, f"{named.id} is not on hold{more}")
-        elif not self._scribe.release(named.id):
+        elif not self._scribe.orders.release(named.id):
             self._not_written(said, named)
         else:
             self._context.decide_soon()
@@ -231,7 +232,8 @@ class CommandHandler:
             return
         drain, kill = self.marks.drains.pop(node_id, None), self.marks.kills.pop(node_id, None)
         if drain is None and kill is None and not self._may_be_there(node_id):
-            self._answer(said, commands.gone_before(named))
+            destroyed = self._destroyed(node_id)
+            self._answer(said, commands.nothing_to_undo(named, self._known(), destroyed))
             return
         if drain is None and kill is None:
             self._already(said, named, f"{node_id} is neither draining nor to be killed")
@@ -248,6 +250,11 @@ class CommandHandler:
         expected = (one.node_id for one in self._context.books.expected.values())
         return node_id in self._context.history.present or node_id in expected
 
+    def _destroyed(self, node_id: str) -> frozenset[str]:
+        """The nodes that we destroyed lately, and `node_id` if the journal says so of it."""
+        before = shutdowns_in(self._scribe.concluded(id=node_id))
+        return frozenset((*self._context.recent.gone, *(order.node_id for order, _ in before)))
+
     # Cleans by hand.
 
     def _clean(self, said: Ordered) -> None:
@@ -260,7 +267,7 @@ class CommandHandler:
         if named is None:
             return
         if named.record is None:
-            self._answer(said, commands.without(named, Reason.NO_RECORD))
+            self._answer(said, commands.without(named, Reason.NO_RECORD, self._known()))
         elif self._acts(said, named):
             mark = self._mark(said)
             self.marks.by_hand[named.record] = HandClean(
@@ -380,12 +387,12 @@ class CommandHandler:
         """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
         if said.command.verb is Verb.DRAIN:
-            reply = commands.of_drain(named, made, snapshot)
+            reply = commands.of_drain(named, made, snapshot, self._destroyed(node_id))
             if reply.result is not Result.DONE:
                 self.marks.drains.pop(node_id, None)
             return reply
         if said.command.verb is Verb.KILL:
-            reply = commands.of_kill(named, made, snapshot)
+            reply = commands.of_kill(named, made, snapshot, self._destroyed(node_id))
             if reply.result is not Result.DONE:
                 self.marks.kills.pop(node_id, None)
             return reply

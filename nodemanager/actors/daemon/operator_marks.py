@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.report.written_orders import WrittenOrders
 from nodemanager.core.model.annotations import HandClean, Mark, Marks
 
 
 class OperatorMarks:
     """The marks that go into each snapshot; all but cleans by hand are in the journal, too."""
 
-    def __init__(self, journal_writer: JournalWriter) -> None:
-        self._scribe = journal_writer
+    def __init__(self, orders: WrittenOrders) -> None:
+        self._orders = orders
         self.drains: dict[str, Mark] = {}
         self.kills: dict[str, Mark] = {}
         self.by_hand: dict[str, HandClean] = {}
@@ -20,7 +20,7 @@ class OperatorMarks:
     def all(self) -> Marks:
         """All marks that stand, and the holds, but no cleans by hand."""
         drains, kills = dict(self.drains), dict(self.kills)
-        return Marks(self._scribe.hold_marks, drains, kills, self.paused)
+        return Marks(self._orders.hold_marks, drains, kills, self.paused)
 
     def load(self, marks: Marks) -> None:
         """Add the marks of a former run; those made since go before them."""
@@ -30,7 +30,7 @@ class OperatorMarks:
 
     def save(self) -> bool:
         """Write the marks; whether they are on the disk."""
-        return self._scribe.save_marks(self.all)
+        return self._orders.save(self.all)
 
     def forget(self, ended: frozenset[str]) -> None:
         """Forget the drains and kills of these nodes, which do not exist any more."""

@@ -45,7 +45,7 @@ def parts_of(context: Context) -> Parts:
     identities, endings = Identities(context), Endings(context)
     writes, boot_failures = RecordWrites(context), BootFailures(context)
     invariants, false_cleans = Invariants(context), FalseCleans(context)
-    marks = OperatorMarks(context.journal_writer)
+    marks = OperatorMarks(context.journal_writer.orders)
     leftovers = LeftoverBook(context.journal_writer, context.log, mode=context.inputs.mode)
     operators = CommandHandler(context, marks, leftovers, boot_failures)
     held = HeldBacklog(context, identities)

@@ -13,6 +13,7 @@ from nodemanager.actors.daemon.intents import (
     answers_of_creates,
     ends_of,
     may_be_under_way,
+    open_destroys,
     sent_destroys,
 )
 from nodemanager.actors.daemon.invariants import Invariants
@@ -22,7 +23,7 @@ from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims
 from nodemanager.core.execute.recent import with_late_destroy
-from nodemanager.core.model.facts import BreakerSet, StoreClockKept
+from nodemanager.core.model.facts import BreakerSet, DestroySent, StoreClockKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
@@ -104,6 +105,7 @@ class Recovery:
     def _await_late_destroys(self, loaded: Loaded) -> None:
         """Give no node work again that a former run's destroy may still hit (D12).
 
+        Nor is a node lost that such a destroy ends, or one that this run still waits for (L3).
         A journal without the store's clock is a new one: the former run's may be lost.
         """
         context = self._context
@@ -112,6 +114,9 @@ class Recovery:
         for node_id, at in sent_destroys(ended, loaded.intents):
             since = now if at is None else min(now, now - (wall - at))
             context.recent = with_late_destroy(context.recent, node_id, since + waits_s)
+            context.fold(DestroySent(node_id, since))
+        for node_id in open_destroys(loaded.intents):
+            context.fold(DestroySent(node_id, now))
         if loaded.clock is None:
             context.recent = replace(context.recent, unknown_destroys=now + waits_s)
 

@@ -56,7 +56,7 @@ class Snapshots:
             unclear=runner.unclear(),
             claimed_sizes=books.sizes,
             expected=books.expected,
-            holds=context.journal_writer.holds,
+            holds=context.journal_writer.orders.held,
             limits=books.limits,
             breaker=state.breaker,
             read_only=self._read_only,

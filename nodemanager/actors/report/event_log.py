@@ -14,7 +14,6 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.plan import BootOrder, Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker, Cause
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
@@ -40,6 +39,9 @@ one, too."""
 
 JOBS_TOLD = 20
 """The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
+
+NAMED = 10
+"""The most records or nodes that one line names; it counts the others."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -73,6 +75,8 @@ class EventLog:
         self._ambiguous: frozenset[str] = frozenset()
         self._not_restored: dict[str, Reason] = {}
         self._unlisted: dict[str, Reason] = {}
+        self._short: frozenset[str] = frozenset()
+        self._short_told_at = 0.0
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
         self._refused = Lasting(REFUSED_EVERY_S)
@@ -114,11 +118,10 @@ class EventLog:
                 self._log.event(Event.LIST_ITEM, level=WARNING, source=source, problem=problem)
         self._malformed[source] = problems
 
-    def clock_read(self, before: StoreClock | None, after: StoreClock | None) -> None:
-        """Log that no stamp from before this poll tells an age any more."""
-        since = float("-inf") if before is None else before.known_since
-        if after is not None and after.known_since > since:
-            self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="records")
+    def clock_doubted(self, uuids: Sequence[str]) -> None:
+        """Log that no stamp from before this poll tells an age any more; `uuids` showed it."""
+        doubted = _first_of(uuids, "doubted")
+        self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="records", **doubted)
 
     # Decisions.
 
@@ -133,7 +136,7 @@ class EventLog:
             return
         self._aborted = None
         self._tell_pairs(plan)
-        self._tell_unlisted(plan)
+        self._tell_unlisted(plan, now)
         self._tell_records(plan, records)
         for verdict in plan.not_restored:
             self.not_restored(verdict)
@@ -183,21 +186,26 @@ class EventLog:
             )
         self._ambiguous = ambiguous
 
-    def _tell_unlisted(self, plan: Plan) -> None:
-        """Log each record's answer once, and a short listing once while it lasts (P6)."""
+    def _tell_unlisted(self, plan: Plan, now: float) -> None:
+        """Log each record's answer once, and a short listing as more nodes show it (P6)."""
         verdicts = plan.unlisted.verdicts
-        now = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
-        before, self._unlisted = self._unlisted, now
+        reasons = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
+        before, self._unlisted = self._unlisted, reasons
+        short = [one for one in verdicts.values() if one.reason is Reason.LISTING_SHORT]
         for uuid, verdict in verdicts.items():
-            if before.get(uuid) is verdict.reason:
-                continue
-            fields = {"record": uuid, **(verdict.measures or {})}
-            if verdict.reason is not Reason.LISTING_SHORT:
-                event = Event.RECORD_PINGING_UNLISTED
-                self._verdict(event, WARNING, verdict, fields, plan)
-            elif Reason.LISTING_SHORT not in before.values():
-                fields |= {"source": "cloud"}
-                self._verdict(Event.LIST_SUSPECT, WARNING, verdict, fields, plan)
+            if before.get(uuid) is not verdict.reason and verdict not in short:
+                fields = {"record": uuid, **(verdict.measures or {})}
+                self._verdict(Event.RECORD_PINGING_UNLISTED, WARNING, verdict, fields, plan)
+        new = [one for one in short if one.id not in self._short]
+        # The answers come one by one, and a filter may be wrong for many nodes.
+        if new and (not self._short or now - self._short_told_at >= SUMMARY_EVERY_S):
+            nodes = _first_of([one.measures["node"] for one in short if one.measures], "unlisted")
+            fields = {"record": new[0].id, **(new[0].measures or {}), **nodes, "source": "cloud"}
+            self._verdict(Event.LIST_SUSPECT, WARNING, new[0], fields, plan)
+            self._short |= {one.id for one in short}
+            self._short_told_at = now
+        if not short:
+            self._short = frozenset()
 
     def not_restored(self, verdict: Verdict) -> None:
         """Log why a record freed by mistake stays free, once for each reason (U8)."""
@@ -410,7 +418,7 @@ class EventLog:
         )
 
     def false_cleans(self, told: Iterable[FalseClean]) -> None:
-        """Log each false clean, also as a broken rule; it has opened the breaker already (U8)."""
+        """Log each false clean, also as a broken rule; it opens the breaker next (U8)."""
         told = tuple(told)
         for one in told:
             life = one.life
@@ -450,3 +458,8 @@ class EventLog:
                 name = item.uuid if isinstance(item, Record) else item.id
                 found.append(f"{name}: {'; '.join(item.problems)}")
         return tuple(found)
+
+
+def _first_of(ids: Sequence[str], key: str) -> dict[str, Any]:
+    """The first of `ids` under `key`, and under `more` how many others there are."""
+    return {key: tuple(ids[:NAMED]) or None, "more": max(0, len(ids) - NAMED) or None}

@@ -13,17 +13,18 @@ from nodemanager.core.execute.adoption import not_as_named
 from nodemanager.core.execute.books import ItemEnded
 from nodemanager.core.execute.effects import AdoptNode, AskNode
 from nodemanager.core.execute.workflow import (
+    Abandoned,
     About,
     Action,
     Answered,
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     Seen,
     Step,
     Told,
+    Unwritten,
 )
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
@@ -94,31 +95,24 @@ def confirm_adoption(
 
 
 @dataclass(frozen=True, slots=True)
-class Looking(InFlight):
+class Looking(Unwritten):
     """The cloud is asked for the node; nothing is written yet."""
 
     order: AdoptOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Adopting(InFlight):
+class Adopting(Unwritten):
     """The write of the tags was sent."""
 
     order: AdoptOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. It is tried again only after the worker has answered."""
 
     order: AdoptOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Looking | Adopting | GivenUp

@@ -15,17 +15,18 @@ from dataclasses import dataclass, replace
 
 from nodemanager.core.execute.effects import ReadRecord, WriteClaim
 from nodemanager.core.execute.workflow import (
+    Abandoned,
     About,
     Action,
     Answered,
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     Seen,
     Step,
     Told,
+    Unwritten,
 )
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
@@ -113,31 +114,24 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(InFlight):
+class Reading(Unwritten):
     """The record is read again; nothing is written yet."""
 
     order: BindOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Writing(InFlight):
+class Writing(Unwritten):
     """The claim with the node's id was sent. A restart forgets it, and a plan orders it again."""
 
     order: BindOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. The next plan judges the claim again; the worker may still answer."""
 
     order: BindOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Reading | Writing | GivenUp

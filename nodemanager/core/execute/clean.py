@@ -35,6 +35,7 @@ from nodemanager.core.execute.workflow import (
     Step,
     Stopping,
     Told,
+    Unwritten,
 )
 from nodemanager.core.explain.events import CLEANED, EXPIRED, LIFTED, record_fields
 from nodemanager.core.model.evidence import Look, look_at
@@ -72,7 +73,7 @@ class Looking(InFlight):
 
 
 @dataclass(frozen=True, slots=True)
-class Checking(InFlight):
+class Checking(Unwritten):
     """A write of this clean may have taken effect: the record is read and the cloud asked.
 
     The journal keeps its entry for that write, which may have to prove it.
@@ -82,12 +83,10 @@ class Checking(InFlight):
     tries: int = 0
     inherited: bool = False
     error: str | None = None
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Pausing(InFlight):
+class Pausing(Unwritten):
     """The clean is tried again after a wait; `is_first` says that it has sent no write yet."""
 
     order: CleanOrder
@@ -95,8 +94,6 @@ class Pausing(InFlight):
     is_first: bool
     inherited: bool = False
     error: str | None = None
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)

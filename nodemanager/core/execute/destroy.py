@@ -100,12 +100,11 @@ def confirm_shutdown(
     block = standing_block(snapshot, settings)
     if block is not None:
         return keep(node_id, block[0], **block[1])
-    if node_id in snapshot.holds or (order.record is not None and order.record in snapshot.holds):
-        return keep(node_id, Reason.HELD)
     record, listed = found.record, snapshot.history.present.get(node_id)
-    if (record is not None and record.held) or (listed is not None and listed.held):
+    if not snapshot.holds.isdisjoint((node_id, order.record)):
         return keep(node_id, Reason.HELD)
-    if is_answered_held(node_id, order.record, snapshot, settings):
+    is_marked = any(one is not None and one.held for one in (record, listed))
+    if is_marked or is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
     if listed is not None and listed.tags.pool != settings.pool:
         pool = listed.tags.pool

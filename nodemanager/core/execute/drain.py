@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from nodemanager.core.execute.books import DrainTold
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
 from nodemanager.core.execute.workflow import (
+    Abandoned,
     About,
     Action,
     Answered,
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     Seen,
     Step,
     Told,
+    Unwritten,
 )
-from nodemanager.core.judge.idle import can_drain
+from nodemanager.core.judge.idle import can_drain, stays_drained
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.preconditions import standing_block
@@ -70,18 +71,12 @@ def drain_orders(
         if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
             continue
         if node_id not in unwanted:
-            if record.drain is not None and not _may_be_hit(node_id, record, snapshot):
+            if record.drain is not None and not stays_drained(node_id, record, snapshot):
                 yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
         elif record.uuid not in told and not snapshot.breaker.is_open:
             drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
             if drains and can_drain(record, settings):
                 yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
-
-
-def _may_be_hit(node_id: str, record: Record, snapshot: Snapshot) -> bool:
-    """Whether a destroy that was sent for the drained node may still take effect."""
-    is_ours = record.uuid in snapshot.drain_orders
-    return node_id in snapshot.late_destroys or (snapshot.unknown_destroys and not is_ours)
 
 
 def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
@@ -101,31 +96,24 @@ def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(InFlight):
+class Reading(Unwritten):
     """It waits for a worker, which reads the record first; nothing is written yet."""
 
     order: DrainOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Telling(InFlight):
+class Telling(Unwritten):
     """The order was sent; until the answer nobody knows what the node is told."""
 
     order: DrainOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. Whatever the worker answers, a later plan gives the order again."""
 
     order: DrainOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Reading | Telling | GivenUp

@@ -16,6 +16,7 @@ from typing import Any
 from nodemanager.core.execute.effects import DeleteRecord, LookAtRecord, Wait
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.workflow import (
+    Abandoned,
     About,
     Action,
     Answered,
@@ -30,6 +31,7 @@ from nodemanager.core.execute.workflow import (
     Seen,
     Step,
     Told,
+    Unwritten,
 )
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
@@ -182,12 +184,10 @@ LOOK_AGAIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking(InFlight):
+class Looking(Unwritten):
     """The record is read and the cloud asked once more; nothing is written yet."""
 
     order: PruneOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +209,10 @@ class Checking(InFlight):
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. The next plan judges the record again; the worker may still answer."""
 
     order: PruneOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Looking | Deleting | Checking | GivenUp

@@ -170,9 +170,14 @@ def _is_refused(end: End) -> bool:
 def _after_clean(recent: Recent, end: End, now: float) -> Recent:
     uuid = end.key.id
     skipped = {one: at for one, at in recent.skipped.items() if one != uuid}
-    if end.ended is None or end.ended.name != CLEANED:
+    is_freed = end.ended is not None and end.ended.name == CLEANED
+    if not is_freed:
         skipped[uuid] = now
     recent = replace(recent, skipped=skipped)
+    own = recent.claims.get(uuid)
+    if is_freed and own is not None and own.incarnation == end.order.incarnation:
+        # A write that nobody answered has released our claim, as a look shows.
+        recent = after_freed(recent, uuid)
     if end.since is None:
         return recent
     if end.order.reason is Reason.CREATE_REFUSED:

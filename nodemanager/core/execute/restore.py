@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
 from nodemanager.core.execute.workflow import (
+    Abandoned,
     About,
     Action,
     Answered,
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     Seen,
     Step,
     Told,
+    Unwritten,
 )
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
@@ -79,31 +80,24 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(InFlight):
+class Reading(Unwritten):
     """The record is read again; nothing is written yet."""
 
     order: RestoreOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Restoring(InFlight):
+class Restoring(Unwritten):
     """The write of the pre-image was sent."""
 
     order: RestoreOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. The next plan judges the life again; the worker may still answer."""
 
     order: RestoreOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Reading | Restoring | GivenUp

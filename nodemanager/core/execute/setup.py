@@ -39,13 +39,14 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     News,
     Refused,
     Seen,
     Step,
     Told,
+    Unwritten,
+    Written,
 )
 from nodemanager.core.judge.preconditions import Block, standing_block
 from nodemanager.core.model.orders import order_release
@@ -54,13 +55,17 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S, ORDER_TTL_S
 from nodemanager.core.model.world import Claim, Record, Size
 from nodemanager.core.plan.plan import BootOrder
+from nodemanager.core.plan.supply import held_records
 from nodemanager.errors import RemoteError, Throttled
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
 """The first and the longest wait before an unclear create is repeated; it doubles (U9)."""
 GIVES_UP = frozenset(
-    {Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE, Reason.NO_LEASE}
+    {
+        *(Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE),
+        *(Reason.NO_LEASE, Reason.HELD),
+    }
 )
 """A block for one of these ends the repeats of an unclear create (`_go_on`)."""
 
@@ -101,58 +106,48 @@ def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class Checking(InFlight):
+class Checking(Unwritten):
     """It waits for a worker, which first asks the cloud for the image; nothing is written yet."""
 
     order: SetUpOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Claiming(InFlight):
+class Claiming(Written):
     """The claim was sent, or may have been."""
 
     order: SetUpOrder
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class Renewing(InFlight):
+class Renewing(Written):
     """The claim is too old for a create, and is written again (U5, A2)."""
 
     order: SetUpOrder
     record: Record
     tries: int = 0
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class Creating(InFlight):
+class Creating(Written):
     """The create was sent, or may have been. `tries` counts earlier ones without a clear answer."""
 
     order: SetUpOrder
     record: Record
     tries: int = 0
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(InFlight):
+class Waiting(Written):
     """An unclear create will be repeated: it waits for its time, and then for a worker."""
 
     order: SetUpOrder
     record: Record
     tries: int
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful(InFlight):
+class Doubtful(Written):
     """The claim or the create has an unknown outcome, which record listings and the tag will tell.
 
     A listing must have begun after `since`, CLOCK_BOOTTIME; None until a restart takes it up.
@@ -165,8 +160,6 @@ class Doubtful(InFlight):
     sent: bool = True
     """Whether a create was sent, or may have been."""
     asked: bool = False
-    before = None
-    is_written = True
     is_under_way = False
     listens = True
 
@@ -174,8 +167,11 @@ class Doubtful(InFlight):
 State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
 
 
-def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
-    """What forbids the claim or the create at this moment (U10); None where it may be sent."""
+def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Block | None:
+    """What forbids the claim or the create at this moment (U10); None where it may be sent.
+
+    `record` is the one to claim, or claimed; None where a new one will be made.
+    """
     snapshot = seen.snapshot
     if seen.stopping:
         return Reason.STOPPING, {}
@@ -185,6 +181,8 @@ def confirm_setup(order: SetUpOrder, seen: Seen) -> Block | None:
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
         return Reason.THROTTLED, {"retry_s": wait_s}
+    if record is not None and (record.held or record.uuid in held_records(snapshot)):
+        return Reason.HELD, {}
     if seen.needless.get(order.size.name, 0) > 0:
         return Reason.NO_LONGER_WANTED, {}
     if seen.too_many:
@@ -268,7 +266,7 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
             if seen.snapshot.now > order.not_after:
                 late_s = seen.snapshot.now - order.not_after
                 return _withdrawn(order, (Reason.ORDER_EXPIRED, {"late_s": late_s}))
-            block = confirm_setup(order, seen)
+            block = confirm_setup(order, seen, order.record)
             if block is not None:
                 return _withdrawn(order, block)
             offset = _offset(seen)
@@ -313,7 +311,7 @@ def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
 
 def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
     """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
-    block = confirm_setup(order, seen)
+    block = confirm_setup(order, seen, record)
     if block is not None and tries:
         # An earlier create may have made a node, and the claim stands for that node.
         if block[0] in GIVES_UP:

@@ -28,6 +28,7 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.workflow import (
     UNANSWERED,
+    Abandoned,
     About,
     Action,
     Answered,
@@ -37,14 +38,15 @@ from nodemanager.core.execute.workflow import (
     Event,
     Expired,
     Failed,
-    InFlight,
     Level,
     Refused,
     Seen,
     Step,
     Told,
+    Unwritten,
+    Written,
 )
-from nodemanager.core.model.facts import NodesExplained
+from nodemanager.core.model.facts import DestroySent, NodesExplained
 from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
@@ -60,25 +62,21 @@ FIRST_QUESTION_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looking(InFlight):
+class Looking(Unwritten):
     """The cloud is asked what the node pins, and its record is read; nothing is written yet."""
 
     order: ShutdownOrder
-    before = None
-    is_written = False
 
 
 @dataclass(frozen=True, slots=True)
-class Destroying(InFlight):
+class Destroying(Written):
     """The destroy was sent, or may have been."""
 
     order: ShutdownOrder
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class Asking(InFlight):
+class Asking(Written):
     """The destroy was sent: the cloud is asked for the node by its id until the node is gone."""
 
     order: ShutdownOrder
@@ -94,18 +92,13 @@ class Asking(InFlight):
     """A former run sent it, or was killed before: the fifth failed attempt parks it (R1)."""
     error: str | None = None
     """Why the newest question failed, or UNANSWERED; None where it was answered."""
-    before = None
-    is_written = True
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
+class GivenUp(Abandoned):
     """It took too long. The next plan judges the node again; the worker may still answer."""
 
     order: ShutdownOrder
-    before = None
-    is_written = False
-    is_under_way = False
 
 
 State = Looking | Destroying | Asking | GivenUp
@@ -183,7 +176,8 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]
         step = _skipped(order, Reason.PINS_UNKNOWN, measures)
     else:
         destroy = DestroyNode(order.node_id, order.not_after)
-        step = Step(Destroying(order), (destroy,), pins=looked.pins or ())
+        sent = DestroySent(order.node_id, snapshot.now)
+        step = Step(Destroying(order), (destroy,), facts=(sent,), pins=looked.pins or ())
         if looked.pins is None:
             fields = {
                 "node": order.node_id,
@@ -228,6 +222,7 @@ def _destroying(state: Destroying, event: Event, seen: Seen) -> Step[State]:
             return Step(
                 None,
                 tell=(_failed(order, Outcome.FAILED, error),),
+                facts=(_refused(order, seen),),
                 learn=(PinsCalledOff(order.node_id),),
                 ended=Ended(Outcome.FAILED.value),
             )
@@ -311,7 +306,8 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
         case Answered(effect=DestroyNode(), answer=Outcome.GONE):
             return _gone(order, seen)
         case Failed(effect=DestroyNode(), error=error):
-            return Step(None, tell=(_failed(order, Outcome.UNKNOWN, error),))
+            facts = (_refused(order, seen),) if error.definite else ()
+            return Step(None, tell=(_failed(order, Outcome.UNKNOWN, error),), facts=facts)
         case Answered() | Failed() | Due():
             return Step(None)
     return Step(state)
@@ -351,6 +347,10 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
         created_at=order.created_at,
     )
     return replace(step, begin=(Begin(Action.CLEAN, clean),))
+
+
+def _refused(order: ShutdownOrder, seen: Seen) -> DestroySent:
+    return DestroySent(order.node_id, seen.snapshot.now, refused=True)
 
 
 def _too_long(order: ShutdownOrder) -> Step[State]:

@@ -226,6 +226,29 @@ class InFlight:
     listens = False
 
 
+class Unwritten(InFlight):
+    """A state that the journal need not have, and in which no record is being written."""
+
+    __slots__ = ()
+    before = None
+    is_written = False
+
+
+class Written(InFlight):
+    """A state that the journal must have, and in which no record is being written."""
+
+    __slots__ = ()
+    before = None
+    is_written = True
+
+
+class Abandoned(Unwritten):
+    """A state that blocks no more, because it took too long; a worker may still answer."""
+
+    __slots__ = ()
+    is_under_way = False
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """A workflow stopped blocking, or its outcome is known, or both.

@@ -20,7 +20,7 @@ from nodemanager.core.explain.findings import (
     skipped,
 )
 from nodemanager.core.judge.checks import Check
-from nodemanager.core.judge.idle import AS_IDLE
+from nodemanager.core.judge.idle import AS_IDLE, stays_drained
 from nodemanager.core.judge.node_alone import ALONE
 from nodemanager.core.judge.node_any import AT_ALL, Ask
 from nodemanager.core.judge.node_facts import NodeFacts
@@ -46,7 +46,7 @@ def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
     others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
     told = {one.name for one in findings}
     findings += [skipped(row, why) for row in others if row.course and row.name not in told]
-    findings = [_by_demand(one, findings, subject, made) for one in findings]
+    findings = [_by_demand(one, findings, facts, subject, made) for one in findings]
     return findings + ask_standing(facts.snapshot, facts.settings)
 
 
@@ -70,7 +70,9 @@ def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
     return found(check, facts, subject, answer)
 
 
-def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan) -> Finding:
+def _by_demand(
+    one: Finding, all_of: list[Finding], facts: NodeFacts, subject: Subject, made: Plan
+) -> Finding:
     """The finding as demand leaves it: demand decides once no other rule keeps an idle node."""
     if one.name != "not_needed" or one.status is not Status.BLOCKS:
         return one
@@ -79,6 +81,11 @@ def _by_demand(one: Finding, all_of: list[Finding], subject: Subject, made: Plan
         return replace(one, status=Status.CALLS, reason=Reason.IDLE_BEYOND_DEMAND, why=None)
     if before:
         return replace(one, why="demand decides once nothing else forbids it")
+    node_id, snapshot = subject.node.id, facts.snapshot
+    is_wanted = node_id not in snapshot.history.unwanted
+    if is_wanted and stays_drained(node_id, subject.own, snapshot):
+        why = "not while demand wants it; it gets work once a destroy that was sent can't end it"
+        return replace(one, reason=Reason.LATE_DESTROY, why=why)
     return one
 
 

@@ -6,8 +6,10 @@ all, and tells what each measured and what would end its objection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from nodemanager.core.model.world import CloudNode, Record
 
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
@@ -66,3 +68,18 @@ def wait_of(check: Check[Ask], judge: object, subject: object, measures: Measure
     if callable(check.wait):
         return check.wait(judge, subject, measures)
     return check.wait.format(**measures) if isinstance(check.wait, str) else check.wait
+
+
+def until_released(holds: Collection[str], *kept: Record | CloudNode | str | None) -> str:
+    """What ends a hold on any of `kept`: its release, or taking off a mark of its own (C9).
+
+    A mark is in a record's properties or in a node's tags; an id alone has none.
+    """
+    ends: dict[str, None] = {}
+    for one in kept:
+        id = one.uuid if isinstance(one, Record) else one.id if isinstance(one, CloudNode) else one
+        if id in holds:
+            ends[f"`nodemanager release {id}`"] = None
+        if isinstance(one, Record | CloudNode) and one.held:
+            ends[f"take the hold mark off {id}"] = None
+    return f"not while it is on hold; to end that, {' and '.join(ends)}"

@@ -59,5 +59,21 @@ def _is_news(record: Record, history: History, now: float) -> bool:
 
 
 def can_drain(record: Record, settings: Settings) -> bool:
-    """Whether the record's node can be told to take no more work: it reports a drain hook."""
-    return settings.tells_drain and record.drain_hook
+    """Whether the record's node can be told to take no more work: it reports a drain hook.
+
+    And its record has a slot. While no slot is free, the registry takes the ping of a node without
+    one, but answers with an error, which tells no order. Slot 0 counts as none to the registry.
+    """
+    is_answered = record.slot_number is not None and record.slot_number > 0
+    return settings.tells_drain and record.drain_hook and is_answered
+
+
+def stays_drained(node_id: str, record: Record, snapshot: Snapshot) -> bool:
+    """Whether the node is drained, and must stay so even if it is wanted again.
+
+    A destroy that was sent for it may still take effect, or one that a lost journal had.
+    """
+    if record.drain is None:
+        return False
+    is_ours = record.uuid in snapshot.drain_orders
+    return node_id in snapshot.late_destroys or (snapshot.unknown_destroys and not is_ours)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nodemanager.core.judge.checks import Check, Measured
+from nodemanager.core.judge.checks import Check, Measured, until_released
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.judge.overrides import killed, of_node
@@ -156,8 +156,8 @@ FREE_OF_HOLDS: Check[Ask] = Check(
     "C9",
     _free_of_holds,
     "no operator holds it, nor its record",
-    lambda facts, subject, measures: (
-        f"not while it is on hold: `nodemanager release {subject.node.id}` ends that"
+    lambda facts, subject, measures: until_released(
+        facts.snapshot.holds, subject.record or subject.node.tags.record, subject.node
     ),
 )
 READABLE: Check[Ask] = Check(

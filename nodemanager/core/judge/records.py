@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until
+from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until, until_released
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
@@ -166,7 +166,7 @@ class RecordJudge:
     def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
         node = self.pairs.node_of[record.uuid]
         if node.held or node.id in self.snapshot.holds:
-            return f"not while its node is on hold: `nodemanager release {node.id}` ends that"
+            return until_released(self.snapshot.holds, node)
         return f"not while its node {node.id} is listed"
 
     def _unambiguous(self, record: Record) -> Verdict | None:
@@ -418,8 +418,8 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         "C9",
         RecordJudge._free_of_holds,
         "no operator holds it, nor the node it names",
-        lambda judge, record, measures: (
-            f"not while it is on hold: `nodemanager release {record.uuid}` ends that"
+        lambda judge, record, measures: until_released(
+            judge.snapshot.holds, record, record.instance_id
         ),
     ),
     Check(

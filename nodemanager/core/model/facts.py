@@ -98,6 +98,18 @@ class LatePinged:
 
 
 @dataclass(frozen=True, slots=True)
+class DestroySent:
+    """We sent the cloud a destroy of this node, or may have; `refused`: it definitely refused (L3).
+
+    While it stands, a listing may lack the node, and the node is not lost.
+    """
+
+    node_id: str
+    at: float
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodesExplained:
     """We destroyed these nodes: their absence from a listing is no loss (L3)."""
 
@@ -167,6 +179,7 @@ Fact = (
     | TagsAnswered
     | LivesFreed
     | LatePinged
+    | DestroySent
     | NodesExplained
     | RecordsExplained
     | SettingsTaken

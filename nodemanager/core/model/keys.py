@@ -88,6 +88,9 @@ class Key(Told):
     SILENT = "silent", "Nodes that turned silent, down or unpaired within one window."
     LISTED = "listed", "How many items the listing has."
     RIVALS = "rivals", "The records that want the same node, or hold the same slot."
+    UNLISTED = "unlisted", "Nodes that the cloud has and the listing lacks; it names ten at most."
+    DOUBTED = "doubted", "Records whose stamps contradict each other; it names ten at most."
+    MORE = "more", "How many more there are than the line names."
     DETAIL = "detail", "More about it, if the reason does not say enough."
 
     # A poll, an attempt.

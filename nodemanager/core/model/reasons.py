@@ -231,6 +231,11 @@ class Reason(Told):
         "It is idle and not wanted, and is told to take no more work; it is shut down once it says "
         "that it is drained (D12).",
     )
+    LATE_DESTROY = (
+        "late_destroy",
+        "It is idle and wanted again, but stays drained: a destroy that was sent for it may still "
+        "take effect, or a run whose journal is lost may have sent one (D12).",
+    )
     IDLE_WORD_OLD = (
         "idle_word_old",
         "It is idle and not wanted, but its last ping is not new, or is from before it became "

@@ -24,16 +24,23 @@ def after_stamps(clock: StoreClock, listing: Listing[Record], *, is_first: bool)
     before it. But not in the first listing of a run: what that shows may also come from the time
     between two runs, in which nobody read the clock.
     """
-    shown = [
-        stamp
-        for record in listing.items
-        for stamp in _contradicted(record, clock, listing.ended_at)
-        if is_first or stamp > clock.peak
-    ]
+    shown = [stamp for _, stamp in contradicted(clock, listing, is_first=is_first)]
     if not shown:
         return clock
     # The clock showed that much, and was set back: this explains the same stamps from now on.
     return changed(clock, known_since=listing.ended_at, peak=max(clock.peak, *shown))
+
+
+def contradicted(
+    clock: StoreClock, listing: Listing[Record], *, is_first: bool
+) -> list[tuple[str, float]]:
+    """The uuids of records whose stamps contradict each other, each with the stamp too high."""
+    return [
+        (record.uuid, stamp)
+        for record in listing.items
+        for stamp in _contradicted(record, clock, listing.ended_at)
+        if is_first or stamp > clock.peak
+    ]
 
 
 def _contradicted(record: Record, clock: StoreClock, at: float) -> Iterator[float]:

@@ -181,7 +181,9 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             if node.state is stopped
         },
         stopped_gaps=with_gap(history.stopped_gaps, listing.started_at, gap),
-        known_nodes=known.with_set(listing.started_at, _ours(history, present, settings)),
+        known_nodes=known.with_set(
+            listing.started_at, _ours(history, present, settings), settings.action_timeout
+        ),
         asked={
             key: replace(one, is_past=True, denied_since=None)
             if key in present or key in bearers
@@ -474,6 +476,16 @@ def store_clock_kept(history: History, kept: StoreClock) -> History:
     if clock is not None:
         kept = joined(kept, history.clock_readings, clock)
     return changed(history, clock=kept, clock_readings=())
+
+
+def destroy_sent(history: History, node_id: str, at: float, *, refused: bool) -> History:
+    """Note that we sent a destroy, or may have: a listing may lack the node (L3).
+
+    A destroy that the cloud definitely refused explains nothing.
+    """
+    known = history.known_nodes
+    known = known.without_destroy(node_id) if refused else known.with_destroy(node_id, at)
+    return changed(history, known_nodes=known)
 
 
 def explained(history: History, node_ids: Iterable[str]) -> History:

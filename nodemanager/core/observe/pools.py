@@ -8,6 +8,17 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record
 
+PREFLIGHT = "-preflight"
+_LONGEST = 63
+
+
+def preflight_of(pool: str) -> str:
+    """The pool of `pool`'s pre-flight: what it boots and claims is no business of `pool`'s manager.
+
+    Its manager never handles a record without a pool. So it is no other pool to `adopts_unclaimed`.
+    """
+    return f"{pool[: _LONGEST - len(PREFLIGHT)]}{PREFLIGHT}"
+
 
 def not_ours(record: Record, pool: str, adopt_unclaimed: bool | None) -> Reason | None:
     """Why a record is not `pool`'s, or None if it is.
@@ -38,7 +49,8 @@ def adopts_unclaimed(records: Iterable[Record], settings: Settings) -> bool:
     """Whether records without a pool are ours: by default while no record names another (T3)."""
     if settings.adopt_unclaimed is not None:
         return settings.adopt_unclaimed
-    return {record.pool for record in records} <= {None, settings.pool}
+    ours = {None, settings.pool, preflight_of(settings.pool)}
+    return {record.pool for record in records} <= ours
 
 
 def uuids_of_ours(records: Iterable[Record], settings: Settings) -> frozenset[str]:

@@ -90,11 +90,8 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         node = _unheard(record, snapshot, settings)
         if node is not None:
             unheard[record.uuid] = node
-        if waits_for_first_ping(record):
-            is_missed = overdue_s(record, snapshot, settings) > 0
-        else:
-            is_missed = _keeps_pinging(record, absence.first_at, snapshot, settings)
-        if not (is_missed or _is_alive(verdict)):
+        is_asked_for = _is_missing(record, absence.first_at, snapshot, settings)
+        if not (is_asked_for or _is_alive(verdict)):
             continue
         node_id = _id_of(record, snapshot)
         if node_id is not None and may_ask(history, node_id, now, settings):
@@ -181,6 +178,13 @@ def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> boo
     if uuid in snapshot.record_flights or uuid in snapshot.touched:
         return True
     return node_id is not None and (node_id in snapshot.gone or node_id in snapshot.node_flights)
+
+
+def _is_missing(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether its node should be listed: the first ping is overdue, or it keeps pinging."""
+    if waits_for_first_ping(record):
+        return overdue_s(record, snapshot, settings) > 0
+    return _keeps_pinging(record, since, snapshot, settings)
 
 
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:

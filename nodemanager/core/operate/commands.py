@@ -5,7 +5,7 @@ It judges no rule: a refusal names the rule behind the reason of the plan's verd
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.observe.history import freed_since_listed
+from nodemanager.core.observe.history import History, freed_since_listed
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
@@ -182,14 +182,25 @@ _REFUSE_DRAIN = frozenset(
 
 # What a command names.
 
+UNLISTED = frozenset({Reason.UNKNOWN_ID, Reason.NO_LISTING})
+"""Why `find` may know no such id; a hold with `unlisted` is put on it all the same."""
+
 
 def find(given: str, known: Known) -> Named | Reply:
-    """What `given` names, or the answer that it names nothing or too much."""
+    """What `given` names, or the answer that it names nothing or too much.
+
+    Before both listings are there only a whole id is believed: any other name may be another's.
+    """
     try:
-        return known.find(given)
+        found = known.find(given)
+        if known.is_complete or given in (found.node, found.record):
+            return found
+        return not_listed_yet(given)
     except AmbiguousIdError as error:
         return Reply(Result.REFUSED, str(error), reason=Reason.AMBIGUOUS_NAME)
     except UnknownIdError as error:
+        if not known.is_complete:
+            return not_listed_yet(given)
         nearest = error.near[0] if error.near else None
         return Reply(Result.UNKNOWN, str(error), reason=Reason.UNKNOWN_ID, nearest=nearest)
 
@@ -232,15 +243,7 @@ def refused(verb: Verb, verdict: Verdict, named: Named, rule: str | None = None)
     force = UNVERIFIABLE if reason is Reason.UNVERIFIABLE else rule
     if verb is Verb.CLEAN and force in FORCIBLE:
         text += f" `--force {force}` breaks this rule"
-    return Reply(
-        Result.REFUSED,
-        text,
-        record=named.record,
-        node=named.node,
-        reason=reason,
-        rule=rule,
-        measures=measures,
-    )
+    return Reply(Result.REFUSED, text, named.record, named.node, reason, rule, measures)
 
 
 def _shown(value: Any) -> str:
@@ -281,23 +284,21 @@ def of_sent_away(
     name = given if given == order.hostname else f"slot {given}"
     text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
     if verb is Verb.RUN:
-        return Reply(
-            Result.REFUSED,
-            f"too late: {text}",
-            record=order.record,
-            node=order.node_id,
-            reason=Reason.NODE_ABSENT,
-        )
+        late, absent = f"too late: {text}", Reason.NODE_ABSENT
+        return Reply(Result.REFUSED, late, order.record, order.node_id, absent)
     if now is not None:
         text += f"; {name} is {now} now: give that id if it must go, too"
     return Reply(Result.ALREADY, text, record=order.record, node=order.node_id)
 
 
-def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
-    """The answer to a drain from the plan's verdict on the node; DONE if the mark stands."""
+def of_drain(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
+    """The answer to a drain from the plan's verdict on the node; DONE if the mark stands.
+
+    `destroyed` are nodes that we destroyed.
+    """
     verdict = _of_node(named, made, snapshot)
     if verdict.reason is Reason.NODE_ABSENT:
-        return _gone(named)
+        return _nothing_to_end(named, snapshot.history, destroyed)
     if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
         return refused(Verb.DRAIN, verdict, named)
     node = _node(named)
@@ -308,11 +309,14 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
     )
 
 
-def of_kill(named: Named, made: Plan, snapshot: Snapshot) -> Reply:
-    """The answer to a kill from the plan's verdict on the node; DONE if the mark stands."""
+def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
+    """The answer to a kill from the plan's verdict on the node; DONE if the mark stands.
+
+    `destroyed` are nodes that we destroyed.
+    """
     verdict = _of_node(named, made, snapshot)
     if verdict.reason is Reason.NODE_ABSENT:
-        return _gone(named)
+        return _nothing_to_end(named, snapshot.history, destroyed)
     if verdict.kind is Kind.SHUTDOWN:
         return _done(named, f"{_node(named)} is being shut down, busy or not")
     if verdict.reason in _WAITING:
@@ -359,16 +363,36 @@ def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
     return keep(node_id, Reason.NODE_EXPECTED if expected else Reason.NODE_ABSENT)
 
 
-def _gone(named: Named) -> Reply:
-    return replace(_done(named, f"{_node(named)} is gone already"), result=Result.ALREADY)
+def _nothing_to_end(named: Named, history: History, destroyed: Container[str]) -> Reply:
+    """The answer to a drain or kill of an unlisted node; we destroyed those in `destroyed`."""
+    node_id = _node(named)
+    if _is_gone(node_id, history, destroyed):
+        return replace(_done(named, f"{node_id} is gone already"), result=Result.ALREADY)
+    text = f"{node_id}: it is not listed, but may live. Try again when a listing shows it"
+    return Reply(Result.REFUSED, text, named.record, named.node, Reason.NODE_ABSENT)
+
+
+def _is_gone(node_id: str, history: History, destroyed: Container[str]) -> bool:
+    """Whether the node ended: we destroyed it, the cloud says so, or its record was freed.
+
+    That no listing shows it is no proof, because the listing may be short.
+    """
+    listed = history.cloud.items if history.cloud is not None else ()
+    return (
+        node_id in destroyed
+        or any(node.id == node_id and node.is_absent for node in listed)
+        or any(life.node_id == node_id and life.told_at is None for life in history.freed.values())
+    )
 
 
 def _node(named: Named) -> str:
     return named.node or named.id
 
 
-def without(named: Named, reason: Reason) -> Reply:
+def without(named: Named, reason: Reason, known: Known) -> Reply:
     """The refusal of a command that needs a node or record, if the named one has none."""
+    if not known.is_complete:
+        return not_listed_yet(named.id)
     text = f"{named.id}: {reason.doc}"
     return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
 
@@ -376,24 +400,25 @@ def without(named: Named, reason: Reason) -> Reply:
 def too_late(named: Named) -> Reply:
     """The refusal to undo a destroy that was sent."""
     text = f"{_node(named)}: its destroy was sent already, and can't be undone"
-    return Reply(
-        Result.REFUSED,
-        text,
-        record=named.record,
-        node=named.node,
-        reason=Reason.SHUTTING_DOWN,
+    return Reply(Result.REFUSED, text, named.record, named.node, Reason.SHUTTING_DOWN)
+
+
+def nothing_to_undo(named: Named, known: Known, destroyed: Container[str]) -> Reply:
+    """The refusal to undo anything for an unlisted node; we destroyed those in `destroyed`."""
+    refusal = without(named, Reason.NODE_ABSENT, known)
+    if refusal.reason is Reason.NO_LISTING:
+        return refusal
+    node_id = _node(named)
+    is_gone = _is_gone(node_id, known.history, destroyed)
+    why = (
+        "too late: it is gone" if is_gone else "it is not listed, and has no drain or kill to undo"
     )
-
-
-def gone_before(named: Named) -> Reply:
-    """The refusal to undo anything for a node that is gone."""
-    text = f"{_node(named)}: too late: it is gone"
-    return replace(without(named, Reason.NODE_ABSENT), text=text)
+    return replace(refusal, text=f"{node_id}: {why}")
 
 
 def not_listed_yet(given: str) -> Reply:
     """The refusal of a command before there is a listing of everything."""
-    text = f"{given}: {Reason.NO_LISTING.doc} Try again in a moment"
+    text = f"{given}: {Reason.NO_LISTING.doc} Nothing was done: try again in a moment"
     return Reply(Result.REFUSED, text, reason=Reason.NO_LISTING, rule=RULES[Reason.NO_LISTING])
 
 

@@ -222,8 +222,12 @@ class Known:
                     slot=record.slot_number,
                 )
         # A record's pair may be another node than it remembers, which can be held all the same.
-        for id in sorted(self.others - named):
+        for id in sorted(self.others - named - self._names()):
             yield Thing(node=id, node_is_listed=True)
+
+    def _names(self) -> set[str | None]:
+        """Hostnames and slots: a hold on one, as if it were an id, must not hide whose it is."""
+        return {name for one in self.records for name in (one.hostname, _shown(one.slot_number))}
 
     def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
         """The node's pair, or else the only record that names it and may be its own (P1a)."""

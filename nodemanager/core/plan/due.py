@@ -22,9 +22,11 @@ Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
 
 
 def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
-    """A verdict for each record; the cycle's cap defers all but the longest quiet (C10).
+    """A verdict for each record; the cycle's cap defers those whose turn comes late (C10).
 
-    An operator's orders come first. Records whose clean came to nothing lately come last.
+    An operator's orders come first, and then claims that nobody pinged, because each also takes a
+    node's place under max_nodes (U6); of one kind the longest quiet come first. Records whose clean
+    came to nothing lately come last.
     """
     snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
@@ -39,9 +41,10 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
         verdict = judge.judge(record)
         if verdict.kind is calls_for_clean:
             quiet_s = verdict.measures["idle_s"] if verdict.measures else 0.0
-            turn = (snapshot.skipped.get(record.uuid, 0.0), -float(quiet_s))
+            is_slot_only = verdict.reason is not Reason.CLAIM_EXPIRED
+            turn = (snapshot.skipped.get(record.uuid, 0.0), is_slot_only, -float(quiet_s))
             if record.uuid in snapshot.by_hand:
-                turn = (float("-inf"), turn[1])
+                turn = (float("-inf"), *turn[1:])
             due.append((turn, record.uuid, len(verdicts), record))
         verdicts.append(verdict)
     due.sort(key=lambda entry: entry[:2])
@@ -60,7 +63,7 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     return verdicts, cleans, len(due[room:]), backlog
 
 
-Due = tuple[tuple[float, float], str, int, Record]
+Due = tuple[tuple[float, bool, float], str, int, Record]
 """Turn (lowest first), uuid, place in the verdicts, record."""
 
 

@@ -16,7 +16,7 @@ from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
-from nodemanager.core.judge.idle import AS_IDLE, doubt
+from nodemanager.core.judge.idle import AS_IDLE, doubt, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
@@ -44,7 +44,7 @@ from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.core.plan.supply import Supply, is_locked
+from nodemanager.core.plan.supply import Supply, held_records, is_locked
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
@@ -146,6 +146,7 @@ def _planned(
     supply = Supply(snapshot, settings, views, pairs, unlisted)
     wants = Market(supply, snapshot, settings, slots).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
+    _tell_late_destroys(snapshot, views)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
@@ -351,6 +352,18 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
     return _with(snapshot, history)
 
 
+def _tell_late_destroys(snapshot: Snapshot, views: list[NodeView]) -> None:
+    """Change the verdict of each idle node that is wanted again, and that stays drained (D12)."""
+    if not snapshot.late_destroys and not snapshot.unknown_destroys:
+        return
+    for view in views:
+        node_id, record = view.node.id, view.record
+        if view.verdict.reason is not Reason.NEEDED or node_id in snapshot.history.unwanted:
+            continue
+        if record is not None and stays_drained(node_id, record, snapshot):
+            view.verdict = keep(node_id, Reason.LATE_DESTROY)
+
+
 def _restores(
     snapshot: Snapshot, settings: Settings
 ) -> tuple[tuple[FreedLife, ...], tuple[Verdict, ...]]:
@@ -444,10 +457,9 @@ def _boots(
     if not wants.boots:
         return ()
     assert snapshot.history.records is not None
-    # A record that was freed by mistake is kept for its node (U8), and one whose node is held (C9).
+    # A record that was freed by mistake is kept for its node (U8).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
-    freed = snapshot.history.freed.values()
-    kept |= {life.record for life in freed if life.node_id in snapshot.holds}
+    kept |= held_records(snapshot)
     reusable = sorted(
         (
             record
@@ -470,7 +482,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if not is_ours_to_claim(record, settings):
         return False
     uuid = record.uuid
-    if uuid in snapshot.record_flights or uuid in snapshot.holds:
+    if uuid in snapshot.record_flights:
         return False
     listing = snapshot.history.records
     if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:

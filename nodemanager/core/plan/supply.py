@@ -158,6 +158,19 @@ def _leaving(snapshot: Snapshot) -> set[str]:
     }
 
 
+def held_records(snapshot: Snapshot) -> frozenset[str]:
+    """Uuids of records that a hold keeps from being claimed (C9).
+
+    A freed record whose former node is on hold is one: claimed, its life could be given back no
+    more (U8).
+    """
+    holds = snapshot.holds
+    if not holds:
+        return holds
+    lives = snapshot.history.freed.values()
+    return holds | {life.record for life in lives if life.node_id in holds}
+
+
 def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether a cleaned record may not be reused yet, because the store can't compare (U2).
 

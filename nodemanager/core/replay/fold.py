@@ -16,6 +16,7 @@ from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
+    DestroySent,
     Fact,
     LatePinged,
     LivesFreed,
@@ -128,6 +129,11 @@ def _after(state: State, fact: Fact) -> State:
             return replace(state, demand=fact.jobs, demand_at=fact.started_at)
         case LivesFreed():
             history = false_clean.lives_freed(state.history, fact.lives, fact.at)
+            return replace(state, history=history)
+        case DestroySent():
+            history = histories.destroy_sent(
+                state.history, fact.node_id, fact.at, refused=fact.refused
+            )
             return replace(state, history=history)
         case NodesExplained():
             return replace(state, history=histories.explained(state.history, fact.node_ids))

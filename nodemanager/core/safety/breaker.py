@@ -196,7 +196,8 @@ def after_listing(
 
     `ids` are all listed ids, of any pool and in any state, terminated too; only this pool's ids can
     be missing (L3a). The breaker opens on a collapse (L3), and closes when what was lost is listed
-    again or confirmed gone (B3). While it is open, what else goes missing belongs to the loss.
+    again or confirmed gone (B3). While it is open, what else goes missing belongs to the loss. What
+    we destroyed belongs to no loss, from when the destroy was sent.
     """
     cause = Cause.CLOUD_COLLAPSED if cloud else Cause.RECORDS_COLLAPSED
     if breaker.gone & ids:
@@ -210,7 +211,7 @@ def after_listing(
             return breaker
         detail = {"lost": len(lost), "known": len(known), "listed": len(ids)}
         return opened(breaker, cause, lost, at, detail)
-    lost |= part.ids
+    lost = (lost | part.ids).difference(sets.destroyed)
     part = replace(part, ids=lost, back=lost & ids)
     is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
     if is_back or part.back | part.confirmed >= lost:

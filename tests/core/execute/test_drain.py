@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.explain.explain import explain
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
@@ -86,22 +87,37 @@ def test_one_that_a_destroy_may_still_hit_is_not_told_to_take_work() -> None:
     says(made, WorkerState.IDLE, drained=ORDER)
     made.flags |= {"demand": (Job("j"),), "slots": 8, "late_destroys": frozenset({NODE})}
     made.plan()
-    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.NEEDED), [])
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.LATE_DESTROY), [])
+    assert made.booted == []
+    assert made.last is not None
+    assert made.decided is not None
+    told_why = explain(made.decided, made.last, made.settings, NODE)
+    assert [one.reason for one in told_why.blocks] == [Reason.LATE_DESTROY]
     made.flags["late_destroys"] = frozenset()
     made.plan()
-    assert orders(made) == [False]
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.NEEDED), [False])
+
+
+def test_one_that_takes_work_is_wanted_like_any_other_though_a_destroy_may_hit_it() -> None:
+    """Only a drained node is kept from work by that."""
+    made = hooked(min_nodes=1)
+    made.plan(late_destroys=frozenset({NODE}))
+    assert of_node(made) == (Kind.KEEP, Reason.NEEDED)
 
 
 @pytest.mark.parametrize(
-    ("ours", "resumes"),
-    [pytest.param(True, [False], id="ours"), pytest.param(False, [], id="a-former-runs")],
+    ("ours", "reason", "resumes"),
+    [
+        pytest.param(True, Reason.NEEDED, [False], id="ours"),
+        pytest.param(False, Reason.LATE_DESTROY, [], id="a-former-runs"),
+    ],
 )
 def test_where_destroys_are_unknown_no_order_of_a_former_run_is_taken_back_r1(
-    ours: bool, resumes: list[bool]
+    ours: bool, reason: Reason, resumes: list[bool]
 ) -> None:
     made = told(hooked(min_nodes=1), ours=ours)
     made.plan(unknown_destroys=True)
-    assert orders(made) == resumes
+    assert (of_node(made), orders(made)) == ((Kind.KEEP, reason), resumes)
 
 
 def test_an_operator_who_calls_a_drain_off_waits_for_a_late_destroy_too_o1() -> None:
@@ -149,6 +165,9 @@ def test_an_order_that_nobody_stands_for_is_taken_back_r4() -> None:
     [
         pytest.param({"drain_hook": False}, {}, id="no-hook"),
         pytest.param({}, {"tells_drain": False}, id="a-store-that-can-not-tell"),
+        # The registry takes their pings, and answers with an error while no slot is free.
+        pytest.param({"slot_number": None}, {}, id="no-slot"),
+        pytest.param({"slot_number": 0}, {}, id="slot-0"),
     ],
 )
 def test_where_nothing_can_be_told_the_time_rule_stands_alone(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -173,6 +175,51 @@ def test_what_only_somebody_else_can_end_is_told_in_words(
     assert explained.verdict.reason is reason
     assert explained.earliest.in_s is None
     assert words in explained.earliest.why[0]
+
+
+@pytest.mark.parametrize("given", ["r1", "i-r1"])
+@pytest.mark.parametrize(
+    ("holds", "marked", "ends"),
+    [
+        pytest.param({"r1"}, None, {"`nodemanager release r1`"}, id="record"),
+        pytest.param({"i-r1"}, None, {"`nodemanager release i-r1`"}, id="node"),
+        pytest.param(
+            {"r1", "i-r1"},
+            None,
+            {"`nodemanager release r1`", "`nodemanager release i-r1`"},
+            id="both",
+        ),
+        pytest.param((), "r1", {"take the hold mark off r1"}, id="in-the-records-properties"),
+        pytest.param((), "i-r1", {"take the hold mark off i-r1"}, id="in-the-nodes-tags"),
+        pytest.param(
+            {"r1"},
+            "i-r1",
+            {"`nodemanager release r1`", "take the hold mark off i-r1"},
+            id="record-and-tag",
+        ),
+    ],
+)
+def test_the_advice_on_a_hold_is_what_ends_it_c9(
+    holds: Iterable[str], marked: str | None, ends: set[str], given: str
+) -> None:
+    made = world()
+    made.add_record("r1", quiet=9000.0, held=marked == "r1")
+    made.add_node("r1", held=marked == "i-r1")
+    made.flags["holds"] = frozenset(holds)
+    made.settle()
+    assert made.of_node("i-r1").reason is Reason.HELD
+    whys = [one.why or "" for one in told(made, given).blocks if one.rule == "C9"]
+    advised = re.findall(r"`nodemanager release \S+`|take the hold mark off \S+", " ".join(whys))
+    assert set(advised) == ends
+
+
+def test_a_node_whose_record_is_deleted_is_released_by_that_record_c9() -> None:
+    made = world()
+    made.add_node("r1")
+    made.flags["holds"] = frozenset({"r1"})
+    made.settle()
+    (block,) = [one for one in told(made, "i-r1").blocks if one.rule == "C9"]
+    assert "`nodemanager release r1`" in (block.why or "")
 
 
 def test_a_stale_poll_needs_nothing_but_a_poll_c7() -> None:

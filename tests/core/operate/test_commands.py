@@ -10,12 +10,15 @@ import pytest
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import keep
-from nodemanager.core.model.world import CloudState
+from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Listing, Record
+from nodemanager.core.observe.history import History
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import RULES, Command, Reply, Result, Verb, find
 from nodemanager.core.operate.naming import Known, Named
-from nodemanager.core.plan.snapshot import Expected
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Expected, Snapshot
+from nodemanager.core.safety.breaker import Breaker
 from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
@@ -137,9 +140,9 @@ def test_a_refusal_names_reason_rule_and_measures_and_how_to_break_it() -> None:
 def test_a_kill_stands_when_the_plan_orders_it_and_is_refused_by_what_keeps_the_node() -> None:
     made = pair_and_leak()
     made.flags["kills"] = {"i-r1": MARK}
-    assert commands.of_kill(BY_NODE, made.plan(), made.snapshot()).result is Result.DONE
+    assert commands.of_kill(BY_NODE, made.plan(), made.snapshot(), ()).result is Result.DONE
     made.flags["holds"] = frozenset({"i-r1"})
-    said = commands.of_kill(BY_NODE, made.plan(), made.snapshot())
+    said = commands.of_kill(BY_NODE, made.plan(), made.snapshot(), ())
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.HELD, "C9")
 
 
@@ -149,16 +152,67 @@ def test_a_kill_that_the_cap_puts_off_stands() -> None:
     made.flags["kills"] = {"i-r1": MARK}
     assert made.round().shutdowns == ()
     assert made.last is not None
-    assert commands.of_kill(BY_NODE, made.last, made.snapshot()).result is Result.DONE
+    assert commands.of_kill(BY_NODE, made.last, made.snapshot(), ()).result is Result.DONE
 
 
-def test_a_node_that_is_no_more_needs_no_order() -> None:
-    made = pair_and_leak()
-    made.change_node("i-r1", state=CloudState.TERMINATED)
-    plan = made.round()
+KNOWN_TO_BE_GONE = pytest.mark.parametrize(
+    ("destroyed", "listed", "lives", "is_gone"),
+    [
+        pytest.param(set(), [], [], False, id="just-unlisted"),
+        pytest.param({"i-r1"}, [], [], True, id="destroyed-by-us"),
+        pytest.param({"i-r2"}, [], [], False, id="another-destroyed"),
+        pytest.param(set(), [CloudState.TERMINATED], [], True, id="terminated"),
+        pytest.param(set(), [], [None], True, id="its-record-freed"),
+        pytest.param(set(), [], [5.0], False, id="its-record-freed-by-mistake-U8"),
+    ],
+)
+
+
+def history_with(listed: list[CloudState], lives: list[float | None]) -> History:
+    nodes = tuple(CloudNode("i-r1", "n", state) for state in listed)
+    freed = [FreedLife("r1", "a", 1.0, "i-r1", told_at=at) for at in lives]
+    listing = Listing(nodes, 1.0, 2.0)
+    records: Listing[Record] = Listing((), 1.0, 2.0)
+    return History(cloud=listing, records=records, freed={life.key: life for life in freed})
+
+
+@KNOWN_TO_BE_GONE
+def test_only_a_node_that_is_known_to_be_gone_needs_no_order(
+    destroyed: set[str], listed: list[CloudState], lives: list[float | None], is_gone: bool
+) -> None:
+    """O1, O2."""
+    history = history_with(listed, lives)
+    snapshot = Snapshot("p", 10.0, EPOCH, history)
+    plan = Plan("p", history, Breaker(), NO_PAIRS)
     for of in (commands.of_kill, commands.of_drain):
-        assert of(BY_NODE, plan, made.snapshot()).result is Result.ALREADY
-        assert of(Named("i-r2", "i-r2"), plan, made.snapshot()).result is Result.ALREADY
+        said = of(BY_NODE, plan, snapshot, destroyed)
+        if is_gone:
+            assert (said.result, said.reason) == (Result.ALREADY, None)
+            assert "gone already" in said.text
+        else:
+            assert (said.result, said.reason) == (Result.REFUSED, Reason.NODE_ABSENT)
+            assert "not listed" in said.text
+            assert "Try again" in said.text
+
+
+def test_a_node_that_was_just_destroyed_and_is_still_listed_needs_no_order() -> None:
+    made = pair_and_leak()
+    made.flags["gone"] = {"i-r1": made.now}
+    plan = made.plan()
+    assert made.of_node("i-r1").reason is Reason.NODE_ABSENT
+    for of in (commands.of_kill, commands.of_drain):
+        assert of(BY_NODE, plan, made.snapshot(), {"i-r1"}).result is Result.ALREADY
+
+
+@KNOWN_TO_BE_GONE
+def test_only_a_node_that_is_known_to_be_gone_is_undrained_too_late(
+    destroyed: set[str], listed: list[CloudState], lives: list[float | None], is_gone: bool
+) -> None:
+    known = Known(history_with(listed, lives), NO_PAIRS)
+    said = commands.nothing_to_undo(BY_NODE, known, destroyed)
+    assert (said.result, said.reason) == (Result.REFUSED, Reason.NODE_ABSENT)
+    assert ("too late" in said.text) is is_gone
+    assert ("not listed" in said.text) is not is_gone
 
 
 def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
@@ -167,7 +221,7 @@ def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
     snapshot = made.snapshot(expected={"r5": Expected("i-r5", "small", made.now)})
     assert made.last is not None
     for of in (commands.of_kill, commands.of_drain):
-        said = of(Named("i-r5", "i-r5"), made.last, snapshot)
+        said = of(Named("i-r5", "i-r5"), made.last, snapshot, ())
         assert (said.result, said.rule) == (Result.REFUSED, "P4")
 
 
@@ -192,9 +246,9 @@ def test_an_unlisted_node_that_the_cloud_has_is_not_taken_for_gone(
     plan = made.round()
     assert plan.unlisted.unheard.keys() == {"r1"}
     assert made.destroyed == ([] if held else ["i-r1"])
-    said = commands.of_kill(BY_NODE, plan, made.snapshot())
+    said = commands.of_kill(BY_NODE, plan, made.snapshot(), ())
     assert (said.result, said.rule) == kills
-    said = commands.of_drain(BY_NODE, plan, made.snapshot())
+    said = commands.of_drain(BY_NODE, plan, made.snapshot(), ())
     assert (said.result, said.rule) == drains
 
 
@@ -209,18 +263,18 @@ def test_an_unlisted_node_that_pings_is_not_taken_for_gone() -> None:
     pinging_round(made, 1)
     assert made.last is not None
     assert (made.destroyed, made.of_record("r1").reason) == ([], Reason.LISTING_SHORT)
-    said = commands.of_kill(BY_NODE, made.last, made.snapshot())
+    said = commands.of_kill(BY_NODE, made.last, made.snapshot(), ())
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.LISTING_SHORT, "P6")
-    assert commands.of_drain(BY_NODE, made.last, made.snapshot()).result is Result.DONE
+    assert commands.of_drain(BY_NODE, made.last, made.snapshot(), ()).result is Result.DONE
 
 
 def test_a_plan_that_was_not_taken_refuses_with_its_reason() -> None:
     """L1."""
     made = world()
     plan = made.plan()
-    said = commands.of_kill(BY_NODE, plan, made.snapshot())
+    said = commands.of_kill(BY_NODE, plan, made.snapshot(), ())
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.NO_LISTING, "L1")
-    assert commands.of_drain(BY_NODE, plan, made.snapshot()).reason is Reason.NO_LISTING
+    assert commands.of_drain(BY_NODE, plan, made.snapshot(), ()).reason is Reason.NO_LISTING
     refused = commands.of_clean(PAIR, plan, made.snapshot())
     assert refused is not None
     assert refused.reason is Reason.NO_LISTING

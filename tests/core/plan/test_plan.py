@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model.annotations import HandClean
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job
 from nodemanager.core.plan.snapshot import Flight
@@ -182,3 +183,24 @@ def test_a_node_whose_record_is_in_flight_is_not_destroyed_c8(kind: str) -> None
     made.plan()
     assert made.destroyed == []
     assert made.of_node("i-r1").reason is Reason.IN_FLIGHT
+
+
+def test_dead_claims_are_freed_before_quieter_slots_c10_u6() -> None:
+    """Until they are freed they count against max_nodes, and nothing boots."""
+    made = world(max_nodes=2, max_cleans_per_cycle=2, hold_backlog=False)
+    for number in range(5):
+        made.add_record(f"stale-{number}", quiet=9000.0 + number)
+    for number in range(2):
+        made.add_record(f"dead-{number}", pinged=False, quiet=5000.0 + number)
+    made.add_record("claimed", pinged=False)
+    made.flags["demand"] = (Job("j"),)
+    plan = made.settle()
+    assert plan.boots == ()
+    assert [order.uuid for order in plan.cleans] == ["dead-1", "dead-0"]
+    assert plan.deferred == 5
+    # One whose clean came to nothing lately waits for the others, and an operator's order for none.
+    made.flags["skipped"] = {"dead-1": 1.0}
+    made.flags["by_hand"] = {"stale-0": HandClean("ann", 0.0, "", ())}
+    assert [order.uuid for order in made.round().cleans] == ["stale-0", "dead-0"]
+    made.flags["by_hand"] = {}
+    assert [order.uuid for order in made.round().cleans] == ["dead-0", "stale-4"]

@@ -167,6 +167,116 @@ def test_nodes_that_we_destroyed_are_not_lost_l3() -> None:
     assert not made.breaker.is_open
 
 
+def destroy(made: World, *numbers: int, refused: bool = False) -> None:
+    """We send these nodes a destroy, or the cloud refuses it."""
+    for number in numbers:
+        made.history = histories.destroy_sent(
+            made.history, f"i-r{number}", made.now, refused=refused
+        )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every"),
+    [
+        pytest.param(0, 60.0, id="dropped-at-once"),
+        pytest.param(3, 60.0, id="listed-for-a-while"),
+        pytest.param(1, 800.0, id="listed-for-longer-than-sets-are-known"),
+    ],
+)
+def test_a_node_is_not_lost_from_when_its_destroy_was_sent_l3(rounds: int, every: float) -> None:
+    """L3: nobody knows yet that these two of five are gone."""
+    made = pool_of(5)
+    destroy(made, 0, 1)
+    for _ in range(rounds):
+        later(made, every)
+    lose(made, 0, 1)
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_a_destroyed_node_that_a_late_listing_shows_once_more_is_not_lost_l3() -> None:
+    made = pool_of(5)
+    before = list(made.nodes)
+    destroy(made, 0, 1)
+    lose(made, 0, 1)
+    later(made)
+    after, made.nodes = made.nodes, before
+    later(made)
+    made.nodes = after
+    later(made)
+    assert not made.breaker.is_open
+
+
+def test_a_destroyed_node_listed_for_long_and_never_confirmed_gone_is_not_lost_l3() -> None:
+    """L3: its destroy stands no more soon after, but no listing since it was sent counts."""
+    made = pool_of(5)
+    destroy(made, 0, 1)
+    for _ in range(13):
+        later(made, 60.0)
+    lose(made, 0, 1)
+    for _ in range(5):
+        later(made, 60.0)
+    assert made.history.known_nodes.destroyed == {}
+    assert not made.breaker.is_open
+
+
+def test_a_destroy_before_a_long_outage_explains_the_listing_after_it_l3() -> None:
+    made = pool_of(5)
+    destroy(made, 0, 1)
+    lose(made, 0, 1)
+    later(made, 3600.0)
+    assert not made.breaker.is_open
+    later(made, 60.0)
+    assert not made.breaker.is_open
+
+
+def test_a_destroy_explains_no_other_nodes_loss_l3() -> None:
+    """L3: of the other eight, three are more than 0.3."""
+    made = pool_of(10)
+    destroy(made, 0, 1)
+    lose(made, 0, 1, 2, 3, 4)
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+    assert made.breaker.ids == {"i-r2", "i-r3", "i-r4"}
+    lose(made, 5)
+    destroy(made, 6)
+    lose(made, 6)
+    later(made)
+    assert made.breaker.ids == {"i-r2", "i-r3", "i-r4", "i-r5"}
+
+
+def test_a_refused_destroy_explains_nothing_l3() -> None:
+    made = pool_of(5)
+    destroy(made, 0, 1)
+    destroy(made, 0, 1, refused=True)
+    lose(made, 0, 1)
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
+def test_a_node_that_outlives_its_destroy_can_be_lost_again_l3() -> None:
+    made = pool_of(5)
+    destroy(made, 0, 1)
+    later(made, made.settings.action_timeout + 1.0)
+    lose(made, 0, 1)
+    later(made)
+    assert made.breaker.cause is Cause.CLOUD_COLLAPSED
+
+
+def test_a_breaker_that_is_open_only_for_what_we_destroyed_closes_l3_b3() -> None:
+    """As it was before a restart that told us of the destroys."""
+    made = pool_of(5)
+    lose(made, 0, 1)
+    later(made)
+    assert made.breaker.ids == {"i-r0", "i-r1"}
+    destroy(made, 0)
+    later(made)
+    assert made.breaker.ids == {"i-r1"}
+    destroy(made, 1)
+    later(made)
+    assert not made.breaker.is_open
+
+
 def test_nodes_listed_as_terminated_are_not_lost_even_when_they_leave_the_list_l3() -> None:
     made = pool_of(10)
     for number in range(6):

@@ -42,8 +42,12 @@ def at_a_call(act: Effect, calls: tuple[str, ...] = CALLS) -> Effect:
         stage = scene.random.choice(("sent", "done"))
         steps = scene.random.randrange(4)
 
+        def strike() -> None:
+            if not scene.world.engine.calm:
+                act(scene)
+
         def soon() -> None:
-            scene.later(scene.random.random() * 0.1 * steps, lambda: act(scene))
+            scene.later(scene.random.random() * 0.1 * steps, strike)
 
         watcher = Watcher(manager.name, method, stage, soon)
         scene.world.weather.watchers.append(watcher)
