@@ -1,0 +1,88 @@
+"""A cluster in an OpenStack project of its own: our server in this process, a farm of nodes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.cloud.openstack_server import CREDENTIAL, CREDENTIAL_SECRET, OpenStackServer
+from tests.cloud.openstack_things import IMAGE
+from tests.live.cluster import Cluster, Sections
+from tests.live.farm import NodeFarm, NotServed
+from tests.live.harness import TREE
+
+
+class _Servers:
+    """The servers as the farm knows its machines."""
+
+    def __init__(self, server: OpenStackServer) -> None:
+        self._nova = server.nova
+
+    def running(self) -> list[str]:
+        self._nova.settle()
+        return [one.id for one in list(self._nova.servers.values()) if one.shown == "ACTIVE"]
+
+    def user_data(self, node_id: str) -> bytes:
+        try:
+            return self._nova.servers[node_id].user_data.encode()
+        except KeyError as error:
+            raise NotServed from error
+
+
+class OpenStackCluster(Cluster):
+    """A pool whose demand is what a test wants; `close` ends its project and its nodes, too."""
+
+    def __init__(self, home: Path, *layers: Sections) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        # Nova never says that a server is gone, so every end takes two denials.
+        self.module = "tests.live.soon"
+        self._closing = ExitStack()
+        self.server = OpenStackServer().start()
+        self._closing.callback(self.server.stop)
+        self.farm = NodeFarm(_Servers(self.server), home / "farm")
+        self._closing.callback(self.farm.close)
+        self._wishlist = home / "wishlist"
+        command = home / "print-wishlist"
+        command.write_text(f"#!/bin/sh\nexec cat {self._wishlist}\n", encoding="utf-8")
+        command.chmod(0o700)
+        self.want(0)
+        pool: Sections = {
+            "Daemon": {
+                "min_nodes": 0,
+                "max_nodes": 4,
+                "max_total_price": 1,
+                "wishlist_command": command,
+            },
+            # In minutes.
+            "Cloud": {"provider": "openstack", "shutdown_windows": "0, 999999"},
+            "Cloud Credentials": {
+                "auth_url": self.server.auth_url,
+                "application_credential_id": CREDENTIAL,
+                "application_credential_secret": CREDENTIAL_SECRET,
+                "timeout": 4,
+            },
+            "Cloud List": {"metadata:project": "live"},
+            "Cloud Create": {"image": IMAGE, "user_data": TREE / "etc/node/user-data.yaml"},
+            "Size m1.small": {"cores": 1, "ram": 2048, "price": 0.02},
+            "Cleaning": {"visible_after": 0.5},
+        }
+        super().__init__(home, pool, *layers)
+
+    def want(self, nodes: int) -> None:
+        """That many jobs wait, each for a node of its own."""
+        lines = [json.dumps({"id": f"job-{number}", "cores": 1}) for number in range(nodes)]
+        new = self._wishlist.with_suffix(".new")
+        new.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+        new.replace(self._wishlist)
+
+    def alive(self) -> set[str]:
+        """The ids of the servers that are there, whatever a listing says."""
+        self.server.nova.settle()
+        return set(self.server.nova.servers)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._closing.close()
