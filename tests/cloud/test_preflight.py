@@ -1,0 +1,131 @@
+"""`check-cloud` on each cloud that can be had here: every check ends, and says what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nodemanager import wiring
+from nodemanager.cloud.checks import Mark
+from nodemanager.config import load
+from nodemanager.preflight.checks import Asked, ask_all
+from tests.cloud import gce_auth, gce_helpers, libvirt_driver, openstack_helpers, openstack_things
+from tests.cloud.gce_server import GceServer
+from tests.cloud.openstack_server import OpenStackServer
+from tests.fakes.clock import ManualClock
+
+pytestmark = pytest.mark.socket
+
+COMMON = """[Daemon]
+pool = mine
+[Records]
+provider = registry
+[Cloud]
+provider = {provider}
+"""
+DESCRIBED = "cores = 1\nram = 2048\nprice = 0.02\n"
+NAMES = {"credentials", "listing", "tag filter", "image", "earlier pre-flight"}
+
+
+def asked(home: Path, provider: str, text: str) -> dict[str, Asked]:
+    """Every answer by its check's name."""
+    path = home / "mine.cfg"
+    path.write_text(COMMON.format(provider=provider) + text, encoding="utf-8")
+    config = load(path, accepts=wiring.accepted_keys)
+    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
+        return {one.name: one for one in ask_all(config, cloud, ManualClock())}
+
+
+def of_gce(server: GceServer) -> str:
+    return f"""[Cloud Credentials]
+key = {gce_auth.key_file()}
+endpoint = {server.url}
+token_endpoint = {server.url}
+[Cloud Create]
+zone = {gce_helpers.ZONE}
+image = {gce_helpers.IMAGE}
+"""
+
+
+def of_openstack(server: OpenStackServer) -> str:
+    credentials = {"auth_url": server.auth_url, **openstack_helpers.BY_CREDENTIAL}
+    lines = "\n".join(f"{key} = {value}" for key, value in credentials.items())
+    return f"""[Cloud Credentials]
+{lines}
+[Cloud Create]
+image = {openstack_things.IMAGE}
+"""
+
+
+@pytest.fixture
+def libvirt() -> Iterator[str]:
+    with libvirt_driver.hypervisor():
+        yield f"""driver_class = {libvirt_driver.DRIVER}
+[Cloud Credentials]
+uri = {libvirt_driver.URI}
+[Cloud Create]
+storage_pool = {libvirt_driver.POOL}
+image = {libvirt_driver.IMAGE}
+"""
+
+
+def fine(answers: dict[str, Asked], but: frozenset[str] = frozenset()) -> None:
+    """All that every cloud is asked is there, and all of it is fine."""
+    assert answers.keys() >= NAMES
+    of_cloud = {name: one.found for name, one in answers.items() if not name.startswith("ping")}
+    assert {name for name, found in of_cloud.items() if found.mark is not Mark.FINE} == but
+
+
+def test_a_gce_project_is_asked(gce: GceServer, tmp_path: Path) -> None:
+    size = "[Size n1-standard-1]\nprice = 0.05\n"
+    answers = asked(tmp_path, "gce", of_gce(gce) + size)
+    fine(answers)
+    assert answers["size n1-standard-1"].found.text == "1 cores, 3840 MB, 0.05 an hour"
+
+
+def test_an_openstack_project_is_asked(openstack: OpenStackServer, tmp_path: Path) -> None:
+    answers = asked(
+        tmp_path, "openstack", of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
+    )
+    fine(answers)
+    assert answers["sizes"].found.text == "the file describes 1"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        pytest.param("", "boots only sizes that the file has", id="none"),
+        pytest.param("[Size m1.small]\nprice = 1\n", "cores, ram and price must be", id="half"),
+    ],
+)
+def test_a_size_that_only_openstack_describes_fails(
+    openstack: OpenStackServer, tmp_path: Path, sizes: str, said: str
+) -> None:
+    """The manager would not start on such a file, although the cloud has the size."""
+    found = asked(tmp_path, "openstack", of_openstack(openstack) + sizes)["sizes"].found
+    assert found.mark is Mark.FAILED
+    assert said in found.text
+
+
+@pytest.mark.server("libvirt")
+def test_a_hypervisor_is_asked(libvirt: str, tmp_path: Path) -> None:
+    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{DESCRIBED}")
+    # libvirt has no sizes of its own.
+    fine(answers, frozenset({"size small"}))
+    assert "as the file describes it" in answers["size small"].found.text
+
+
+@pytest.mark.parametrize("provider", ["gce", "openstack"])
+def test_credentials_that_do_not_work_end_the_questions(
+    gce: GceServer, openstack: OpenStackServer, tmp_path: Path, provider: str
+) -> None:
+    text = {"gce": of_gce(gce), "openstack": of_openstack(openstack)}[provider]
+    nowhere = text.replace(gce.url, "http://127.0.0.1:9").replace(
+        openstack.url, "http://127.0.0.1:9"
+    )
+    answers = asked(tmp_path, provider, nowhere)
+    assert answers["credentials"].found.mark is Mark.FAILED
+    assert "listing" not in answers
