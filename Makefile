@@ -98,4 +98,4 @@ venv:
 # CI has no one to run `make test-deps` first.
 venv-test:
 	@if [ "$$CI" = true ]; then etc/install/test-deps; fi
-	@etc/install/venv $(VENV) test doc
+	@etc/install/venv $(VENV) $$(etc/install/extras)

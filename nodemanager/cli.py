@@ -11,8 +11,10 @@ import click
 from nodemanager import __version__
 from nodemanager.commands import (
     backlog,
+    check_cloud,
     completion,
     explain,
+    init,
     listing,
     log,
     operate,
@@ -103,6 +105,8 @@ def registry(config: str | None, file: str | None) -> None:
 
 
 for _command in (
+    check_cloud.check_cloud,
+    init.init,
     backlog.backlog,
     *operate.COMMANDS,
     replay.replay,

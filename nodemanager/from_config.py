@@ -12,6 +12,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
+from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.sections import Size as SizeSection
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
@@ -25,17 +26,28 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
 
     Raises ConfigError for a size that neither the cloud lists nor the file describes (S4).
     """
-    known = {size.instance_type: size for size in cloud.list_sizes()}
+    unasked = cloud.sizes_from_file
+    known = {} if unasked else {size.instance_type: size for size in cloud.list_sizes()}
+    if not config.sizes and unasked:
+        problem = f"[Size NAME]: is missing: {cloud.provider} boots only sizes that the file has"
+        raise ConfigError(located(config, [problem]))
     if not config.sizes:
         return tuple(known.values())
     problems = []
     sizes = []
     for wanted in config.sizes:
         listed = known.get(wanted.cloud_id)
+        if unasked and not wanted.stands_alone:
+            problems.append(
+                f"[Size {wanted.name}] instance_type = {wanted.cloud_id}: cores, ram and price "
+                "must be given, because a manager starts without asking the cloud"
+            )
+            continue
         if listed is None and not wanted.stands_alone:
             problems.append(
                 f"[Size {wanted.name}] instance_type = {wanted.cloud_id}: the cloud lists no "
                 "such size; give cores, ram and price to use it all the same"
+                f"{did_you_mean(wanted.cloud_id, list(known))}"
             )
             continue
         sizes.append(_size(wanted, listed))

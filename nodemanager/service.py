@@ -149,7 +149,8 @@ class Service:
             system = self._start(stack)
             with collecting(self._clock) as collector:
                 code, reason = self._serve(system, collector)
-            self._stop(system, reason)
+            sdnotify.notify("STOPPING=1")
+            stop(system, reason, self._clock)
         self._log.event(
             Event.DAEMON_STOPPED, reason=reason, pool=self._config.daemon.pool, code=code
         )
@@ -372,24 +373,22 @@ class Service:
             self._log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
         pykka.debug.log_thread_tracebacks()
 
-    # Stop.
 
-    def _stop(self, system: wiring.System, reason: str) -> None:
-        """Start nothing new, let in-flight actions end, then stop the actors."""
-        sdnotify.notify("STOPPING=1")
-        done = threading.Event()
-        for poller in (system.team.cloud_list, system.team.record_list, system.team.demand):
-            if isinstance(poller, pykka.ActorRef):
-                poller.stop(block=False)
-        if system.daemon.is_alive():
-            tell(system.daemon, Stop(reason, done.set))
-            deadline = self._clock.boottime() + REMOTE_CALL_S + STOP_S
-            # A daemon actor that dies now never calls `done.set`.
-            while not done.wait(0.2) and system.daemon.is_alive():
-                if self._clock.boottime() > deadline:
-                    break
-        for actor in system.actors:
-            actor.stop(block=False)
+def stop(system: wiring.System, reason: str, clock: Clock) -> None:
+    """Start nothing new, let in-flight actions end, then stop the actors."""
+    done = threading.Event()
+    for poller in (system.team.cloud_list, system.team.record_list, system.team.demand):
+        if isinstance(poller, pykka.ActorRef):
+            poller.stop(block=False)
+    if system.daemon.is_alive():
+        tell(system.daemon, Stop(reason, done.set))
+        deadline = clock.boottime() + REMOTE_CALL_S + STOP_S
+        # A daemon actor that dies now never calls `done.set`.
+        while not done.wait(0.2) and system.daemon.is_alive():
+            if clock.boottime() > deadline:
+                break
+    for actor in system.actors:
+        actor.stop(block=False)
 
 
 def _set_up_log(config: Config) -> None:

@@ -55,6 +55,12 @@ def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
         from nodemanager.cloud.dummy import ACCEPTED as keys
     elif provider == "ec2":
         from nodemanager.cloud.ec2_options import ACCEPTED as keys
+    elif provider == "gce":
+        from nodemanager.cloud.gce_options import ACCEPTED as keys
+    elif provider == "openstack":
+        from nodemanager.cloud.openstack_options import ACCEPTED as keys
+    elif provider == "libvirt":
+        from nodemanager.cloud.libvirt_options import ACCEPTED as keys
     else:
         return None
     return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
@@ -98,6 +104,36 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
                 credentials=config.cloud_credentials,
                 listing=config.cloud_list,
                 create=create,
+                driver_class=driver_class,
+            )
+        if provider == "gce":
+            from nodemanager.cloud.gce import GceCloud
+
+            return GceCloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                listing=config.cloud_list,
+                create=create,
+                driver_class=driver_class,
+            )
+        if provider == "openstack":
+            from nodemanager.cloud.openstack import OpenStackCloud
+
+            return OpenStackCloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                listing=config.cloud_list,
+                create=create,
+                driver_class=driver_class,
+            )
+        if provider == "libvirt":
+            from nodemanager.cloud.libvirt import LibvirtCloud
+
+            return LibvirtCloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                create=create,
+                clock=clock,
                 driver_class=driver_class,
             )
     except ConfigError as error:

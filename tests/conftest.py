@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ import pytest
 
 from nodemanager.config import Config, load
 
-# What `@pytest.mark.server(NAME)` needs, as a program's name or as a pattern of its path. The
-# Debian packages that bring them are in etc/install/test-deps.
+# What `@pytest.mark.server(NAME)` needs, as a program's name, as a pattern of its path, or as a
+# module of Python. The Debian packages that bring them are in etc/install/test-deps.
 SERVERS = {
     "curl": "curl",
+    "libvirt": "import libvirt",
+    "libvirtd": "/usr/sbin/libvirtd",
     "logrotate": "/usr/sbin/logrotate",
     "postgresql": "/usr/lib/postgresql/*/bin/postgres",
     "shellcheck": "shellcheck",
@@ -78,6 +81,8 @@ def servers_of(item: pytest.Item) -> list[str]:
 
 def is_here(server: str) -> bool:
     where = SERVERS[server]
+    if where.startswith("import "):
+        return find_spec(where.removeprefix("import ")) is not None
     return bool(glob(where)) if where.startswith("/") else shutil.which(where) is not None
 
 

@@ -22,12 +22,12 @@ def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
 
 
 def test_a_provider_without_an_adapter_is_named_with_its_line(configured: Configured) -> None:
-    config = configured(provider="gce")
+    config = configured(provider="azure")
     with pytest.raises(ConfigError) as caught:
         wiring.build_cloud(config, ManualClock())
     [problem] = caught.value.problems
-    assert problem.startswith(f"{config.path}:5: [Cloud] provider = gce: ")
-    assert "there are local, dummy and ec2" in problem
+    assert problem.startswith(f"{config.path}:5: [Cloud] provider = azure: ")
+    assert "there are local, dummy, ec2" in problem
 
 
 @pytest.mark.parametrize("provider", ["dummy", "local"])

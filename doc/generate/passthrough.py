@@ -5,12 +5,54 @@ The adapters decide which keys they take.
 
 from __future__ import annotations
 
+PING_HOST = """The address that nodes ping: host[:port], which means https, or a whole URL. It
+        must lead to [Registry] listen, or to the Arvados server."""
+
 LOCAL_CREATE: dict[str, str] = {
     "boot_delay": "How long a node takes to boot.",
     "work_for": "How long a node is busy at a time; then it is idle for half as long.",
     "vanish_after": """This long after the first boot, one busy node vanishes, without a trace in
         the cloud; only once.""",
     "ping_interval": "How often a node pings.",
+}
+
+GCE_CREDENTIALS: dict[str, str] = {
+    "project": "The id of the project to run nodes in (gcloud projects list).",
+    "key": """The file of a service account's key: Google's JSON, or PEM with user_id. Without it,
+        the service account of the instance that this runs on is used.""",
+    "user_id": "The service account's address. Google's JSON file has it.",
+    "auth_type": "SA for a key, GCE for the instance's own service account.",
+    "timeout": "How many seconds to wait for one answer.",
+    "endpoint": "Another address of Google's compute API, as host[:port] or a URL.",
+    "token_endpoint": "Where access tokens are asked for, with a key.",
+}
+
+GCE_LIST: dict[str, str] = {
+    "tags": """Network tags, separated by commas, that our nodes have beside this manager's own
+        labels; every new node gets them.""",
+    "zone": "Only nodes of this zone.",
+}
+
+GCE_CREATE: dict[str, str] = {
+    "ping_host": PING_HOST,
+    "zone": "The zone to boot nodes in. Must be given.",
+    "image": """The image that nodes boot from: a name, a family, or a path such as
+        projects/my-project/global/images/NAME. Must be given. This one has cloud-init.""",
+    "image_project": "The project to look for the image in; by default this one, then public ones.",
+    "network": "The nodes' network.",
+    "subnet": "The nodes' subnetwork, where the network does not choose it.",
+    "tags": "More network tags for every node, separated by commas, for firewall rules.",
+    "assign_public_ip": "Whether nodes get a public address.",
+    "ssh_key": "The path of a public key to install for root.",
+    "service_account_name": "The service account that nodes run as. Without it they have none.",
+    "preemptible": "Whether all nodes are spot nodes; [Size NAME] preemptible is for one size.",
+    "boot_disk_type": "The type of the boot disk.",
+    "boot_disk_gb": "The size of the boot disk; by default the image's.",
+    "scratch_disk_type": """The disks for [Size NAME] scratch: local-ssd, pd-balanced, pd-ssd or
+        pd-standard.""",
+    "user_data": """A template for what nodes do at boot, with {ping_url}, {record}, {hostname} and
+        {incarnation}: a script (#!) for Google's guest agent, anything else for cloud-init.
+        Without it they get the bare ping URL as metadata arv-ping-url.""",
 }
 
 EC2_CREDENTIALS: dict[str, str] = {
@@ -35,8 +77,7 @@ EC2_LIST: dict[str, str] = {
 }
 
 EC2_CREATE: dict[str, str] = {
-    "ping_host": """The address that nodes ping: host[:port], which means https, or a whole URL. It
-        must lead to [Registry] listen, or to the Arvados server.""",
+    "ping_host": PING_HOST,
     "image_id": "The AMI that nodes boot from. Must be given.",
     "subnet_id": "The nodes' subnet.",
     "security_groups": "The nodes' security groups, separated by commas.",
@@ -58,4 +99,71 @@ EC2_CREATE: dict[str, str] = {
     "user_data": """A template for the nodes' user data, with {ping_url}, {record}, {hostname} and
         {incarnation}. Without it they get the bare ping URL.""",
     "tag_owner": "A tag to put on every node.",
+}
+
+OPENSTACK_CREDENTIALS: dict[str, str] = {
+    "auth_url": "The URL of keystone, the cloud's identity service, with or without /v3.",
+    "cloud": """The name of a cloud in clouds.yaml, which then has what is not given here.""",
+    "clouds_yaml": """The path of that file; without it, OpenStack's own places are looked at.""",
+    "region": "The region to run nodes in; may be left out where the catalog has only one.",
+    "application_credential_id": """The application credential, which belongs to one project.
+        Better than a password: it can be limited and withdrawn on its own.""",
+    "application_credential_secret": """Its secret; application_credential_secret_file = PATH reads
+        it from a file.""",
+    "username": "The user, instead of an application credential.",
+    "password": "The user's password; password_file = PATH reads it from a file.",
+    "project": "The name of the project to run nodes in, for username.",
+    "project_id": "Its id, instead of its name.",
+    "domain": "The domain of user and project.",
+    "project_domain": "The project's domain, where it is another one.",
+    "interface": "Which endpoints of the catalog to use: public, internal or admin.",
+    "timeout": "How many seconds to wait for one answer.",
+    "ca_bundle": "Certificate authorities to trust for the cloud, in PEM.",
+    "insecure": "Accept any certificate, and plain http to any host.",
+}
+
+OPENSTACK_LIST: dict[str, str] = {
+    "metadata:cluster": """Metadata that our nodes have beside this manager's own; every new node
+        gets it. Other nodes that have all of it are counted, too.""",
+}
+
+OPENSTACK_CREATE: dict[str, str] = {
+    "ping_host": EC2_CREATE["ping_host"],
+    "image": "The name or id of the image that nodes boot from. Must be given.",
+    "networks": """The ids of the nodes' networks, separated by commas; auto for the project's only
+        one, none for no network.""",
+    "security_groups": "The nodes' security groups, separated by commas.",
+    "key_name": "The name of the SSH key pair to install on nodes.",
+    "availability_zone": "The zone to place nodes in.",
+    "boot_volume_gb": """The size of a volume for each node to boot from, in GB, where its flavor
+        has no disk. Without it, nodes boot from their host's disk.""",
+    "boot_volume_type": "The type of that volume.",
+    "config_drive": "Whether nodes get their user data on a drive, beside the metadata service.",
+    "user_data": EC2_CREATE["user_data"],
+    "metadata:owner": "Metadata to put on every node.",
+}
+
+LIBVIRT_CREDENTIALS: dict[str, str] = {
+    "uri": """The hypervisor: qemu:///system is this machine's, qemu+tls://HOST/system or
+        qemu+ssh://USER@HOST/system?no_tty=1 another's.""",
+    "key": "The user, only for a +tcp uri.",
+    "secret": "The user's password; secret_file = PATH reads it from a file.",
+    "timeout": "How many seconds to wait for one answer.",
+}
+
+LIBVIRT_CREATE: dict[str, str] = {
+    "ping_host": EC2_CREATE["ping_host"],
+    "image": """The volume that nodes boot from, by its name in storage_pool, or by its path in any
+        storage pool. Nodes never write to it. Must be given.""",
+    "storage_pool": "The storage pool that the nodes' own volumes are made in.",
+    "network": "The libvirt network that nodes are in.",
+    "bridge": "The host's bridge that nodes are on, instead of a network.",
+    "disk": "The size of the boot volume, in MB, where the image is smaller.",
+    "vcpus": "The cores of the size `default`, for a file without any [Size NAME].",
+    "memory": "The memory of that size, in MB.",
+    "os_memory": """The memory, in MB, that a node gets beyond [Size NAME] ram, for its operating
+        system.""",
+    "domain_xml": """A libvirt domain that every node is like: machine, processor, devices. Its
+        name, uuid, memory, vcpu and our disks are filled in.""",
+    "user_data": EC2_CREATE["user_data"],
 }

@@ -11,7 +11,15 @@ from doc.generate.passthrough import (
     EC2_CREATE,
     EC2_CREDENTIALS,
     EC2_LIST,
+    GCE_CREATE,
+    GCE_CREDENTIALS,
+    GCE_LIST,
+    LIBVIRT_CREATE,
+    LIBVIRT_CREDENTIALS,
     LOCAL_CREATE,
+    OPENSTACK_CREATE,
+    OPENSTACK_CREDENTIALS,
+    OPENSTACK_LIST,
 )
 
 
@@ -206,6 +214,203 @@ EC2 = Sample(
     ),
 )
 
+GCE = Sample(
+    "gce",
+    """Nodes on Google Compute Engine, with their records in the registry of this program. Before
+    the first boot, set [Cloud Credentials] project, [Cloud Create] zone and ping_host, and the
+    sizes to choose from.""",
+    (
+        Part(
+            "Daemon",
+            {
+                "min_nodes": "0",
+                "max_nodes": "2",
+                "max_total_price": "1.00",
+                "wishlist_command": Hint("/usr/local/bin/wishlist"),
+            },
+        ),
+        Part("Manage", {"port": "8996"}),
+        Part("Cloud", {"provider": "gce", "shutdown_windows": "20, 999999"}),
+        Part(
+            "Cloud Credentials",
+            {
+                "project": "my-project",
+                "key": Hint("/etc/nodemanager/gce-key.json"),
+                "user_id": Hint("nodemanager@my-project.iam.gserviceaccount.com"),
+                "auth_type": Hint("SA"),
+                "timeout": Hint("60"),
+                "endpoint": Hint("https://compute.googleapis.com"),
+                "token_endpoint": Hint("https://accounts.google.com"),
+            },
+            GCE_CREDENTIALS,
+        ),
+        Part(
+            "Cloud List",
+            {"tags": Hint("example, compute"), "zone": Hint("us-central1-a")},
+            GCE_LIST,
+        ),
+        Part(
+            "Cloud Create",
+            {
+                "zone": "us-central1-a",
+                "image": "ubuntu-2404-lts-amd64",
+                "ping_host": Hint("registry.example.org"),
+                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
+                "image_project": Hint("my-project"),
+                "network": Hint("default"),
+                "subnet": Hint("compute"),
+                "tags": Hint("outbound-only"),
+                "assign_public_ip": Hint("yes"),
+                "ssh_key": Hint("/etc/nodemanager/id_ed25519.pub"),
+                "service_account_name": Hint("node@my-project.iam.gserviceaccount.com"),
+                "preemptible": Hint("no"),
+                "boot_disk_type": Hint("pd-balanced"),
+                "boot_disk_gb": Hint("20"),
+                "scratch_disk_type": Hint("local-ssd"),
+            },
+            GCE_CREATE,
+        ),
+        Part("Size e2-standard-2", {"cores": "2", "price": "0.067"}),
+        Part(
+            "Size e2-standard-4",
+            {"cores": "4", "price": "0.134", "preemptible": Hint("no")},
+        ),
+        Part("Records", {"provider": "registry"}),
+        Part(
+            "Registry",
+            {"slots": "64", "domain": Hint("example.org"), "listen": Hint("0.0.0.0:8990")},
+        ),
+    ),
+)
+
+OPENSTACK = Sample(
+    "openstack",
+    """Nodes on an OpenStack cloud, with their records in the registry of this program. Before the
+    first boot, set [Cloud Credentials], [Cloud Create] image and ping_host, and the sizes to choose
+    from: each is a flavor of the cloud, by its name.""",
+    (
+        Part(
+            "Daemon",
+            {
+                "pool": SHOWN,
+                "min_nodes": "0",
+                "max_nodes": "2",
+                "max_total_price": "1.00",
+                "wishlist_command": Hint("/usr/local/bin/wishlist"),
+                "boot_fail_after": SHOWN,
+                "node_stale_after": SHOWN,
+            },
+        ),
+        Part("Manage", {"port": "8997", "ManagementToken": SHOWN}),
+        Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
+        Part(
+            "Cloud",
+            {"provider": "openstack", "shutdown_windows": "5, 999999", "driver_class": SHOWN},
+        ),
+        Part(
+            "Cloud Credentials",
+            {
+                "cloud": Hint("example"),
+                "clouds_yaml": Hint("/etc/openstack/clouds.yaml"),
+                "auth_url": "https://keystone.example.org:5000",
+                "region": Hint("RegionOne"),
+                "application_credential_id": "0123456789abcdef0123456789abcdef",
+                "application_credential_secret": "SECRET",
+                "interface": Hint("public"),
+                "timeout": Hint("60"),
+                "ca_bundle": Hint("/etc/ssl/certs/example.pem"),
+                "insecure": Hint("no"),
+            },
+            OPENSTACK_CREDENTIALS,
+        ),
+        Part("Cloud List", {"metadata:cluster": Hint("example")}, OPENSTACK_LIST),
+        Part(
+            "Cloud Create",
+            {
+                "ping_host": Hint("registry.example.org"),
+                "image": "node-image",
+                "networks": Hint("11111111-2222-4333-8444-555555555555"),
+                "security_groups": Hint("default, compute"),
+                "key_name": Hint("operators"),
+                "availability_zone": Hint("nova"),
+                "boot_volume_gb": Hint("20"),
+                "boot_volume_type": Hint("ssd"),
+                "config_drive": Hint("no"),
+                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
+                "metadata:owner": Hint("example"),
+            },
+            OPENSTACK_CREATE,
+        ),
+        Part("Size m1.small", {"cores": "1", "ram": "2048", "price": "0.02"}),
+        Part(
+            "Size m1.large",
+            {
+                "instance_type": SHOWN,
+                "cores": "4",
+                "ram": "8192",
+                "scratch": Hint("80000"),
+                "price": "0.08",
+            },
+        ),
+        Part("Records", {"provider": "registry"}),
+        Part(
+            "Registry",
+            {**_ALL_REGISTRY, "domain": Hint("example.org"), "listen": Hint("0.0.0.0:8990")},
+        ),
+    ),
+)
+
+LIBVIRT = Sample(
+    "libvirt",
+    """Nodes on one hypervisor of your own, through libvirt, with their records in the registry of
+    this program. It needs libvirt's module for Python (doc/libvirt.rst). Before the first boot, set
+    [Cloud Create] image and ping_host, and the sizes to choose from.""",
+    (
+        Part(
+            "Daemon",
+            {
+                "min_nodes": "0",
+                "max_nodes": "2",
+                "wishlist_command": Hint("/usr/local/bin/wishlist"),
+            },
+        ),
+        Part("Manage", {"port": "8998", "ManagementToken": SHOWN}),
+        Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
+        Part("Cloud", {"provider": "libvirt", "shutdown_windows": SHOWN, "driver_class": SHOWN}),
+        Part(
+            "Cloud Credentials",
+            {
+                "uri": "qemu:///system",
+                "key": Hint("nodemanager"),
+                "secret": Hint("..."),
+                "timeout": Hint("60"),
+            },
+            LIBVIRT_CREDENTIALS,
+        ),
+        Part(
+            "Cloud Create",
+            {
+                "ping_host": Hint("registry.example.org"),
+                "image": "node-image.qcow2",
+                "storage_pool": "default",
+                "network": "default",
+                "bridge": Hint("br0"),
+                "disk": Hint("20000"),
+                "vcpus": Hint("1"),
+                "memory": Hint("1024"),
+                "os_memory": Hint("512"),
+                "domain_xml": Hint("/etc/nodemanager/domain.xml"),
+                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
+            },
+            LIBVIRT_CREATE,
+        ),
+        Part("Size small", {"cores": "1", "ram": "2048", "price": "0.01"}),
+        Part("Size large", {"cores": "4", "ram": "8192", "scratch": "50000", "price": "0.04"}),
+        Part("Records", {"provider": "registry"}),
+        Part("Registry", {**_ALL_REGISTRY, "listen": Hint("0.0.0.0:8990")}),
+    ),
+)
+
 DUMMY = Sample(
     "dummy",
     """The cloud library's own simulated cloud, in memory: to try a configuration, or a record
@@ -267,4 +472,4 @@ REGISTRY = Sample(
     ),
 )
 
-SAMPLES = (LOCAL, EC2, DUMMY, ARVADOS, REGISTRY)
+SAMPLES = (LOCAL, EC2, GCE, OPENSTACK, LIBVIRT, DUMMY, ARVADOS, REGISTRY)

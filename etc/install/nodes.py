@@ -13,6 +13,7 @@ from pathlib import Path
 BY_HAND = {
     "ec2": "aws ec2 describe-instances --filters Name=tag:nodemanager-pool,Values={pool} "
     "Name=instance-state-name,Values=pending,running,stopping,stopped",
+    "gce": "gcloud compute instances list --filter=labels.nodemanager-pool={pool}",
 }
 
 

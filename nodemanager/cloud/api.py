@@ -5,9 +5,11 @@ One contract suite, tests/contract/test_cloud_contract.py, holds every adapter t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
 
 
@@ -44,6 +46,9 @@ class CloudDriver(Protocol):
     may_authorise: bool
     """The contract suite proves that its listings are complete; without that proof nothing
     may be freed (L2)."""
+    sizes_from_file: bool
+    """`list_sizes` sends a request. A manager starts without its cloud, so the configuration must
+    describe every size."""
 
     def account(self) -> str:
         """The account, region and API that the credentials lead to, as one stable line (L5).
@@ -137,6 +142,10 @@ class CloudDriver(Protocol):
         hold, no longer has our tags, is used by another node, or whose own node still lives:
         the driver asks for that node first. Never detaches anything.
         """
+        ...
+
+    def preflight(self, wanted: Wanted) -> Sequence[Check]:
+        """The checks of `check-cloud` that only this cloud has; they change nothing."""
         ...
 
     def close(self) -> None:

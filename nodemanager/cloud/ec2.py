@@ -6,14 +6,15 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
-from nodemanager.cloud import ec2_options
+from nodemanager.cloud import ec2_checks, ec2_options
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.ec2_credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2_errors import (
     NO_SUCH_ACTION,
@@ -23,16 +24,16 @@ from nodemanager.cloud.ec2_errors import (
     Refusal,
     typed,
 )
-from nodemanager.cloud.ec2_instance import on_hold
 from nodemanager.cloud.ec2_leftovers import Ec2Leftovers
 from nodemanager.cloud.ec2_options import Access, Template
 from nodemanager.cloud.ec2_order import filter_params, literal, run_params
-from nodemanager.cloud.ec2_wire import PAGE_SIZE, WholeAnswers, Wire
+from nodemanager.cloud.ec2_wire import PAGE_SIZE, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
-from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, tags_for, tags_from
+from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, on_hold, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
+from nodemanager.cloud.transport import WholeAnswers
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
 
@@ -261,6 +262,9 @@ class Ec2(Provider):
             "terminated": Outcome.GONE,
             "shutting-down": Outcome.ACCEPTED,
         }.get(told[node_id] or "", Outcome.UNKNOWN)
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        return ec2_checks.checks(partial(self.wire, driver), self.access, self.template, wanted)
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):

@@ -7,9 +7,7 @@ Amazon's "Error codes for the Amazon EC2 API" and, where shared, from its "Commo
 
 from __future__ import annotations
 
-import time
-from email.utils import parsedate_to_datetime
-
+from nodemanager.cloud.words import words
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -20,95 +18,50 @@ from nodemanager.errors import (
     Unauthorized,
 )
 
-QUOTA = frozenset(
-    {
-        "AddressLimitExceeded",
-        "InstanceLimitExceeded",
-        "InsufficientFreeAddressesInSubnet",
-        "MaxIOPSLimitExceeded",
-        "MaxSpotInstanceCountExceeded",
-        "NetworkInterfaceLimitExceeded",
-        "PendingVerification",
-        "PrivateIpAddressLimitExceeded",
-        "ResourceCountExceeded",
-        "ResourceLimitExceeded",
-        "VcpuLimitExceeded",
-        "VolumeLimitExceeded",
-    }
+QUOTA = words(
+    """
+    AddressLimitExceeded InstanceLimitExceeded InsufficientFreeAddressesInSubnet
+    MaxIOPSLimitExceeded MaxSpotInstanceCountExceeded NetworkInterfaceLimitExceeded
+    PendingVerification PrivateIpAddressLimitExceeded ResourceCountExceeded ResourceLimitExceeded
+    VcpuLimitExceeded VolumeLimitExceeded
+    """
 )
 """The account can have no more nodes of any size. A subnet without free addresses counts as
 such a limit, because the remedy is the same."""
 
-CAPACITY = frozenset(
-    {
-        "InsufficientAddressCapacity",
-        "InsufficientCapacity",
-        "InsufficientCapacityOnHost",
-        "InsufficientHostCapacity",
-        "InsufficientInstanceCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InsufficientReservedInstancesCapacity",
-        "InsufficientVolumeCapacity",
-        "ReservationCapacityExceeded",
-        "SpotMaxPriceTooLow",
-        "UnfulfillableCapacity",
-        "Unsupported",
-    }
+CAPACITY = words(
+    """
+    InsufficientAddressCapacity InsufficientCapacity InsufficientCapacityOnHost
+    InsufficientHostCapacity InsufficientInstanceCapacity InsufficientReservedInstanceCapacity
+    InsufficientReservedInstancesCapacity InsufficientVolumeCapacity ReservationCapacityExceeded
+    SpotMaxPriceTooLow UnfulfillableCapacity Unsupported
+    """
 )
 """EC2 has no capacity for this size now, or not in this zone (`Unsupported`); it may have some
 for another size."""
 
-THROTTLED = frozenset(
-    {
-        "EC2ThrottledException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
+THROTTLED = words(
+    """
+    EC2ThrottledException RequestLimitExceeded RequestThrottled RequestThrottledException SlowDown
+    ThrottledException Throttling ThrottlingException TooManyRequestsException
+    """
 )
 
-UNAUTHORIZED = frozenset(
-    {
-        "AccessDenied",
-        "AccessDeniedException",
-        "AuthFailure",
-        "Blocked",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidSecurity",
-        "InvalidSecurityToken",
-        "MissingAuthenticationToken",
-        "NotAuthorized",
-        "OptInRequired",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnauthorizedOperation",
-        "UnrecognizedClientException",
-        "ValidationError.SignatureExpired",
-    }
+UNAUTHORIZED = words(
+    """
+    AccessDenied AccessDeniedException AuthFailure Blocked ExpiredToken ExpiredTokenException
+    IncompleteSignature InvalidAccessKeyId InvalidClientTokenId InvalidSecurity InvalidSecurityToken
+    MissingAuthenticationToken NotAuthorized OptInRequired RequestExpired SignatureDoesNotMatch
+    UnauthorizedOperation UnrecognizedClientException ValidationError.SignatureExpired
+    """
 )
 
-UNDECIDED = frozenset(
-    {
-        "IdempotentParameterMismatch",
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServerInternal",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "Unavailable",
-    }
+UNDECIDED = words(
+    """
+    IdempotentParameterMismatch InternalError InternalFailure InternalServerError RequestTimeout
+    RequestTimeoutException ServerInternal ServiceUnavailable ServiceUnavailableException
+    Unavailable
+    """
 )
 """The request may have taken effect. `IdempotentParameterMismatch` is among these because the
 earlier call with the same client token may have made a node."""
@@ -155,18 +108,3 @@ def _kind(code: str, status: int) -> type[CloudError]:
         if code in codes:
             return kind
     return CloudError if status >= 500 else BadRequest
-
-
-def wait_asked_for(header: str | None) -> float | None:
-    """Seconds to wait by a Retry-After header (a number or a date); None where it is neither."""
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, OverflowError, OSError):
-            # No date, or one outside the clock's range.
-            return None
-    return seconds if 0 < seconds < float("inf") else None

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from xml.etree.ElementTree import Element
-
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG, SIZE_TAG
-
-HOLD_TAG = "nodemanager-hold"
-OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, SIZE_TAG, HOLD_TAG, "Name"})
 
 
 def tags_in(item: Element, namespace: str) -> dict[str, str]:
@@ -22,11 +16,6 @@ def tags_in(item: Element, namespace: str) -> dict[str, str]:
             raise ValueError("a tag without a key")
         tags[key] = tag.findtext(f"{{{namespace}}}value") or ""
     return tags
-
-
-def on_hold(tags: Mapping[str, str]) -> bool:
-    """Whether the hold tag is set, to anything but no, false, 0 or nothing."""
-    return tags.get(HOLD_TAG, "").lower() not in ("", "no", "false", "0")
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,19 @@ from xml.etree.ElementTree import Element
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.ec2_errors import Refusal
-from nodemanager.cloud.ec2_instance import Instance, on_hold, tags_in
+from nodemanager.cloud.ec2_instance import Instance, tags_in
 from nodemanager.cloud.ec2_order import filter_params, literal
 from nodemanager.cloud.ec2_wire import Wire
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
+from nodemanager.cloud.words import words
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone
 
-IN_USE = frozenset(
-    {
-        "DependencyViolation",
-        "IncorrectState",
-        "InvalidIPAddress.InUse",
-        "InvalidNetworkInterface.InUse",
-        "VolumeInUse",
-    }
+IN_USE = words(
+    """
+    DependencyViolation IncorrectState InvalidIPAddress.InUse InvalidNetworkInterface.InUse
+    VolumeInUse
+    """
 )
 """Errors for a resource that came into use after we checked it. For an interface EC2 sends
 InvalidParameterValue, which has too many other meanings: that counts as a failed attempt."""

@@ -11,61 +11,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodemanager.cloud.ec2_endpoint import Endpoint
-from nodemanager.cloud.ec2_instance import OUR_TAGS
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.tags import OUR_TAGS
+from nodemanager.cloud.words import words
 from nodemanager.errors import ConfigError
 
 CREDENTIALS = "Cloud Credentials"
 LIST = "Cloud List"
 CREATE = "Cloud Create"
 
-STATE_FILTERS = frozenset(
-    {
-        "instance-state-code",
-        "instance-state-name",
-        "reason",
-        "state-reason-code",
-        "state-reason-message",
-    }
+STATE_FILTERS = words(
+    """
+    instance-state-code instance-state-name reason state-reason-code state-reason-message
+    """
 )
 """Dropped from `[Cloud List]` (T5): such a filter would hide a node that still exists."""
 
-FILTERS = STATE_FILTERS | {
-    "architecture",
-    "availability-zone",
-    "availability-zone-id",
-    "client-token",
-    "dns-name",
-    "host-id",
-    "hypervisor",
-    "iam-instance-profile.arn",
-    "iam-instance-profile.id",
-    "image-id",
-    "instance-id",
-    "instance-lifecycle",
-    "instance-type",
-    "instance.group-id",
-    "instance.group-name",
-    "key-name",
-    "launch-time",
-    "network-interface.subnet-id",
-    "network-interface.vpc-id",
-    "owner-id",
-    "placement-group-name",
-    "platform",
-    "private-dns-name",
-    "product-code",
-    "requester-id",
-    "reservation-id",
-    "root-device-name",
-    "root-device-type",
-    "spot-instance-request-id",
-    "subnet-id",
-    "tag-key",
-    "tenancy",
-    "virtualization-type",
-    "vpc-id",
-}
+FILTERS = STATE_FILTERS | words(
+    """
+    architecture availability-zone availability-zone-id client-token dns-name host-id hypervisor
+    iam-instance-profile.arn iam-instance-profile.id image-id instance-id instance-lifecycle
+    instance-type instance.group-id instance.group-name key-name launch-time
+    network-interface.subnet-id network-interface.vpc-id owner-id placement-group-name platform
+    private-dns-name product-code requester-id reservation-id root-device-name root-device-type
+    spot-instance-request-id subnet-id tag-key tenancy virtualization-type vpc-id
+    """
+)
 
 ALIASES = {
     "ex_assign_public_ip": "assign_public_ip",
@@ -84,47 +56,25 @@ TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
 colon: `tag_a` is `tag:a`."""
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
-    CREDENTIALS: frozenset(
-        {
-            "ca_bundle",
-            "endpoint",
-            "host",
-            "insecure",
-            "key",
-            "port",
-            "profile",
-            "region",
-            "secret",
-            "secure",
-            "sts_endpoint",
-            "timeout",
-            "token",
-        }
+    CREDENTIALS: words(
+        """
+        ca_bundle endpoint host insecure key port profile region secret secure sts_endpoint timeout
+        token
+        """
     ),
     LIST: FILTERS | TAG_KEYS,
-    CREATE: frozenset(
-        {
-            "availability_zone",
-            "image_id",
-            "metadata_tokens",
-            "ping_host",
-            "scratch_device",
-            "scratch_volume_type",
-            "security_groups",
-            "ssh_key",
-            "subnet_id",
-            "user_data",
-            *ALIASES,
-            *ALIASES.values(),
-            *TAG_KEYS,
-        }
-    ),
+    CREATE: words(
+        """
+        availability_zone image_id metadata_tokens ping_host scratch_device scratch_volume_type
+        security_groups ssh_key subnet_id user_data
+        """
+    )
+    | {*ALIASES, *ALIASES.values(), *TAG_KEYS},
 }
 """The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
+_OURS = OUR_TAGS | {"Name"}
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
-_YES = {"1": True, "yes": True, "true": True, "on": True}
-_NO = {"0": False, "no": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,45 +114,6 @@ class Template:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Reader:
-    """One section's values, and the problems found in them."""
-
-    def __init__(self, section: str, values: Mapping[str, str], problems: list[str]) -> None:
-        self.section = section
-        self.values = values
-        self.problems = problems
-
-    def wrong(self, key: str, why: str, value: str | None = None) -> None:
-        shown = f" = {value}" if value is not None else ""
-        self.problems.append(f"[{self.section}] {key}{shown}: {why}")
-
-    def text(self, key: str) -> str | None:
-        return self.values.get(key, "").strip() or None
-
-    def number(self, key: str) -> float | None:
-        text = self.text(key)
-        if text is None:
-            return None
-        try:
-            number = float(text)
-        except ValueError:
-            number = -1.0
-        if not 0 < number < float("inf"):
-            self.wrong(key, "not a number above zero", text)
-            return None
-        return number
-
-    def flag(self, key: str, default: bool = False) -> bool:
-        text = self.text(key)
-        if text is None:
-            return default
-        known = {**_YES, **_NO}.get(text.lower())
-        if known is None:
-            self.wrong(key, "neither yes nor no", text)
-            return default
-        return known
-
-
 def tag_name(key: str) -> str | None:
     """The tag that an option key such as `tag:NAME` or `tag_NAME` means; None for other keys."""
     if key.startswith("tag:"):
@@ -224,15 +135,15 @@ def read(
     problem of the three sections.
     """
     problems: list[str] = []
-    access = _access(_Reader(CREDENTIALS, credentials, problems), timeout)
-    filters = _filters(_Reader(LIST, listing, problems))
-    template = _template(_Reader(CREATE, create, problems), filters)
+    access = _access(SectionReader(CREDENTIALS, credentials, problems), timeout)
+    filters = _filters(SectionReader(LIST, listing, problems))
+    template = _template(SectionReader(CREATE, create, problems), filters)
     if problems:
         raise ConfigError(problems)
     return access, filters, template
 
 
-def _access(given: _Reader, timeout: float) -> Access:
+def _access(given: SectionReader, timeout: float) -> Access:
     region = given.text("region") or "us-east-1"
     host = _known_host(region)
     if host is None:
@@ -274,7 +185,7 @@ def _domain(chinese: bool) -> str:
     return "amazonaws.com.cn" if chinese else "amazonaws.com"
 
 
-def _keys(given: _Reader) -> dict[str, str]:
+def _keys(given: SectionReader) -> dict[str, str]:
     """The credentials that the file itself gives, by option name."""
     for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
         if given.text(one) and not given.text(other):
@@ -286,14 +197,14 @@ def _keys(given: _Reader) -> dict[str, str]:
     }
 
 
-def _host_and_port(given: _Reader, host: str) -> str:
+def _host_and_port(given: SectionReader, host: str) -> str:
     """libcloud's own `host`, `port` and `secure`, as a URL."""
     scheme = "https" if given.flag("secure", default=True) else "http"
     port = given.text("port")
     return f"{scheme}://{given.text('host') or host}" + (f":{port}" if port else "")
 
 
-def _endpoint(given: _Reader, key: str, text: str, insecure: bool) -> Endpoint:
+def _endpoint(given: SectionReader, key: str, text: str, insecure: bool) -> Endpoint:
     try:
         return Endpoint.parse(text, insecure)
     except ValueError as error:
@@ -301,7 +212,7 @@ def _endpoint(given: _Reader, key: str, text: str, insecure: bool) -> Endpoint:
         return Endpoint("", 443)
 
 
-def _filters(given: _Reader) -> dict[str, str]:
+def _filters(given: SectionReader) -> dict[str, str]:
     filters: dict[str, str] = {}
     for key, value in given.values.items():
         tag = tag_name(key)
@@ -316,9 +227,9 @@ def _filters(given: _Reader) -> dict[str, str]:
     return filters
 
 
-def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
+def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
     values = _without_aliases(given)
-    given = _Reader(given.section, values, given.problems)
+    given = SectionReader(given.section, values, given.problems)
     image = given.text("image_id")
     if image is None:
         given.wrong("image_id", "is missing: the AMI that nodes boot from")
@@ -351,14 +262,14 @@ def _template(given: _Reader, filters: Mapping[str, str]) -> Template:
     )
 
 
-def _metadata_tokens(given: _Reader) -> str:
+def _metadata_tokens(given: SectionReader) -> str:
     text = given.text("metadata_tokens") or "required"
     if text not in ("required", "optional"):
         given.wrong("metadata_tokens", "neither required nor optional", text)
     return text
 
 
-def _public_key(given: _Reader) -> bytes | None:
+def _public_key(given: SectionReader) -> bytes | None:
     path = given.text("ssh_key")
     if path is None:
         return None
@@ -372,7 +283,7 @@ def _public_key(given: _Reader) -> bytes | None:
         return None
 
 
-def _without_aliases(given: _Reader) -> dict[str, str]:
+def _without_aliases(given: SectionReader) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in given.values.items():
         name = ALIASES.get(key, key)
@@ -382,7 +293,7 @@ def _without_aliases(given: _Reader) -> dict[str, str]:
     return values
 
 
-def _create_tags(given: _Reader, filters: Mapping[str, str]) -> dict[str, str]:
+def _create_tags(given: SectionReader, filters: Mapping[str, str]) -> dict[str, str]:
     """The tags of this section and those of `[Cloud List]`, so that new nodes match its filters.
 
     A filter with a wildcard has no single value, so it gives no tag.
@@ -390,13 +301,13 @@ def _create_tags(given: _Reader, filters: Mapping[str, str]) -> dict[str, str]:
     tags = {
         name[4:]: value
         for name, value in filters.items()
-        if name.startswith("tag:") and not set(value) & {"*", "?"} and name[4:] not in OUR_TAGS
+        if name.startswith("tag:") and not set(value) & {"*", "?"} and name[4:] not in _OURS
     }
     for key, value in given.values.items():
         tag = tag_name(key)
         if tag is None:
             continue
-        if tag in OUR_TAGS:
+        if tag in _OURS:
             given.wrong(key, "this tag is set by nodemanager itself")
         tags[tag] = value.strip()
     return tags

@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.ec2_credentials import Keys
-from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal, wait_asked_for
+from nodemanager.cloud.ec2_errors import NO_SUCH_INSTANCE, Refusal
 from nodemanager.cloud.ec2_instance import Instance
+from nodemanager.cloud.transport import Answer, wait_asked_for
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 
 PAGE_SIZE = 1000
@@ -24,41 +25,6 @@ PAGE_SIZE = 1000
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
 MOST_PAGES = 10_000
-
-
-class Answer:
-    """The server's raw answer; libcloud's own response classes would raise by HTTP status."""
-
-    def __init__(self, response: Any, connection: Any) -> None:
-        self.status: int = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self.content: bytes = response.content
-
-
-class WholeAnswers:
-    """Mix-in for a libcloud connection class: gives raw answers and never sends twice.
-
-    `trust` is the path of the certificates that the server is verified by, False for no
-    verification, None for the system's certificates.
-    """
-
-    responseCls = Answer
-    trust: str | bool | None = None
-
-    def connect(self, *args: Any, **kwargs: Any) -> None:
-        # libcloud has no types: the type checker sees neither this method nor the connection.
-        super().connect(*args, **kwargs)  # type: ignore[misc]
-        transport: Any = self.connection  # type: ignore[attr-defined]
-        # A redirect would send the request a second time, even a create.
-        transport.session.max_redirects = 0
-        # Otherwise requests replaces the signature with credentials from ~/.netrc.
-        transport.session.auth = _keep_signature
-        if self.trust is not None:
-            transport.ca_cert = self.trust
-
-
-def _keep_signature(request: Any) -> Any:
-    return request
 
 
 class Wire:

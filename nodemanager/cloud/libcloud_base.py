@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Found, Wanted
 from nodemanager.cloud.provider import Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.translate import tells_secrets, translate
@@ -70,8 +72,8 @@ class Drivers:
     instead, a create would wait for a listing of thousands of nodes.
     """
 
-    def __init__(self, new_driver: Callable[[], NodeDriver], timeout: float) -> None:
-        self._new_driver = new_driver
+    def __init__(self, provider: Provider, timeout: float) -> None:
+        self._provider = provider
         self._timeout = timeout
         self._mine = threading.local()
         self._made: list[NodeDriver] = []
@@ -81,7 +83,7 @@ class Drivers:
         """This thread's driver."""
         driver = getattr(self._mine, "driver", None)
         if driver is None:
-            driver = self._tame(self._new_driver())
+            driver = self._tame(self._provider.new_driver())
             self._mine.driver = driver
             with self._made_lock:
                 self._made.append(driver)
@@ -93,6 +95,8 @@ class Drivers:
             made, self._made = self._made, []
             self._mine = threading.local()
         for driver in made:
+            with suppress(Exception):
+                self._provider.close(driver)
             if (session := _http_session(driver)) is not None:
                 with suppress(Exception):
                     session.close()
@@ -135,10 +139,11 @@ class LibcloudCloud:
         self.ids_unique = provider.ids_unique
         self.takes_client_tokens = provider.takes_client_tokens
         self.may_authorise = provider.may_authorise
+        self.sizes_from_file = provider.sizes_from_file
         self._provider = provider
         self._reader = reader
         self._leftovers = leftovers
-        self._drivers = Drivers(provider.new_driver, timeout)
+        self._drivers = Drivers(provider, timeout)
 
     def account(self) -> str:
         return self._call("account", self._provider.account)
@@ -213,6 +218,13 @@ class LibcloudCloud:
     def release(self, leftover: Leftover) -> Outcome:
         doing = f"release {leftover.kind} {leftover.id}"
         return self._call(doing, self._leftovers.release, leftover)
+
+    def preflight(self, wanted: Wanted) -> Sequence[Check]:
+        made = self._call("prepare the checks", self._provider.preflight, wanted)
+        return [replace(one, ask=partial(self._asked, one)) for one in made]
+
+    def _asked(self, check: Check) -> Found:
+        return self._call(check.name, lambda driver: check.ask())
 
     def close(self) -> None:
         self._drivers.close()

@@ -36,13 +36,8 @@ from nodemanager.cloud.local_node import (
     write_atomic,
 )
 
-NODES, LOCK, NEXT_ADDRESS, STOPPING, ENDED = (
-    "nodes",
-    "lock",
-    "next-address",
-    "stopping",
-    "ended.json",
-)
+NODES, LOCK, NEXT_ADDRESS = "nodes", "lock", "next-address"
+STOPPING, ENDED = "stopping", "ended.json"
 NEW = ".new-"
 NODE_ID = re.compile(r"local-[0-9a-f]{20}\Z")
 FIRST_ADDRESS = IPv4Address("127.0.0.2")

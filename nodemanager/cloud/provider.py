@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.reading import sizes_from
 from nodemanager.core.model.world import Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError
@@ -29,6 +30,7 @@ class Provider(ABC):
     ids_unique: ClassVar[bool] = False
     takes_client_tokens: ClassVar[bool] = False
     may_authorise: ClassVar[bool] = False
+    sizes_from_file: ClassVar[bool] = False
 
     @abstractmethod
     def new_driver(self) -> NodeDriver:
@@ -71,6 +73,15 @@ class Provider(ABC):
 
     @abstractmethod
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome: ...
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        """What `check-cloud` can ask only this cloud, beside what CloudDriver has for every one:
+        permissions by name, networks. Nothing is sent before a check is asked."""
+        return ()
+
+    def close(self, driver: NodeDriver) -> None:
+        """Close what the driver has open beside an HTTP session."""
+        return
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         """The CloudError for one of the cloud's own error codes (D6); None for others.

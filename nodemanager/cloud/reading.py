@@ -53,6 +53,8 @@ class NodeReader:
     addresses: Callable[[Any], tuple[str, ...]] = lambda raw: tuple(
         str(address) for address in (*raw.private_ips, *raw.public_ips)
     )
+    launch_time_needed: bool = True
+    """Whether a node without a launch time is malformed, as in every cloud that keeps one."""
 
     def read(self, raw: Any, pool: str, *, matches_cloud_list: bool = False) -> CloudNode:
         """The CloudNode for a libcloud node; raises Unidentifiable when it has no id.
@@ -75,7 +77,8 @@ class NodeReader:
 
         raw_state = of("state", self.state, "")
         created_at = of("launch time", self.created_at, None)
-        if created_at is None and not any(line.startswith("launch time") for line in problems):
+        missing = created_at is None and self.launch_time_needed
+        if missing and not any(line.startswith("launch time") for line in problems):
             problems.append("launch time is missing")
         tags = of("tags", self.tags, Tags())
         name = getattr(raw, "name", None)

@@ -10,6 +10,13 @@ POOL_TAG = "nodemanager-pool"
 RECORD_TAG = "nodemanager-record"
 INCARNATION_TAG = "nodemanager-incarnation"
 SIZE_TAG = "nodemanager-size"
+HOLD_TAG = "nodemanager-hold"
+OUR_TAGS = frozenset({POOL_TAG, RECORD_TAG, INCARNATION_TAG, SIZE_TAG, HOLD_TAG})
+
+
+def on_hold(tags: Mapping[str, str]) -> bool:
+    """Whether the hold tag is set, to anything but no, false, 0 or nothing."""
+    return tags.get(HOLD_TAG, "").lower() not in ("", "no", "false", "0")
 
 
 def tags_for(tags: Tags) -> dict[str, str]:

@@ -13,6 +13,7 @@ from nodemanager.config.values import (
     Listen,
     StoreProvider,
 )
+from nodemanager.core.observe.pools import PREFLIGHT
 from nodemanager.hosts import is_loopback, is_wildcard
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
@@ -31,6 +32,7 @@ LARGEST_VOLUME_MB = 16_384_000
 
 def check_all(draft: Draft) -> None:
     """Report every contradiction, and replace adjusted values in the draft."""
+    _pool(draft)
     _limits(draft)
     _polls(draft)
     _freshness(draft)
@@ -44,6 +46,12 @@ def check_all(draft: Draft) -> None:
     _demand(draft)
     _log_file(draft)
     _state_filters(draft)
+
+
+def _pool(draft: Draft) -> None:
+    if str(draft.value("Daemon", "pool") or "").endswith(PREFLIGHT):
+        text = f"names that end in {PREFLIGHT} are for the pools of `check-cloud --boot`"
+        draft.report.wrong(draft.place("Daemon", "pool"), text)
 
 
 def _limits(draft: Draft) -> None:

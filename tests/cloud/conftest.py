@@ -10,7 +10,9 @@ import pytest
 from tests.cloud.pings import PingServer, ping_server
 
 if TYPE_CHECKING:
+    from tests.cloud.gce_server import GceServer
     from tests.cloud.moto_server import MotoServer
+    from tests.cloud.openstack_server import OpenStackServer
 
 
 @pytest.fixture
@@ -28,3 +30,26 @@ def server() -> MotoServer:
     moto = shared()
     moto.reset()
     return moto
+
+
+@pytest.fixture
+def gce() -> Iterator[GceServer]:
+    """Google's compute API, a project as new. No request and no answer contradicts Google's own
+    description, unless the test looks at that itself."""
+    from tests.cloud.gce_server import shared
+
+    google = shared()
+    google.reset()
+    yield google
+    google.reset()
+
+
+@pytest.fixture
+def openstack() -> Iterator[OpenStackServer]:
+    """An OpenStack cloud, a project as new."""
+    from tests.cloud.openstack_server import shared
+
+    server = shared()
+    server.reset()
+    yield server
+    server.reset()

@@ -53,7 +53,10 @@ class PingServer:
 
             def do_GET(self) -> None:
                 page = seen.pages.get(self.path)
-                if self.headers.get("X-aws-ec2-metadata-token") != "a-token==":
+                if self.path.startswith("/computeMetadata/"):
+                    knows = self.headers.get("Metadata-Flavor") == "Google" and page is not None
+                    self.answer(200 if knows else 404, page or "")
+                elif self.headers.get("X-aws-ec2-metadata-token") != "a-token==":
                     self.answer(401, "")
                 elif page is None:
                     self.answer(404, "")
@@ -61,7 +64,8 @@ class PingServer:
                     self.answer(200, page)
 
             def do_PUT(self) -> None:
-                known = self.path == "/latest/api/token" and bool(seen.pages)
+                amazon = any(page.startswith("/latest/") for page in seen.pages)
+                known = self.path == "/latest/api/token" and amazon
                 self.answer(200 if known else 404, "a-token==" if known else "")
 
             def answer(self, status: int, text: str) -> None:

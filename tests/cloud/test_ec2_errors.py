@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from nodemanager.cloud import ec2_errors
-from nodemanager.cloud.ec2_errors import wait_asked_for
+from nodemanager.cloud.transport import wait_asked_for
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -150,7 +150,7 @@ def test_a_retry_after_that_says_no_time_is_none(header: str) -> None:
 
 
 def test_retry_after_may_be_a_date() -> None:
-    wait = ec2_errors.wait_asked_for(formatdate(time.time() + 60, usegmt=True))
+    wait = wait_asked_for(formatdate(time.time() + 60, usegmt=True))
     assert wait is not None
     assert 50 < wait <= 60
 

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.checks import Wanted
 from nodemanager.core.model.world import Tags
-from nodemanager.errors import BadRequest
+from nodemanager.errors import BadRequest, CloudError
 from tests.cloud.ec2_helpers import (
+    POOL,
     PUBLIC_KEY,
+    SMALL,
     add_address,
     add_interface,
     add_volume,
@@ -38,7 +41,8 @@ BEHIND_RUN_INSTANCES = {"iam:PassRole"}
 
 @pytest.fixture
 def statements() -> list[dict[str, Any]]:
-    return [*statements_of("ec2.json"), *statements_of("ec2-adopt.json")]
+    names = ("ec2.json", "ec2-adopt.json", "ec2-check.json")
+    return [statement for name in names for statement in statements_of(name)]
 
 
 def statements_of(name: str) -> list[dict[str, Any]]:
@@ -61,6 +65,15 @@ def ask_as_at_amazon(ec2: CloudDriver) -> None:
     inside.access = replace(inside.access, amazon=False)
 
 
+def ask_the_checks(server: MotoServer) -> None:
+    create = {"image_id": "ami-1", "subnet_id": "subnet-1", "security_groups": "sg-1"}
+    ec2 = cloud(server, create={**create, "key_name": "operators"})
+    for check in ec2.preflight(Wanted(POOL, (SMALL,))):
+        with suppress(CloudError):
+            check.ask()
+    ec2.close()
+
+
 def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
     public = tmp_path / "id.pub"
     public.write_text(PUBLIC_KEY)
@@ -72,6 +85,7 @@ def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
     ec2.account()
     ec2.list_sizes()
     ask_as_at_amazon(ec2)
+    ask_the_checks(server)
     made = ec2.create(order(record="zzzzz-7ekkf-000000000000001"))
     ec2.list_nodes()
     ec2.find_by_record("zzzzz-7ekkf-000000000000001")

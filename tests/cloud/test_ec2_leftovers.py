@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.ec2_instance import HOLD_TAG
 from nodemanager.cloud.ec2_leftovers import IN_USE
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
+from nodemanager.cloud.tags import HOLD_TAG, INCARNATION_TAG, POOL_TAG
 from nodemanager.core.execute import leftovers
 from nodemanager.core.execute.leftovers import Ledger
 from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome, Size

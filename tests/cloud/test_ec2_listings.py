@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.ec2_instance import HOLD_TAG, POOL_TAG
+from nodemanager.cloud.tags import HOLD_TAG, POOL_TAG
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
     CloudError,

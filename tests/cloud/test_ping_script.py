@@ -112,6 +112,24 @@ def test_the_url_and_the_nodes_facts_come_from_the_metadata_service(pings: PingS
     assert seen.form["local_ipv4"] == "10.1.2.3"
 
 
+@pytest.mark.parametrize("key", ["arv-ping-url", "user-data"])
+def test_on_google_they_come_from_its_metadata_server(pings: PingServer, key: str) -> None:
+    if os.path.exists("/etc/nodemanager/ping-url"):
+        pytest.skip("/etc/nodemanager/ping-url is here, and goes before the metadata service")
+    instance = "/computeMetadata/v1/instance"
+    pings.pages = {
+        f"{instance}/attributes/{key}": pings.url(),
+        f"{instance}/id": "4000000000000000001",
+        f"{instance}/network-interfaces/0/ip": "10.128.0.2",
+    }
+    done = ping("--metadata", pings.base)
+    assert (done.returncode, done.stderr) == (0, "")
+    (seen,) = pings.pings
+    assert seen.query == {"ping_secret": "s3cr3t-001"}
+    assert seen.form["instance_id"] == "4000000000000000001"
+    assert seen.form["local_ipv4"] == "10.128.0.2"
+
+
 def test_the_url_is_found_in_user_data_of_any_form(tmp_path: Path, pings: PingServer) -> None:
     file = tmp_path / "user-data.yaml"
     file.write_text(

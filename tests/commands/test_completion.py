@@ -44,7 +44,7 @@ def bash(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_bash_completes_subcommands_options_reasons_and_files(bash: Terminal) -> None:
-    bash.type("nodemanager check\t")
+    bash.type("nodemanager check-con\t")
     bash.shows("nodemanager check-config ")
     bash.type("--config poo\t")
     bash.shows("pools.cfg ")

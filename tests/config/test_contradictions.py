@@ -274,3 +274,9 @@ def test_scratch_space_that_is_meant_in_gb_is_told_n3(
     config = read(f"{text}[Size m5.large]\ncores = 2\nscratch = {scratch}\n", cloud=False)
     told = [one for one in config.warnings if "] scratch = " in one]
     assert [said is not None and said in one for one in told] == [True] * (said is not None)
+
+
+@pytest.mark.parametrize("name", ["a-preflight", "-preflight"])
+def test_a_pool_of_a_pre_flight_is_nobody_else_s(refused: Refused, name: str) -> None:
+    problems = refused(f"[Daemon]\npool = x{name}\n")
+    assert [one for one in problems if "check-cloud --boot" in one]

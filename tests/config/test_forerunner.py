@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.config import load
+from nodemanager.wiring import accepted_keys
 from tests.config.conftest import Read
 
 FILES = Path(__file__).parent / "files"
@@ -30,8 +31,8 @@ def test_the_ec2_example_loads_with_its_meaning() -> None:
     assert config.log_levels == {"pykka": "WARNING", "apiclient": "WARNING"}
 
 
-def test_the_gce_example_loads_though_no_adapter_serves_it_yet() -> None:
-    config = load(FILES / "gce.cfg", environ={})
+def test_the_gce_example_loads_and_every_key_is_one_that_its_adapter_takes() -> None:
+    config = load(FILES / "gce.cfg", environ={}, accepts=accepted_keys)
     assert config.cloud.provider == "gce"
     assert config.cloud_credentials["auth_type"] == "SA"
     assert config.cloud_credentials["credential_file"] == "/etc/nodes/credential"

@@ -94,7 +94,13 @@ def test_every_option_says_what_it_is_for(option: Option) -> None:
 
 @pytest.mark.parametrize(
     ("module", "sample"),
-    [("nodemanager.cloud.ec2_options", "ec2"), ("nodemanager.cloud.local", "local")],
+    [
+        ("nodemanager.cloud.ec2_options", "ec2"),
+        ("nodemanager.cloud.gce_options", "gce"),
+        ("nodemanager.cloud.openstack_options", "openstack"),
+        ("nodemanager.cloud.libvirt_options", "libvirt"),
+        ("nodemanager.cloud.local", "local"),
+    ],
 )
 def test_the_adapter_takes_every_key_that_its_sample_shows(module: str, sample: str) -> None:
     adapter = pytest.importorskip(module)
@@ -103,4 +109,5 @@ def test_the_adapter_takes_every_key_that_its_sample_shows(module: str, sample: 
         if part.section in PASS_THROUGH:
             for key in part.values:
                 accepted = adapter.ACCEPTED[part.section]
-                assert key == "ping_host" or any(fnmatchcase(key, name) for name in accepted), key
+                daemons_own = key in ("ping_host", "user_data")
+                assert daemons_own or any(fnmatchcase(key, name) for name in accepted), key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodemanager.config import diff, located, reloaded, show
 from nodemanager.config.sections import SECTIONS
+from nodemanager.config.values import PROVIDERS
 from nodemanager.config.views import Change, Row
 from tests.config.conftest import Read, Refused
 
@@ -117,13 +118,14 @@ def test_keys_are_checked_in_one_go_with_everything_else(refused: Refused, read:
 
 def test_a_cloud_without_an_adapter_is_a_problem_like_any_other(refused: Refused) -> None:
     problems = refused(
-        "[Cloud]\nprovider = gce\n[Daemon]\nwatchdog = 0\n",
+        "[Cloud]\nprovider = azure\n[Daemon]\nwatchdog = 0\n",
         cloud=False,
         accepts=lambda provider: None,
     )
+    *others, last = PROVIDERS
     assert problems == [
-        "2: [Cloud] provider = gce: there is no adapter for this cloud; there are local, dummy "
-        "and ec2",
+        "2: [Cloud] provider = azure: there is no adapter for this cloud; there are "
+        f"{', '.join(others)} and {last}",
         "4: [Daemon] watchdog = 0: a duration must be above zero",
     ]
 

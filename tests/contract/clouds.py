@@ -16,11 +16,21 @@ from libcloud.compute.types import NodeState
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.dummy import DummyCloud, open_book
 from nodemanager.cloud.ec2_wire import Wire
+from nodemanager.cloud.gce_wire import Wire as GceWire
 from nodemanager.cloud.local import LocalCloud, node_settings, sweep
 from nodemanager.cloud.local_driver import LocalNodeDriver
 from nodemanager.cloud.local_state import ProcessIdentity, StateDir
+from nodemanager.cloud.openstack_wire import Wire as OpenStackWire
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
-from tests.cloud import ec2_helpers, moto_server
+from tests.cloud import (
+    ec2_helpers,
+    gce_helpers,
+    gce_server,
+    libvirt_driver,
+    moto_server,
+    openstack_helpers,
+    openstack_server,
+)
 from tests.fakes.clock import ManualClock
 
 
@@ -190,8 +200,126 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
         server.reset()
 
 
+@contextmanager
+def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    server = gce_server.shared()
+    server.reset()
+    opened: list[CloudDriver] = []
+
+    def open_cloud(pool: str) -> CloudDriver:
+        opened.append(gce_helpers.cloud(server, pool=pool, page_size=2))
+        return opened[-1]
+
+    def put(status: str) -> Callable[[str], None]:
+        return lambda node_id: server.project.put(node_id, status)
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            listing_through=lambda change: method_through(GceWire, "instances", change),
+            # An instance that was deleted is not listed any more, so none is terminated.
+            states={
+                CloudState.PENDING: put("STAGING"),
+                CloudState.RUNNING: put("RUNNING"),
+                CloudState.STOPPING: put("SUSPENDING"),
+                CloudState.STOPPED: put("TERMINATED"),
+                CloudState.UNKNOWN: put("REPAIRING"),
+            },
+            pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
+            by_hand=lambda: gce_helpers.by_hand(server),
+            unknown_id="1234567890123456789",
+        )
+        assert server.wrong == []
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
+@contextmanager
+def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    server = openstack_server.shared()
+    server.reset()
+    server.nova.max_limit = server.things.max_limit = 2
+    opened: list[CloudDriver] = []
+
+    def open_cloud(pool: str) -> CloudDriver:
+        opened.append(openstack_helpers.cloud(server, pool=pool))
+        return opened[-1]
+
+    def put(status: str) -> Callable[[str], None]:
+        return lambda node_id: server.nova.put(node_id, status)
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            listing_through=lambda change: method_through(OpenStackWire, "servers", change),
+            # A server that was deleted is not known any more, so none is terminated.
+            states={
+                CloudState.PENDING: put("BUILD"),
+                CloudState.RUNNING: put("ACTIVE"),
+                CloudState.STOPPING: put("SOFT_DELETED"),
+                CloudState.STOPPED: put("SHUTOFF"),
+                CloudState.UNKNOWN: put("UNKNOWN"),
+            },
+            pin=lambda node: openstack_helpers.pin(server, node),
+            by_hand=lambda: openstack_helpers.by_hand(server),
+            unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
+        )
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
+@contextmanager
+def libvirt_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    clock = ManualClock()
+    opened: list[CloudDriver] = []
+
+    with libvirt_driver.hypervisor() as other_hand:
+
+        def open_cloud(pool: str) -> CloudDriver:
+            opened.append(libvirt_driver.cloud(clock, pool=pool))
+            return opened[-1]
+
+        def pin(node: CloudNode) -> set[tuple[LeftoverKind, str]]:
+            """What the create itself made; libvirt deletes none of it with the domain."""
+            names = [
+                n for n in libvirt_driver.volumes(other_hand) if str(node.tags.incarnation) in n
+            ]
+            return {(LeftoverKind.VOLUME, f"{libvirt_driver.POOL}/{name}") for name in names}
+
+        def domain(node_id: str) -> Any:
+            return other_hand.lookupByUUIDString(node_id)
+
+        try:
+            yield CloudFixture(
+                open=open_cloud,
+                listing_through=lambda change: method_through(
+                    libvirt_driver.Uploading, "list_nodes", change
+                ),
+                states={
+                    CloudState.RUNNING: lambda node_id: None,
+                    CloudState.STOPPED: lambda node_id: domain(node_id).destroy(),
+                },
+                pin=pin,
+                by_hand=lambda: libvirt_driver.by_hand(other_hand),
+                unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
+            )
+        finally:
+            for cloud in opened:
+                cloud.close()
+
+
 CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
     "local": local_cloud,
     "dummy": dummy_cloud,
     "ec2": ec2_cloud,
+    "gce": gce_cloud,
+    "openstack": openstack_cloud,
+    "libvirt": libvirt_cloud,
 }
+
+NEED = frozenset({"libvirt"})
+"""The clouds that need the server of their name (tests/conftest.py)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +26,7 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
-from tests.contract.clouds import CLOUDS, CloudFixture
+from tests.contract.clouds import CLOUDS, NEED, CloudFixture
 from tests.contract.models import CLOUD_MODELS
 
 SMALL = Size("s.1", "s.1", cores=1, ram_mb=1000)
@@ -35,11 +35,19 @@ POOL, OTHER_POOL = "mine", "another"
 
 
 EVERY_CLOUD = {**CLOUDS, **CLOUD_MODELS}
-adapters = pytest.mark.parametrize("cloud", list(CLOUDS), indirect=True)
+
+
+def cases(clouds: Iterable[str]) -> list[Any]:
+    return [
+        pytest.param(one, marks=pytest.mark.server(one) if one in NEED else ()) for one in clouds
+    ]
+
+
+adapters = pytest.mark.parametrize("cloud", cases(CLOUDS), indirect=True)
 """For what is between the cloud and our code: libcloud's answers and errors, threads, sizes."""
 
 
-@pytest.fixture(params=list(EVERY_CLOUD))
+@pytest.fixture(params=cases(EVERY_CLOUD))
 def cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudFixture]:
     with EVERY_CLOUD[request.param](tmp_path) as fixture:
         yield fixture
@@ -257,9 +265,9 @@ def test_what_is_not_there_can_not_be_adopted(cloud: CloudFixture, driver: Cloud
 def test_the_same_client_token_twice_makes_one_node(driver: CloudDriver) -> None:
     asked = order(driver, token="the-same")
     assert asked.tags.record is not None
-    first, second = driver.create(asked), driver.create(asked)
-    assert first.id == second.id
-    assert [node.id for node in driver.find_by_record(asked.tags.record)] == [first.id]
+    made = {driver.create(asked).id, driver.create(asked).id}
+    assert len(made) == 1 or not driver.takes_client_tokens
+    assert {node.id for node in driver.find_by_record(asked.tags.record)} == made
 
 
 def test_listing_twice_gives_the_same(driver: CloudDriver) -> None:

@@ -50,6 +50,7 @@ class FakeCloud(Scripted):
         self.visible_after = visible_after
         self.ids_unique = True
         self.takes_client_tokens = True
+        self.sizes_from_file = False
         self.may_authorise = True
         self.account_name = "fake:account-1"
         self.machines: dict[str, Machine] = {}

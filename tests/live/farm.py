@@ -1,17 +1,14 @@
-"""The machines behind the EC2 API: each instance that runs pings, by the script that is shipped."""
+"""The machines behind a cloud's API: each instance that runs pings, by the shipped script."""
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Protocol
 
 from tests.live.harness import PING_SCRIPT, environment
-from tests.live.moto_process import Moto
 
 PING_EVERY_S = 0.6
 PING_LIMIT_S = 30.0
@@ -25,6 +22,22 @@ case $1 in
     resume) rm -f "{flag}" ;;
 esac
 """
+
+
+class NotServed(Exception):
+    """The API is ending, or the instance just did."""
+
+
+class Api(Protocol):
+    """What the machines are, by a hand of the test's own. Both raise NotServed."""
+
+    def running(self) -> list[str]:
+        """The ids of the instances that run."""
+        ...
+
+    def user_data(self, node_id: str) -> bytes:
+        """What the instance finds its ping URL in."""
+        ...
 
 
 @dataclass
@@ -45,13 +58,13 @@ class NodeFarm:
 
     def __init__(
         self,
-        moto: Moto,
+        api: Api,
         home: Path,
         *,
         ping_every: float = PING_EVERY_S,
         drain_hooks: bool = False,
     ) -> None:
-        self._moto = moto
+        self._api = api
         self._home = home
         self._ping_every = ping_every
         self._drain_hooks = drain_hooks
@@ -87,26 +100,20 @@ class NodeFarm:
     def _run(self) -> None:
         while not self._over.wait(self._ping_every):
             try:
-                running = [
-                    node_id
-                    for node_id, one in self._moto.instances().items()
-                    if one["State"]["Name"] == "running"
-                ]
+                running = self._api.running()
                 for node_id in running:
                     if node_id not in self.machines:
                         self.machines[node_id] = self._boot(node_id)
-            except (BotoCoreError, ClientError):
-                continue  # It is ending, or the instance just did.
+            except NotServed:
+                continue
             self._ping([self.machines[node_id] for node_id in running])
 
     def _boot(self, node_id: str) -> Machine:
         """A machine with what cloud-init would find, and an address that is its own."""
-        attribute = self._moto.ec2.describe_instance_attribute(
-            InstanceId=node_id, Attribute="userData"
-        )
+        found = self._api.user_data(node_id)
         user_data = self._home / f"{node_id}.user-data"
         user_data.touch(mode=0o600)
-        user_data.write_bytes(base64.b64decode(attribute["UserData"]["Value"]))
+        user_data.write_bytes(found)
         hook = self._home / f"{node_id}.hook"
         own, default = self._home / f"{node_id}.state", self._home / "default"
         hook.write_text(HOOK.format(own=own, default=default), encoding="utf-8")

@@ -7,6 +7,7 @@ of answer: {"lose": ACTION} cuts the connection of that action's next call once 
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.live.farm import NotServed
 from tests.live.harness import environment
 from tests.waiting import DEADLINE_S
 
@@ -83,6 +86,18 @@ class Moto:
             for node_id, one in self.instances().items()
         }
 
+    def running(self) -> list[str]:
+        """See farm.Api."""
+        with _served():
+            found = self.instances().items()
+        return [node_id for node_id, one in found if one["State"]["Name"] == "running"]
+
+    def user_data(self, node_id: str) -> bytes:
+        """See farm.Api."""
+        with _served():
+            told = self.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="userData")
+        return base64.b64decode(told["UserData"]["Value"])
+
     def terminate(self, node_id: str) -> None:
         """End an instance behind the manager's back."""
         self.ec2.terminate_instances(InstanceIds=[node_id])
@@ -118,6 +133,14 @@ class Moto:
         line = self._process.stdout.readline()
         assert line, f"moto's process ended with {self._process.wait(DEADLINE_S)}"
         return json.loads(line)
+
+
+@contextmanager
+def _served() -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise NotServed from error
 
 
 def serve(orders: TextIO, answers: TextIO) -> None:

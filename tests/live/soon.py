@@ -1,4 +1,5 @@
-"""`nodemanager`, but what was left behind is asked for again within half a second, not ten.
+"""`nodemanager`, but what was left behind is asked for again within half a second, not ten, and a
+node that is not known any more within a second, not thirty.
 
 With $DIES_AT_RELEASE it kills itself (kill -9) when it is about to release something.
 """
@@ -11,9 +12,10 @@ from typing import NoReturn
 
 from nodemanager.cli import main
 from nodemanager.cloud.libcloud_base import LibcloudCloud
-from nodemanager.core.execute import leftovers
+from nodemanager.core.execute import destroy, leftovers, shutdown
 
 FIRST_RETRY_S = 0.5
+ASK_AGAIN_S = 1.0
 DIES = "DIES_AT_RELEASE"
 
 
@@ -24,6 +26,7 @@ def die(*_: object) -> NoReturn:
 
 if __name__ == "__main__":
     leftovers.FIRST_RETRY_S = FIRST_RETRY_S
+    destroy.ASK_AGAIN_S = shutdown.ASK_AGAIN_S = ASK_AGAIN_S
     if DIES in os.environ:
         LibcloudCloud.release = die  # type: ignore[method-assign]  # the point of it
     main()

@@ -200,6 +200,20 @@ def test_without_a_sample_of_that_name_nothing_is_installed(tmp_path: Path):
     assert not machine.prefix.exists()
 
 
+def test_where_a_file_needs_libvirt_nothing_is_installed_without_it(
+    tmp_path: Path, program: Callable[[str, str], Path]
+):
+    machine = Machine(tmp_path)
+    (machine.tree / "etc" / "sample.cfg").write_text("[Cloud]\nprovider = libvirt\n")
+    place = program("pkg-config", "exit 1").parent
+
+    code, said = machine.make("install", PATH=f"{place}:{os.environ['PATH']}")
+
+    assert code != 0
+    assert "apt-get install libvirt-dev pkg-config gcc python3-dev" in said
+    assert not machine.prefix.exists()
+
+
 def test_a_prefix_that_others_use_is_refused(tmp_path: Path):
     machine = Machine(tmp_path)
     (machine.prefix / "share").mkdir(parents=True)

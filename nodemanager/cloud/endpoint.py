@@ -1,4 +1,4 @@
-"""The address of an EC2-like API, parsed from the configuration."""
+"""The address of a cloud's API, parsed from the configuration."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""Reads one pass-through section of a file, and keeps the problems found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_YES = {"1": True, "yes": True, "true": True, "on": True}
+_NO = {"0": False, "no": False, "false": False, "off": False}
+
+
+class SectionReader:
+    """One section's values, and the problems found in them."""
+
+    def __init__(self, section: str, values: Mapping[str, str], problems: list[str]) -> None:
+        self.section = section
+        self.values = values
+        self.problems = problems
+
+    def wrong(self, key: str, why: str, value: str | None = None) -> None:
+        shown = f" = {value}" if value is not None else ""
+        self.problems.append(f"[{self.section}] {key}{shown}: {why}")
+
+    def text(self, key: str) -> str | None:
+        return self.values.get(key, "").strip() or None
+
+    def number(self, key: str) -> float | None:
+        text = self.text(key)
+        if text is None:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 < number < float("inf"):
+            self.wrong(key, "not a number above zero", text)
+            return None
+        return number
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        text = self.text(key)
+        if text is None:
+            return default
+        known = {**_YES, **_NO}.get(text.lower())
+        if known is None:
+            self.wrong(key, "neither yes nor no", text)
+            return default
+        return known
