@@ -156,18 +156,16 @@ class CleanRules:
         elif after is not None and not after.fenced:
             self.fenced_at.pop(after.uuid, None)
             self.judged.pop(after.uuid, None)
-        # The server takes an address away when another node pings with it: no sign of life.
+        if after is not None and what == "take_address" and after.uuid in self.fenced_at:
+            # The server's own hand, for another node that has the address now: the fence can't
+            # keep it out. It is no sign of life, but counts if it was there to be read.
+            self.taken[after.uuid] = after.version
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
-            if what == "take_address" and after.uuid in self.fenced_at:
-                # The server's own hand, for another node that has the address now: the fence
-                # can't keep it out. It is no sign of life, but counts if it was there to be read.
-                self.taken[after.uuid] = after.version
-            else:
-                if what == "hold":
-                    self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
-                self.newest_sign[after.uuid] = now
+            if what == "hold":
+                self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
+            self.newest_sign[after.uuid] = now
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
                 if after.incarnation is not None:
