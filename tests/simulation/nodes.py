@@ -575,12 +575,14 @@ class NodeRules:
         # What it heard after its order came too late; that all vanished is not to be believed.
         ordered_at = self.cleans.truth.set_up_at(by, after.uuid, self.world.weather.sent_at)
         settings = self.cleans.truth.bound_by(by, ordered_at)
+        ears = self.told.ears[by]
         whole = [
             one
-            for one in self.told.ears[by].records
+            for one in ears.records
             if one.complete and one.items and one.given_at <= ordered_at
         ]
-        listed = whole[-1].items if whole else {}
+        # But an operator who closed the breaker on that has called them gone.
+        listed = whole[-1].items if whole and ears.knew_records(ordered_at) else {}
         waiting = [
             one
             for one in self.world.registry.records()
