@@ -6,13 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.gce import GCENodeDriver
 
-from nodemanager.cloud import gce_options
+from nodemanager.cloud import gce_checks, gce_options
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce_errors import EXISTS, Refusal, typed
 from nodemanager.cloud.gce_images import find_image
 from nodemanager.cloud.gce_instance import READER, Instance
@@ -20,6 +23,7 @@ from nodemanager.cloud.gce_labels import label_value, labels_for, tags_in
 from nodemanager.cloud.gce_leftovers import GceLeftovers
 from nodemanager.cloud.gce_options import Access, Listing, Template
 from nodemanager.cloud.gce_order import insert_body, request_id
+from nodemanager.cloud.gce_rights import Rights
 from nodemanager.cloud.gce_sizes import machine_types
 from nodemanager.cloud.gce_token import InstanceRole, ServiceAccount, TokenSource
 from nodemanager.cloud.gce_wire import PAGE_SIZE, GceAnswers, Wire
@@ -203,6 +207,22 @@ class Gce(Provider):
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        def connect(endpoint: Endpoint, tokens: TokenSource) -> Any:
+            own = self.driver_type.connectionCls
+            other = type(own.__name__, (own,), {"endpoint": endpoint, "tokens": tokens})
+            connection = other(timeout=self.access.timeout)
+            connection.driver = driver
+            return connection
+
+        return gce_checks.checks(
+            partial(self.wire, driver),
+            partial(self.find_node, driver),
+            Rights(self.access, connect),
+            self.template,
+            wanted,
+        )
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):

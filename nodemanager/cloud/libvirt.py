@@ -47,6 +47,7 @@ class Libvirt(Provider):
     ids_unique = True
     takes_client_tokens = True
     may_authorise = True
+    makes_any_size = True
 
     pool: str
     access: Access
