@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.openstack import OpenStack_2_NodeDriver
 
-from nodemanager.cloud import openstack_options
+from nodemanager.cloud import openstack_checks, openstack_options, openstack_rights
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.openstack_errors import Refusal, typed
 from nodemanager.cloud.openstack_leftovers import OpenStackLeftovers
@@ -195,6 +197,13 @@ class OpenStack(Provider):
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        wire, token = partial(self.wire, driver), self.keystone.token
+        return (
+            *openstack_rights.checks(wire, token, self.template),
+            *openstack_checks.checks(wire, token, self.template, wanted),
+        )
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):
