@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
 from nodemanager.clock import Clock
-from nodemanager.cloud import libvirt_options
+from nodemanager.cloud import libvirt_checks, libvirt_options
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.libvirt_domain import PREFIX, READER, URI, metadata
 from nodemanager.cloud.libvirt_driver import Hypervisor, TimeLimit
@@ -181,6 +182,9 @@ class Libvirt(Provider):
     def _undefine(self, domain: Any) -> None:
         nvram = "<nvram" in self.within(domain.XMLDesc)
         self.within(domain.undefineFlags, WITH_SAVED_STATE | (WITH_NVRAM if nvram else 0))
+
+    def preflight(self, driver: Hypervisor, wanted: Wanted) -> Sequence[Check]:
+        return libvirt_checks.checks(driver, self.template, wanted)
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         return typed(error, doing)

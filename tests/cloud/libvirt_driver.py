@@ -14,7 +14,7 @@ from nodemanager.cloud.libvirt import LibvirtCloud
 from nodemanager.cloud.libvirt_driver import Hypervisor
 
 URI = "test:///default"
-POOL = "default-pool"
+POOL, NETWORK = "default-pool", "default"
 IMAGE = "image.qcow2"
 SEEDS = "LIBVIRT_SEEDS"
 """The environment variable with the directory that uploads go to."""
@@ -54,6 +54,8 @@ def hypervisor(uri: str = URI) -> Iterator[Any]:
     connection = libvirt.open(uri)
     pool = connection.storagePoolLookupByName(POOL)
     pool.createXML(IMAGE_XML)
+    for one in (pool, connection.networkLookupByName(NETWORK)):
+        one.setAutostart(1)
     try:
         yield connection
     finally:

@@ -27,6 +27,8 @@ provider = registry
 provider = {provider}
 """
 DESCRIBED = "cores = 1\nram = 2048\nprice = 0.02\n"
+FITS = "cores = 1\nram = 512\nprice = 0.02\n"
+"""What libvirt's test host has memory for, once."""
 NAMES = {"credentials", "listing", "tag filter", "image", "earlier pre-flight"}
 
 
@@ -113,9 +115,9 @@ def test_a_size_that_only_openstack_describes_fails(
 
 @pytest.mark.server("libvirt")
 def test_a_hypervisor_is_asked(libvirt: str, tmp_path: Path) -> None:
-    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{DESCRIBED}")
+    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{FITS}")
     fine(answers)
-    assert answers["size small"].found.text == "1 cores, 2048 MB, 0.02 an hour"
+    assert answers["size small"].found.text == "1 cores, 512 MB, 0.02 an hour"
 
 
 @pytest.mark.parametrize("provider", ["gce", "openstack"])
