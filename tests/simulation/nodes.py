@@ -559,12 +559,12 @@ class NodeRules:
             # Renewed, or its node's id written in: no more of them wait for that.
             return
         if before is not None:
-            pinged_back = self._was_pinged_back(before, lately)
-            if before.holds_anything and not pinged_back:
+            overtaken = self._was_overtaken(before, lately)
+            if before.holds_anything and not overtaken:
                 self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
             judged = self.memory[by].boots.get(before.uuid)
             if self.world.shape.fenced:
-                if not pinged_back:
+                if not overtaken:
                     self._locked(manager, before, lately)
             elif judged != before.version:
                 self._wrong("U1", manager, f"claims {before.uuid} at another version than judged")
@@ -592,15 +592,20 @@ class NodeRules:
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
 
-    def _was_pinged_back(self, before: Record, lately: tuple[str, str] | None) -> bool:
-        """Whether a ping that hung in the server wrote to a free record while the claim was on its
-        way (A4): the claim was sent before, and nothing can call it back."""
+    def _was_overtaken(self, before: Record, lately: tuple[str, str] | None) -> bool:
+        """Whether a free record was written to while the claim was on its way, by a ping that hung
+        in the server (A4) or by a manager without the lease (A5).
+
+        The claim was sent before that, and where the store can't compare nothing calls it back.
+        """
+        version = (before.uuid, before.version, before.last_ping_at)
+        if not self.cleans.signs.get(version, 0.0) > self.world.weather.sent_at:
+            return False
+        if self.world.shape.fenced and self.world.is_excused(before.uuid, which="A5"):
+            return True
         if lately is None or lately[1] != "ping" or before.claim is not None or before.holds_slot:
             return False
-        version = (before.uuid, before.version, before.last_ping_at)
-        written_at = self.cleans.signs.get(version, 0.0)
-        is_hung = self.world.is_excused(before.uuid, which="A4")
-        return is_hung and written_at > self.world.weather.sent_at
+        return self.world.is_excused(before.uuid, which="A4")
 
     def _locked(self, manager: Manager, before: Record, lately: tuple[str, str] | None) -> None:
         """Without compare-and-set only what we freed, or what nobody wrote to for long (U2)."""
