@@ -105,7 +105,7 @@ class _Asker:
             )
         if not self._driver.within(pool.handle.autostart):
             return Found(
-                f"{text}, gone after the host's next boot",
+                f"{text}; it does not start with the host",
                 Mark.WARNING,
                 f"virsh pool-autostart {pool.name}",
             )
@@ -130,7 +130,7 @@ class _Asker:
             return Found(f"{name} is not active", Mark.FAILED, f"virsh net-start {name}")
         if not self._driver.within(network.autostart):
             return Found(
-                f"{name} is active, until the host's next boot",
+                f"{name} is active; it does not start with the host",
                 Mark.WARNING,
                 f"virsh net-autostart {name}",
             )

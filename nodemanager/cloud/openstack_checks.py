@@ -206,7 +206,7 @@ class _Asker:
         if len(found) == 1:
             return Found(f"{found[0].get('name')}, id {found[0]['id']}")
         return Found(
-            f"{len(found)} of that {key}",
+            f"the project has {len(found)} of that {key}",
             Mark.FAILED,
             "give one's id: openstack security group list",
         )

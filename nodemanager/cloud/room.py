@@ -44,7 +44,7 @@ def room(limit: Limit, wanted: Wanted, need: Callable[[Size], float], to_do: str
     if not fits:
         return Found(str(limit))
     shown = ", ".join(f"{number} more {name}" for name, number in fits.items())
-    text = f"{limit}: room for {shown}; max_nodes = {wanted.max_nodes}, there are {have}"
+    text = f"{limit}: room for {shown}; the pool has {have} of max_nodes = {wanted.max_nodes}"
     least = min(fits.values())
     if least >= missing:
         return Found(text)

@@ -457,7 +457,7 @@ def test_what_runs_counts_as_used_and_the_pool_s_own_as_had(openstack: OpenStack
     wanted = Wanted(POOL, (SMALL,), 2, (node.id,))
     found = asked(ours, wanted)["quota instances"]
     assert found == Found(
-        "1 of 2 used: room for 1 more m1.small; max_nodes = 2, there are 1", Mark.FINE
+        "1 of 2 used: room for 1 more m1.small; the pool has 1 of max_nodes = 2", Mark.FINE
     )
     assert asked(ours, replace(wanted, nodes=()))["quota instances"].mark is Mark.WARNING
 
