@@ -12,8 +12,8 @@ import pytest
 
 from nodemanager.cloud.checks import Mark, Wanted
 from nodemanager.errors import CloudError
-from tests.cloud import libvirt_driver
 from tests.cloud.asking import asked
+from tests.cloud.libvirt import driver as libvirt_driver
 from tests.fakes.clock import ManualClock
 from tests.live.cluster import TOKEN, Sections
 from tests.live.harness import Daemon, Line, Registry, claim_of
