@@ -87,20 +87,27 @@ def _of_cloud(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[Chec
     yield Check("listing", partial(_listing, config, cloud, listed), "see its message")
     yield Check("tag filter", partial(_tag_filter, config, listed))
     yield Check("image", lambda: _image(config, cloud), "correct the image in [Cloud Create]")
-    known: tuple[Size, ...] = ()
     try:
         sizes = cloud.list_sizes()
-        known = known_sizes(config, cloud)
     except CloudError as error:
         yield Check("sizes", _raises(error))
     else:
         yield from _sizes(config, cloud, sizes)
-    # Without [Size] sections any may be booted; asking for the cheapest is enough.
-    wanted = known if config.sizes else tuple(sorted(known, key=cheapness)[:1])
     daemon = config.daemon
     ours = tuple(one.id for one in _alive(listed, daemon.pool))
-    yield from cloud.preflight(Wanted(daemon.pool, wanted, daemon.max_nodes, ours))
+    sizes = _wanted_sizes(config, cloud)
+    yield from cloud.preflight(Wanted(daemon.pool, sizes, daemon.max_nodes, ours))
     yield Check("earlier pre-flight", partial(_left, config, clock))
+
+
+def _wanted_sizes(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
+    """The sizes to ask the cloud about; none where it can't list what the file leaves open."""
+    try:
+        known = known_sizes(config, cloud)
+    except CloudError:
+        return ()
+    # Without [Size] sections any may be booted; asking for the cheapest is enough.
+    return known if config.sizes else tuple(sorted(known, key=cheapness)[:1])
 
 
 def _raises(error: NodeManagerError) -> Callable[[], Found]:

@@ -18,7 +18,7 @@ from tests.cloud.gce.server import GceServer
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.cloud.openstack import things as openstack_things
-from tests.cloud.openstack.server import OpenStackServer
+from tests.cloud.openstack.server import OpenStackServer, plain
 from tests.fakes.clock import ManualClock
 
 pytestmark = pytest.mark.socket
@@ -115,6 +115,29 @@ def test_a_size_that_only_openstack_describes_fails(
     found = asked(tmp_path, "openstack", of_openstack(openstack) + sizes)["sizes"].found
     assert found.mark is Mark.FAILED
     assert said in found.text
+
+
+def test_sizes_that_can_t_be_listed_stop_no_other_check(
+    openstack: OpenStackServer, tmp_path: Path
+) -> None:
+    openstack.fault("compute GET /flavors/detail", before=plain(503, "no"), times=99)
+    text = of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
+    answers = asked(tmp_path, "openstack", text)
+    failed = {name for name, one in answers.items() if one.found.mark is Mark.FAILED}
+    assert failed - {"ping address"} == {
+        "sizes",
+        "permission GET /flavors/detail",
+        "flavor m1.small",
+    }
+    assert answers["quota cores"].found.mark is Mark.FINE
+    assert "earlier pre-flight" in answers
+
+
+def test_the_pool_s_nodes_count_for_max_nodes(openstack: OpenStackServer, tmp_path: Path) -> None:
+    openstack_helpers.cloud(openstack, pool="mine").create(openstack_helpers.order(pool="mine"))
+    text = of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
+    found = asked(tmp_path, "openstack", text)["quota cores"].found
+    assert found.text.endswith("the pool has 1 of max_nodes = 1")
 
 
 @pytest.mark.server("libvirt")

@@ -137,7 +137,14 @@ class _Asker:
         )
 
     def _may(self, names: Sequence[str]) -> Found:
-        return _told(names, self._rights.on_project(names), "the project")
+        try:
+            had = self._rights.on_project(names)
+        except Refusal as refusal:
+            if refusal.status != 400:
+                raise
+            # It refuses to be asked of a permission that it knows on no project.
+            return Found(refusal.message[:_KEPT], Mark.NOT_ASKED, "try it with --boot")
+        return _told(names, had, "the project")
 
     def _may_end(self) -> Found:
         """Whether a node of the pool may be ended, as a sample of all."""

@@ -18,6 +18,7 @@ from nodemanager.cloud.openstack.token import Token
 from nodemanager.cloud.openstack.wire import Wire
 from nodemanager.cloud.room import Limit, room
 from nodemanager.core.model.world import Size
+from nodemanager.errors import ForeignAnswer
 
 QUOTAS: Mapping[str, tuple[str, str, str, str]] = {
     "instances": ("compute", "maxTotalInstances", "totalInstancesUsed", ""),
@@ -234,7 +235,12 @@ class _Asker:
 
     def _ports(self) -> Found:
         path = f"/quotas/{self._token().project}/details"
-        told = self._wire().get("network", path)["quota"]["port"]
+        try:
+            told = self._wire().get("network", path)["quota"]["port"]
+        except (ForeignAnswer, Refusal) as error:
+            if isinstance(error, Refusal) and error.status != 404:
+                raise
+            return Found("this neutron does not tell it", Mark.NOT_ASKED, "openstack quota show")
         networks = self._template.networks
         each = 1 if isinstance(networks, str) else len(networks)
         limit = _limit(told["limit"], told["used"] + told.get("reserved", 0))

@@ -120,6 +120,18 @@ def test_an_api_that_is_not_enabled_is_no_failure(gce: GceServer) -> None:
     assert "gcloud services enable" in found.to_do
 
 
+def test_a_question_that_the_resource_manager_does_not_take_is_no_failure(gce: GceServer) -> None:
+    message = "Permission compute.zones.get is not valid for this resource."
+    gce.fault(
+        "cloudresourcemanager.projects.testIamPermissions",
+        before=refusal("badRequest", 400, message),
+    )
+    found = answers(gce)
+    assert found["permissions to see what exists"].mark is Mark.NOT_ASKED
+    assert "compute.zones.get" in found["permissions to see what exists"].text
+    assert found["permissions to boot nodes"].mark is Mark.FINE
+
+
 def test_what_only_these_checks_read_is_no_failure_where_it_is_not_allowed(gce: GceServer) -> None:
     names = {
         "machineTypes.get": "machine type n1-standard-1",
@@ -275,6 +287,7 @@ def test_the_subnet_is_looked_up(
     found = answers(gce, max_nodes=5, **create)["subnet"]
     assert found.mark is mark
     assert said in found.text
+    assert bool(found.to_do) is (mark is not Mark.FINE)
 
 
 def test_a_network_without_a_subnet_in_the_region_is_told(gce: GceServer) -> None:

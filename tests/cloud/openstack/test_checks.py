@@ -290,6 +290,20 @@ def test_an_error_of_one_check_stops_no_other(openstack: OpenStackServer) -> Non
     assert found["quota cores"].mark is Mark.FINE
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(refusal(404, "The resource could not be found."), id="json"),
+        pytest.param(plain(404, "The resource could not be found."), id="text"),
+    ],
+)
+def test_a_neutron_without_that_question_is_no_failure(
+    openstack: OpenStackServer, answer: Any
+) -> None:
+    openstack.fault("network GET /quotas/{id}/details", before=answer)
+    assert answers(openstack)["quota ports"].mark is Mark.NOT_ASKED
+
+
 # What nodes are made of.
 
 
