@@ -95,7 +95,7 @@ def test_an_instance_s_own_account_is_named_with_its_scopes(
     assert COMPUTE in found["service account"].text
     # This scope lets nobody ask the Resource Manager.
     assert found["permissions to boot nodes"].mark is Mark.NOT_ASKED
-    assert "scope" in found["permissions to boot nodes"].text
+    assert "scope cloud-platform" in found["permissions to boot nodes"].to_do
     assert found["permission to use the subnet"].mark is Mark.FINE
 
 

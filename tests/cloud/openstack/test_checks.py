@@ -228,6 +228,7 @@ def test_a_call_without_an_access_rule_is_named(
     assert len(openstack.account.rules) == len(rules) - 1
     found = answers(openstack)
     assert failed(found) == checks
+    assert all("rule of the credential allows" in found[name].text for name in checks)
     shown = path.replace("/v3/*", f"/v3/{32 * 'a'}")
     assert found["access rules"].text.endswith(f"allows {method} {shown}")
 
