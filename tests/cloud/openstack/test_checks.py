@@ -233,6 +233,17 @@ def test_a_call_without_an_access_rule_is_named(
     assert found["access rules"].text.endswith(f"allows {method} {shown}")
 
 
+def test_a_rule_of_another_service_allows_nothing(openstack: OpenStackServer) -> None:
+    rules = placed("openstack.json")
+    openstack.account.rules = [
+        {**rule, "service": "object-store"} if rule["service"] == "image" else rule
+        for rule in rules
+    ]
+    found = answers(openstack)["access rules"]
+    assert found.mark is Mark.FAILED
+    assert found.text.endswith("allows GET /image/v2/images, GET /image/v2/images/*")
+
+
 def test_rules_may_be_written_with_names_and_two_stars(openstack: OpenStackServer) -> None:
     openstack.account.rules = [
         {"service": service, "method": method, "path": path}
