@@ -244,6 +244,15 @@ def test_a_rule_of_another_service_allows_nothing(openstack: OpenStackServer) ->
     assert found.text.endswith("allows GET /image/v2/images, GET /image/v2/images/*")
 
 
+def test_a_service_that_the_cloud_lacks_needs_no_rule(openstack: OpenStackServer) -> None:
+    rules = placed("openstack.json")
+    openstack.account.rules = [one for one in rules if one["service"] != "block-storage"]
+    del openstack.catalog["block-storage"]
+    found = answers(openstack)
+    assert found["permission GET /volumes/detail"].mark is Mark.NOT_ASKED
+    assert found["access rules"].mark is Mark.FINE
+
+
 def test_rules_may_be_written_with_names_and_two_stars(openstack: OpenStackServer) -> None:
     openstack.account.rules = [
         {"service": service, "method": method, "path": path}
